@@ -608,7 +608,7 @@ def _gpu_program(
             image=number,
             threads=shape.threads,
             tasks_per_block=shape.tasks,
-            shared_bytes=0,
+            shared_bytes=shape.shared_bytes,
             args=shape.pointers,
             by_value=list(shape.by_value),
             params=shape.params,

@@ -21,6 +21,8 @@ class LaunchShape:
     """Which of these are scalars by value."""
     params: int
     """Sizes that it takes."""
+    shared_bytes: int = 0
+    """Shared memory of a block that the launch asks for, beside what the code declares."""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.codegen import ptx, shape_of
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.target import emitters
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
+from shlo_disc.lower.target import parse
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx.interpreter import launch
 
@@ -34,7 +34,7 @@ def _compiled(text: str, machine: Machine) -> tuple[str, LaunchShape]:
 def gpu_plan(text: str, machine: Machine = MACHINE) -> Emitted:
     """The plan of the one fusion in `text`, by the emitter of its kind."""
     kind = text.partition('kind = "')[2].partition('"')[0]
-    return plan_of(emitters()[kind], text, machine)
+    return plan_of(parse(machine.name).emitters[kind], text, machine)
 
 
 def _steps(steps: Sequence[Step], env: Mapping[str, int]) -> Iterator[Launch]:
@@ -97,5 +97,8 @@ def run_gpu(
         params = [size.evaluate(env) for size in step.params]
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
-        launch(code, blocks, kernel.threads, args, params, tasks, seed=seed + number, fill=FILL)
+        launch(
+            code, blocks, kernel.threads, args, params, tasks,
+            shared_bytes=kernel.shared_bytes, seed=seed + number, fill=FILL,
+        )  # fmt: skip
     return [memory[Output(k)] for k in range(len(emitted.results))]

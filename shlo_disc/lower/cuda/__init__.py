@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from shlo_disc.lower.cpu.codegen import compile_host
+from shlo_disc.lower.cuda import products
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import codegen
+from shlo_disc.lower.gpu import target as gpu_target_module
+from shlo_disc.lower.gpu.launches import Emit
 from shlo_disc.lower.gpu.target import gpu_target
 from shlo_disc.lower.target import Target
 
-__all__ = ["target"]
+__all__ = ["EMITTERS", "target"]
+
+EMITTERS: Mapping[str, Emit] = {
+    **gpu_target_module.EMITTERS,
+    "conv": products.emit_conv,
+    "dense": products.emit_dense,
+}
+"""The emitter of every kind of fusion."""
 
 
 def target(architecture: str) -> Target:
@@ -20,4 +31,4 @@ def target(architecture: str) -> Target:
     """
     machine = machine_of(architecture)
     ptx = functools.partial(codegen.ptx_of_all, machine=machine)
-    return gpu_target(machine, compile_host, {"ptx": ptx})
+    return gpu_target(machine, EMITTERS, compile_host, {"ptx": ptx})

@@ -66,6 +66,7 @@ class GpuBuilder(KernelBuilder):
         self.machine, self.threads = machine, threads
         self._has_scratch = False
         self._shared: Pointer | None = None
+        self._shared_base: Register | None = None
         self.shared_bytes = 0
         """Bytes of shared memory that the kernel has so far."""
         super().__init__()
@@ -138,9 +139,11 @@ class GpuBuilder(KernelBuilder):
             pointers.append("%memory: !llvm.ptr")
             params += ["%bytes: i64", "%all: i64"]
         arguments = ", ".join([*pointers, *params, "%tasks: i64"])
+        dynamic = self.shared_bytes if self.shared_bytes > self.machine.shared_bytes else 0
+        linkage, size = ("external", 0) if dynamic else ("internal", self.shared_bytes)
         shared = (
-            "llvm.mlir.global internal @shared() {addr_space = 3 : i32, alignment = 16 : i64} : "
-            f"!llvm.array<{self.shared_bytes} x i8>\n"
+            f"llvm.mlir.global {linkage} @shared() {{addr_space = 3 : i32, alignment = 16 : i64}} "
+            f": !llvm.array<{size} x i8>\n"
             if self._shared is not None
             else ""
         )
@@ -148,7 +151,7 @@ class GpuBuilder(KernelBuilder):
             f"gpu.module @kernels {{\n{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
-            f"    disc.tasks = {self.tasks_a_block} : i64}} {{",
+            f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
             *self._numbers(),
             *(self._runs() if self._has_scratch else self._one_task()),
         ]
@@ -203,14 +206,41 @@ class GpuBuilder(KernelBuilder):
 
     def shared(self, element: str, count: int) -> MemRef:
         """Shared memory of the block for `count` elements, apart from all other such memory."""
-        size = count * -(-int(element.lstrip("bfi")) // 8)
+        offset = self.shared_offset(count * -(-int(element.lstrip("bfi")) // 8))
+        assert self._shared is not None
+        return self.memref_at(self.place(self._shared, offset, "i8"), element)
+
+    def shared_offset(self, size: int) -> int:
+        """Where `size` bytes of shared memory begin that nothing else has; a multiple of 16."""
         offset, self.shared_bytes = self.shared_bytes, -(-(self.shared_bytes + size) // 16) * 16
         if self._shared is None:
             right = "llvm.mlir.addressof @shared : !llvm.ptr<3>"
             first = self._enter(Pointer, "shared", right, "!llvm.ptr<3>")
             right = f"llvm.addrspacecast {first} : !llvm.ptr<3> to !llvm.ptr"
             self._shared = self._enter(Pointer, "shared", right, "!llvm.ptr")
-        return self.memref_at(self.place(self._shared, offset, "i8"), element)
+            right = f"llvm.ptrtoint {first} : !llvm.ptr<3> to i32"
+            self._shared_base = self._enter(Register, "shared", right, "i32")
+        return offset
+
+    @property
+    def shared_base(self) -> Register:
+        """Where shared memory begins, in its own address space (i32)."""
+        assert self._shared_base is not None, "no shared memory was asked for"
+        return self._shared_base
+
+    def store_shared(self, value: Register, address: Register) -> None:
+        """Store an element at an address of shared memory (i32)."""
+        right = f"llvm.inttoptr {address} : i32 to !llvm.ptr<3>"
+        pointer = self.define(Pointer, right, "!llvm.ptr<3>", [address])
+        self.emit(f"llvm.store {value}, {pointer} : {value.type}, !llvm.ptr<3>")
+
+    def element_pointer(self, memory: MemRef, index: IndexValue) -> Pointer:
+        """Where an element is."""
+        right = f"memref.extract_aligned_pointer_as_index {memory} : {memory.type} -> index"
+        whole = self.define(IndexValue, right, "index", [memory])
+        address = whole + index * (memory.element_bits // 8)
+        raw = self.cast("arith.index_cast", address, "i64")
+        return self.define(Pointer, f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
 
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""

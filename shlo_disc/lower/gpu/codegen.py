@@ -35,7 +35,9 @@ __all__ = [
 
 
 _SIGNATURE = re.compile(
-    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)", re.S
+    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)"
+    r".*?disc\.shared = (\d+)",
+    re.S,
 )
 
 
@@ -47,7 +49,7 @@ def shape_of(text: str) -> LaunchShape:
     front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
     by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
     params = len(arguments) - len(front) - 1
-    return LaunchShape(int(match[2]), int(match[3]), len(front), by_value, params)
+    return LaunchShape(int(match[2]), int(match[3]), len(front), by_value, params, int(match[4]))
 
 
 def function_name(text: str, machine: Machine) -> str:

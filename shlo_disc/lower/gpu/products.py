@@ -35,7 +35,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_conv", "emit_dense"]
+__all__ = ["ProductBuilder", "ProductWriter", "TiledProduct", "emit_conv", "emit_dense"]
 
 TILE, DEPTH, EACH = 64, 16, 4
 """Rows and columns of a tile, its steps along K, rows and columns of a thread."""
@@ -47,11 +47,11 @@ _ROW = TILE + 4
 """Elements from one step of K to the next in shared memory: neighbours lie in other banks."""
 
 
-class _Builder(Sized, GroupBuilder):
+class ProductBuilder(Sized, GroupBuilder):
     """A kernel of whole blocks, with named sizes."""
 
-    def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
-        super().__init__(machine, THREADS)
+    def __init__(self, machine: Machine, sizes: Mapping[str, Expr], threads: int = THREADS) -> None:
+        super().__init__(machine, threads, threads)
         self.name_sizes(sizes)
 
     @property
@@ -100,8 +100,8 @@ class TiledProduct:
         }
 
     def steps(self) -> tuple[Step, ...]:
-        """The launch."""
-        return (_Writer(self).launch(),)
+        """The launches."""
+        return (_SimtWriter(self).launch(),)
 
     def sizes(self) -> dict[str, Expr]:
         """The sizes of the kernel, by name."""
@@ -117,50 +117,66 @@ class TiledProduct:
                 named |= {f"{name}{i}size": size, f"{name}{i}": stride}
         return named
 
+    def aligned(self, lanes: int) -> bool:
+        """True if every multiple of `lanes` columns of a row of C begins at such a multiple."""
+        steps = [self.p.m[-1].c, *(axis.c for axis in self.p.batch)]
+        return all(self.divisible(step, lanes) for step in steps)
+
+    def divisible(self, size: Expr, by: int) -> bool:
+        """True if `size` is proved to be divisible."""
+        if size.is_const:
+            return bool(size.value % by == 0)
+        return bool(self.shapes.constraints.divisible(size, by))
+
     def is_unit(self, name: str) -> bool:
         """True if neighbours along the innermost step of a walk are neighbours in memory."""
         return self.walks[name][-1][1] == 1
 
 
-class _Writer:
-    """Writes the kernel of one product."""
+class ProductWriter:
+    """What kernels of products share: tasks, places in arrays, results.
 
-    def __init__(self, plan: TiledProduct) -> None:
+    A task is a tile of `rows` by `columns` of C, computed by a block of `threads`. Work behind the
+    sums is given vectors of `lanes` columns.
+    """
+
+    def __init__(
+        self, plan: TiledProduct, *, rows: int, columns: int, threads: int, lanes: int
+    ) -> None:
         self.plan, self.p = plan, plan.p
-        b = self.b = _Builder(plan.machine, plan.sizes())
+        self.rows, self.columns, self.lanes = rows, columns, lanes
+        b = self.b = ProductBuilder(plan.machine, plan.sizes(), threads)
         self.arguments = Arguments()
-        p, compute = self.p, self.p.compute.register
-        self.a = self._memory(plan.a_buffer, p.a)
-        self.fill = plan.fill(self.arguments, EACH) if plan.fill is not None else None
-        self.b_array = None if self.fill is not None else self._memory(plan.b_buffer, p.b)
-        self.finish = plan.finish(self.arguments, EACH) if plan.finish is not None else None
+        p = self.p
+        self.a = self.memory(plan.a_buffer, p.a)
+        self.fill = plan.fill(self.arguments, lanes) if plan.fill is not None else None
+        self.b_array = None if self.fill is not None else self.memory(plan.b_buffer, p.b)
+        self.finish = plan.finish(self.arguments, lanes) if plan.finish is not None else None
         bands = plan.finish_bands
-        self.finish_bands = bands(self.arguments, EACH) if bands is not None else None
-        self.a_tile = b.shared(compute, DEPTH * _ROW)
-        self.b_tiles = [b.shared(compute, DEPTH * _ROW) for _ in range(p.bands)]
+        self.finish_bands = bands(self.arguments, lanes) if bands is not None else None
         self.m, self.n, self.depth = (b.size(name) for name in ("m", "n", "depth"))
-        self.y, self.x = b.thread // _ACROSS * EACH, b.thread % _ACROSS * EACH
 
-    def _memory(self, buffer: Buffer, element: ElementType) -> MemRef:
+    def memory(self, buffer: Buffer, element: ElementType) -> MemRef:
+        """An array of the launch."""
         return self.b.memref(self.arguments.slot(buffer), element.storage)
 
     def launch(self) -> Launch:
         """The finished kernel."""
         p, b = self.p, self.b
         with b.loop(b.lo, b.hi, 1, hint="tile") as loop:
-            self._tile(loop.index)
+            self._task(loop.index)
         text, params = b.finish()
-        tiles = ceil_div(p.rows, TILE) * ceil_div(p.columns, TILE)
+        tiles = ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
         kernel = Kernel(self.plan.label, text)
         buffers = tuple(self.arguments.buffers)
         return Launch(kernel, buffers, params, p.batches * tiles, Expr.const(1))
 
-    def _tile(self, number: IndexValue) -> None:
+    def _task(self, number: IndexValue) -> None:
         b, p = self.b, self.p
-        across = b.max(self.n.ceil_div(TILE), 1)
-        down = b.max(self.m.ceil_div(TILE), 1)
-        column, rest = number % across * TILE, number // across
-        row, rest = rest % down * TILE, rest // down
+        across = b.max(self.n.ceil_div(self.columns), 1)
+        down = b.max(self.m.ceil_div(self.rows), 1)
+        column, rest = number % across * self.columns, number // across
+        row, rest = rest % down * self.rows, rest // down
         place: list[IndexValue] = []
         for i in range(len(p.batch) - 1, -1, -1):
             if i:
@@ -169,6 +185,85 @@ class _Writer:
                 rest = rest // size
             else:
                 place.insert(0, rest)
+        self.tile(place, row, column)
+
+    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+        """Write what computes the tile that begins at `row` and `column` of batch `place`."""
+        raise NotImplementedError
+
+    def walk(self, name: str, index: IndexValue) -> IndexValue:
+        """The offset of `index` along a walk."""
+        b, total, rest = self.b, self.b.index(0), index
+        count = len(self.plan.walks[name])
+        for step in range(count - 1, -1, -1):
+            digit = rest
+            if step:
+                size = b.max(b.size(f"{name}{step}size"), 1)
+                digit, rest = rest % size, rest // size
+            is_unit = step == count - 1 and self.plan.is_unit(name)
+            total = total + (digit if is_unit else digit * b.size(f"{name}{step}"))
+        return total
+
+    def origin(self, place: Sequence[IndexValue], array: str) -> IndexValue:
+        """Where the matrix `place` of A or B begins."""
+        b, p = self.b, self.p
+        first = p.a_first if array == "a" else p.b_first
+        total = b.index(0) if first == 0 else b.size(f"{array}_first")
+        for i, at in enumerate(place):
+            if getattr(p.batch[i], array) != 0:
+                total = total + at * b.size(f"batch{i}{array}")
+        return total
+
+    # ---------------------------------------------------------------- results
+
+    def store(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        sums: Sequence[Register],
+        mask: Mask,
+    ) -> None:
+        """Compute and store `lanes` columns of a row that exists; `sums` has those of each band."""
+        if self.finish_bands is not None:
+            self.finish_bands.write(self.b, sums, place, row, column, mask)
+            return
+        b, p, element = self.b, self.p, self.plan.result
+        if self.finish is not None:
+            value = self.finish(b, sums[0], place, row, column, mask)
+        else:
+            value = convert(b, convert(b, sums[0], p.compute, p.c), p.c, element)
+        if element.kind == "b":
+            value = b.cast("arith.extui", value, "i8")
+        value = b.broadcast(value, self.lanes)
+        base = row * b.size("cm")
+        for i, at in enumerate(place):
+            base = base + at * b.size(f"batch{i}c")
+        memory = self.memory(self.plan.out, element)
+        if p.n[-1].c == 1:
+            with b.if_(column + self.lanes <= self.n) as branch:
+                memory.vector_store(value, base + column, self.plan.aligned(self.lanes))
+                with branch.otherwise():
+                    memory.masked_store(value, base + column, mask)
+            return
+        for lane in range(self.lanes):
+            with b.if_(column + lane < self.n):
+                memory.store(b.extract(value, lane), base + (column + lane) * b.size("cn"))
+
+
+class _SimtWriter(ProductWriter):
+    """Multiply-adds of the threads themselves, for every type."""
+
+    def __init__(self, plan: TiledProduct) -> None:
+        super().__init__(plan, rows=TILE, columns=TILE, threads=THREADS, lanes=EACH)
+        b, compute = self.b, self.p.compute.register
+        self.a_tile = b.shared(compute, DEPTH * _ROW)
+        self.b_tiles = [b.shared(compute, DEPTH * _ROW) for _ in range(self.p.bands)]
+        self.y, self.x = b.thread // _ACROSS * EACH, b.thread % _ACROSS * EACH
+
+    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+        """See `ProductWriter.tile`."""
+        b, p = self.b, self.p
         load_a, load_b = self._load_a(place, row), self._load_b(place, column)
         vector = vector_type(EACH, p.compute.register)
         zero = b.constant(0, vector)
@@ -184,28 +279,6 @@ class _Writer:
 
     # ---------------------------------------------------------------- copies to shared memory
 
-    def _walk(self, name: str, index: IndexValue) -> IndexValue:
-        """The offset of `index` along a walk."""
-        b, total, rest = self.b, self.b.index(0), index
-        count = len(self.plan.walks[name])
-        for step in range(count - 1, -1, -1):
-            digit = rest
-            if step:
-                size = b.max(b.size(f"{name}{step}size"), 1)
-                digit, rest = rest % size, rest // size
-            is_unit = step == count - 1 and self.plan.is_unit(name)
-            total = total + (digit if is_unit else digit * b.size(f"{name}{step}"))
-        return total
-
-    def _origin(self, place: Sequence[IndexValue], array: str) -> IndexValue:
-        b, p = self.b, self.p
-        first = p.a_first if array == "a" else p.b_first
-        total = b.index(0) if first == 0 else b.size(f"{array}_first")
-        for i, at in enumerate(place):
-            if getattr(p.batch[i], array) != 0:
-                total = total + at * b.size(f"batch{i}{array}")
-        return total
-
     def _elements(self, along_k: bool) -> list[tuple[IndexValue, IndexValue]]:
         """(row, step of K) of every element that this thread copies, in the tile."""
         b, found = self.b, []
@@ -219,7 +292,7 @@ class _Writer:
 
     def _load_a(self, place: Sequence[IndexValue], row: IndexValue) -> Callable[[IndexValue], None]:
         walks = ("ar", "ak")
-        origin = self._origin(place, "a")
+        origin = self.origin(place, "a")
         return self._copied(self.a, self.p.a, origin, walks, row, self.m, self.a_tile)
 
     def _load_b(
@@ -229,7 +302,7 @@ class _Writer:
         if self.fill is not None:
             return lambda k: self._fill(list(place), k, column)
         assert self.b_array is not None
-        origin = self._origin(place, "b")
+        origin = self.origin(place, "b")
         copies = [
             self._copied(
                 self.b_array, self.p.b, origin, ("br", "bk"), column, self.n, tile,
@@ -266,14 +339,14 @@ class _Writer:
             at = first + row
             if skipped is not None and skipped.known != 0:
                 at = at + skipped
-            starts.append((origin + self._walk(walks[0], at), first + row < size))
+            starts.append((origin + self.walk(walks[0], at), first + row < size))
         zero = b.constant(0, compute.register)
 
         def copy(k: IndexValue) -> None:
             for (row, step), (start, exists) in zip(places, starts, strict=True):
                 at = k + step
                 with b.if_(exists & (at < self.depth)) as branch:
-                    loaded = memory.load(start + self._walk(walks[1], at))
+                    loaded = memory.load(start + self.walk(walks[1], at))
                     value = loaded.differs(0) if element.kind == "b" else loaded
                     branch.yield_(convert(b, value, element, compute))
                     with branch.otherwise():
@@ -330,56 +403,30 @@ class _Writer:
                 at = row + i
                 with b.if_(at < self.m):
                     own = [sums[band * EACH + i] for band in range(p.bands)]
-                    if self.finish_bands is not None:
-                        self.finish_bands.write(b, own, place, at, column, mask)
-                    else:
-                        self._store_row(place, at, column, own[0], mask)
-
-    def _store_row(
-        self,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        sums: Register,
-        mask: Mask,
-    ) -> None:
-        b, p, element = self.b, self.p, self.plan.result
-        if self.finish is not None:
-            value = self.finish(b, sums, place, row, column, mask)
-        else:
-            value = convert(b, convert(b, sums, p.compute, p.c), p.c, element)
-        if element.kind == "b":
-            value = b.cast("arith.extui", value, "i8")
-        value = b.broadcast(value, EACH)
-        base = row * b.size("cm")
-        for i, at in enumerate(place):
-            base = base + at * b.size(f"batch{i}c")
-        memory = self._memory(self.plan.out, element)
-        if p.n[-1].c == 1:
-            with b.if_(column + EACH <= self.n) as branch:
-                memory.vector_store(value, base + column)
-                with branch.otherwise():
-                    memory.masked_store(value, base + column, mask)
-            return
-        for lane in range(EACH):
-            with b.if_(column + lane < self.n):
-                memory.store(b.extract(value, lane), base + (column + lane) * b.size("cn"))
+                    self.store(place, at, column, own, mask)
 
 
-def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
-    """The plan of a `dense` fusion: a launch for every product.
+def emit_dense(
+    fusion: Planned[DenseRecord], machine: Machine, planner: type[TiledProduct] = TiledProduct
+) -> KernelPlan:
+    """The plan of a `dense` fusion: `planner` plans each product.
 
     Raises UnsupportedError for an element type that is not compiled.
     """
     block, record, shapes = fusion.block, fusion.record, fusion.shapes
     launches: list[Step] = []
     for number, dense in enumerate(analyze_dense(record, list(block.arguments), shapes)):
-        launches += _product(dense, block, shapes, machine, Output(number)).steps()
+        launches += _product(planner, dense, block, shapes, machine, Output(number)).steps()
     return KernelPlan(tuple(launches))
 
 
 def _product(
-    dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine, out: Output
+    planner: type[TiledProduct],
+    dense: Dense,
+    block: ir.Block,
+    shapes: ShapeAnalysis,
+    machine: Machine,
+    out: Output,
 ) -> TiledProduct:
     def fill(arguments: Arguments, lanes: int) -> Fill:
         return Prologue(dense.problem, block, shapes, arguments, lanes)
@@ -391,7 +438,7 @@ def _product(
         return BandEpilogue(dense, block, shapes, arguments, lanes)
 
     is_banded, is_plain = dense.bands is not None, dense.root == dense.total
-    return TiledProduct(
+    return planner(
         dense.problem,
         shapes,
         machine,
@@ -403,9 +450,11 @@ def _product(
     )
 
 
-def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
+def emit_conv(
+    fusion: Planned[ConvRecord], machine: Machine, planner: type[TiledProduct] = TiledProduct
+) -> KernelPlan:
     """The plan of a `conv` fusion: see `lower/products/conv.py`.
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    return conv.emit_conv(fusion, machine, TiledProduct)
+    return conv.emit_conv(fusion, machine, planner)

@@ -19,7 +19,7 @@ from shlo_disc.lower.tasks.sort import emit_sort
 from shlo_disc.lower.tasks.top_k import emit_top_k
 from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
 
-__all__ = ["EMITTERS", "emitters", "gpu_target"]
+__all__ = ["EMITTERS", "gpu_target"]
 
 EMITTERS: dict[str, Emit] = {
     "column": rows.emit,
@@ -38,23 +38,22 @@ EMITTERS: dict[str, Emit] = {
 """The emitter of every kind of fusion that GPUs have kernels for."""
 
 
-@functools.cache
-def emitters() -> Mapping[str, Emit]:
-    """The emitters of plans whose launches GPUs run; see :func:`for_threads`."""
-    return {kind: for_threads(emit) for kind, emit in EMITTERS.items()}
-
-
 def gpu_target(
     machine: Machine,
+    emitters: Mapping[str, Emit],
     compile_host: Callable[[str], tuple[Function, Function]],
     views: Mapping[str, Callable[[Sequence[str]], str]],
 ) -> Target:
-    """The target of `machine`, whose host programs `compile_host` compiles for this process."""
+    """The target of `machine`.
+
+    `emitters` differ from :data:`EMITTERS` where the machine has kernels of its own. `compile_host`
+    compiles host programs for this process. `views` are forms of machine code.
+    """
     return Target(
         name=machine.name,
         machine=machine,
         model=MODEL,
-        emitters=emitters(),
+        emitters={kind: for_threads(emit) for kind, emit in emitters.items()},
         generator=functools.partial(codegen.Builder, machine),
         memory=GpuMemory(),
         compile_host=compile_host,

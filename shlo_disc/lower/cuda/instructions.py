@@ -1,0 +1,98 @@
+"""Instructions of NVIDIA's that MLIR has no neutral operation for, as inline PTX.
+
+Their names in LLVM's intrinsics change between releases; PTX does not. Source: NVIDIA's PTX ISA 8,
+sections 9.7.9 (`cp.async`) and 9.7.14 (`ldmatrix`, `mma.sync`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.lower.gpu.builder import GpuBuilder
+from shlo_disc.lower.values.typed import Pointer, Register, Value
+
+__all__ = [
+    "commit_copies",
+    "copy_16_bytes",
+    "load_matrices",
+    "multiply",
+    "wait_for_copies",
+]
+
+
+def _assembly(
+    b: GpuBuilder, text: str, constraints: str, operands: Sequence[Value], results: Sequence[str]
+) -> list[Register]:
+    """Write one instruction; its results, all of scalar types."""
+    given = ", ".join(str(x) for x in operands)
+    types = ", ".join(x.type for x in operands)
+    type_ = f"!llvm.struct<({', '.join(results)})>" if len(results) > 1 else "".join(results)
+    head = f'llvm.inline_asm has_side_effects asm_dialect = att "{text}", "{constraints}" {given}'
+    if not results:
+        b.emit(f"{head} : ({types}) -> ()")
+        return []
+    whole = b.define(Register, f"{head} : ({types}) -> {type_}", type_, operands, "asm", pure=False)
+    if len(results) == 1:
+        return [whole]
+    return [
+        b.define(Register, f"llvm.extractvalue {whole}[{k}] : {type_}", result, [whole], "part")
+        for k, result in enumerate(results)
+    ]
+
+
+def copy_16_bytes(b: GpuBuilder, to: Register, source: Pointer, count: Register) -> None:
+    """Begin to copy `count` bytes (i32, 0 to 16), and zeros behind them, to shared memory.
+
+    `to`: an address of shared memory, i32. Both places are multiples of 16.
+    """
+    source = b.define(
+        Pointer,
+        f"llvm.addrspacecast {source} : !llvm.ptr to !llvm.ptr<1>",
+        "!llvm.ptr<1>",
+        [source],
+    )
+    text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
+    _assembly(b, text, "r,l,r,~{memory}", [to, source, count], [])
+
+
+def commit_copies(b: GpuBuilder) -> None:
+    """The copies that were begun since the last call are a group."""
+    _assembly(b, "cp.async.commit_group;", "~{memory}", [], [])
+
+
+def wait_for_copies(b: GpuBuilder, groups: int) -> None:
+    """Wait until all but the last `groups` groups of this thread's copies are done."""
+    _assembly(b, f"cp.async.wait_group {groups};", "~{memory}", [], [])
+
+
+def load_matrices(b: GpuBuilder, at: Register, is_transposed: bool) -> list[Register]:
+    """Four matrices of 8 x 8 elements of 16 bits, from shared memory.
+
+    `at`: where row `lane % 8` of matrix `lane // 8` is (i32, a multiple of 16). Of each matrix a
+    thread gets row `lane // 4`, columns `2 * (lane % 4)` and the next, in one i32.
+    """
+    trans = ".trans" if is_transposed else ""
+    return _assembly(
+        b,
+        f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{$0, $1, $2, $3}}, [$4];",
+        "=r,=r,=r,=r,r,~{memory}",
+        [at],
+        ["i32"] * 4,
+    )
+
+
+def multiply(
+    b: GpuBuilder,
+    element: str,
+    left: Sequence[Register],
+    right: Sequence[Register],
+    sums: Sequence[Register],
+) -> list[Register]:
+    """Sums of 16 x 8 products over 16 elements of `element` ("f16" or "bf16"), in f32.
+
+    A thread has rows `lane // 4` and 8 behind it, columns `2 * (lane % 4)` and the next.
+    """
+    shape = f"mma.sync.aligned.m16n8k16.row.col.f32.{element}.{element}.f32"
+    text = f"{shape} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
+    constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
+    return _assembly(b, text, constraints, [*left, *right, *sums], ["f32"] * 4)

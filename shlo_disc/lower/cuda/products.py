@@ -1,0 +1,333 @@
+"""Products of 16-bit floats by the matrix units of NVIDIA's GPUs (`mma.sync`, from sm_80 on).
+
+A block of warps computes a tile of C. Tiles of A and B pass through a ring of stages in shared
+memory, which `cp.async` fills ahead of the products. Where rows do not lie at multiples of 16 bytes
+threads copy elements instead; the host program chooses by the strides. Sums are f32. Every sum is
+added up in blocks of 16 along K, first to last, in the order of the matrix unit.
+
+The layout of fragments is that of NVIDIA's PTX ISA, section 9.7.14.5.8 (m16n8k16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.instructions import (
+    commit_copies,
+    copy_16_bytes,
+    load_matrices,
+    multiply,
+    wait_for_copies,
+)
+from shlo_disc.lower.gpu import products
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.products import ProductWriter, TiledProduct
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_type
+from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
+from shlo_disc.passes.records import Planned
+
+__all__ = ["emit_conv", "emit_dense"]
+
+CHUNK = 8
+"""Elements of 16 bits in one copy."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a block divides its work."""
+
+    rows: int
+    columns: int
+    depth: int
+    """Steps along K of a stage."""
+    warps_down: int
+    warps_across: int
+    stages: int
+    """Stages of the ring in shared memory."""
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.warps_down * self.warps_across
+
+
+LARGE = Tile(128, 128, 32, 2, 4, 4)
+SMALL = Tile(64, 64, 32, 2, 2, 4)
+
+ENOUGH_TILES = 200
+"""Large tiles from which on they leave no multiprocessor without work: 132 of an H100 have room
+for two each."""
+
+
+class MatrixProduct(TiledProduct):
+    """Plans one problem: by matrix units where the types and layouts are theirs."""
+
+    def steps(self) -> tuple[Step, ...]:
+        """The launches, by sizes and strides."""
+        if not self._is_for_matrix_units():
+            return super().steps()
+        p = self.p
+        tiles = p.batches * ceil_div(p.rows, LARGE.rows) * ceil_div(p.columns, LARGE.columns)
+        enough = Condition(tiles, ">=", Expr.const(ENOUGH_TILES))
+        large, small = self._with(LARGE), self._with(SMALL)
+        least, most = self.shapes.constraints.bounds(tiles)
+        if most is not None and most < ENOUGH_TILES:
+            return small
+        if least is not None and least >= ENOUGH_TILES:
+            return large
+        return (If(enough, large, small),)
+
+    def _with(self, tile: Tile) -> tuple[Step, ...]:
+        if any(self.contiguous(array) is None for array in "ab"):
+            return (_MatrixWriter(self, tile, by_chunks=False).launch(),)
+        fast: tuple[Step, ...] = (_MatrixWriter(self, tile, by_chunks=True).launch(),)
+        asked = [
+            Condition(stride % CHUNK, "==", Expr.const(0))
+            for stride in dict.fromkeys(self._strides())
+            if not self.divisible(stride, CHUNK)
+        ]
+        if not asked:
+            return fast
+        if any(c.lhs.is_const for c in asked):
+            return (_MatrixWriter(self, tile, by_chunks=False).launch(),)
+        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
+        return (If(condition, fast, (_MatrixWriter(self, tile, by_chunks=False).launch(),)),)
+
+    def _is_for_matrix_units(self) -> bool:
+        p = self.p
+        is_half = p.a.name in ("f16", "bf16") and p.a.name == p.b.name
+        return is_half and p.compute.name == "f32" and p.bands == 1 and self.fill is None
+
+    def contiguous(self, array: str) -> str | None:
+        """The walk along which neighbours of A or B follow each other in memory, all of them."""
+        for side in "kr":
+            walk = self.walks[f"{array}{side}"]
+            if len(walk) == 1 and walk[0][1] == 1:
+                return f"{array}{side}"
+        return None
+
+    def _strides(self) -> list[Expr]:
+        """Steps between chunks, which must be multiples of one."""
+        p, found = self.p, [self.p.a_first, self.p.b_first]
+        for array in "ab":
+            own = self.contiguous(array)
+            found += [getattr(axis, array) for axis in p.batch]
+            for side in "kr":
+                if f"{array}{side}" != own:
+                    found += [stride for _, stride in self.walks[f"{array}{side}"]]
+        return found
+
+
+class _Shared:
+    """Tiles of one operand in shared memory, one for each stage.
+
+    `lines` runs of `length` elements each; runs lie along K, or along rows.
+    """
+
+    def __init__(self, w: _MatrixWriter, array: str, size: int, depth: int) -> None:
+        self.w, self.array = w, array
+        walk = w.plan.contiguous(array) or f"{array}k"
+        self.along_k = walk.endswith("k")
+        self.lines, self.length = (size, depth) if self.along_k else (depth, size)
+        # Eight lines that a matrix is read from lie in different banks.
+        self.stride = self.length + CHUNK
+        self.stage_bytes = 2 * self.stride * self.lines
+        self.offset = w.b.shared_offset(self.stage_bytes * w.tile_.stages)
+
+    def address(self, stage: IndexValue, line: IndexValue, at: IndexValue) -> Register:
+        """The address (i32) of element `at` of a line."""
+        b = self.w.b
+        place = stage * self.stage_bytes + (line * self.stride + at) * 2 + self.offset
+        return self.w.b.shared_base + b.cast("arith.index_cast", place, "i32")
+
+
+class _MatrixWriter(ProductWriter):
+    """Writes one variant; `by_chunks`: operands are copied 16 bytes at once."""
+
+    plan: MatrixProduct
+
+    def __init__(self, plan: MatrixProduct, tile: Tile, *, by_chunks: bool) -> None:
+        threads = tile.warps * plan.machine.warp
+        super().__init__(plan, rows=tile.rows, columns=tile.columns, threads=threads, lanes=2)
+        self.tile_, self.by_chunks, self.threads = tile, by_chunks, threads
+        b = self.b
+        self.a_tiles = _Shared(self, "a", tile.rows, tile.depth)
+        self.b_tiles = _Shared(self, "b", tile.columns, tile.depth)
+        self.lane = b.thread % plan.machine.warp
+        warp = b.thread // plan.machine.warp
+        self.down = tile.rows // tile.warps_down
+        self.across = tile.columns // tile.warps_across
+        self.first_row = warp // tile.warps_across * self.down
+        self.first_column = warp % tile.warps_across * self.across
+
+    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+        """See `ProductWriter.tile`."""
+        b, t = self.b, self.tile_
+        copies = [
+            self._copies(self.a_tiles, self.a, self.origin(place, "a"), row, self.m),
+            self._copies(self.b_tiles, self._b(), self.origin(place, "b"), column, self.n),
+        ]
+
+        def begin(number: IndexValue) -> None:
+            """Begin to fill the stage of step `number`."""
+            for copy in copies:
+                copy(number * t.depth, number % t.stages)
+            commit_copies(b)
+
+        steps = self.depth.ceil_div(t.depth)
+        for number in range(t.stages - 1):
+            with b.if_(steps > number):
+                begin(b.index(number))
+            with b.if_(steps <= number):
+                commit_copies(b)  # groups are counted
+        zero = b.constant(0.0, "f32")
+        count = self.down // 16 * (self.across // 8) * 4
+        with b.loop(0, steps, 1, [zero] * count, hint="k", barrier=True) as k:
+            wait_for_copies(b, t.stages - 2)
+            b.barrier_of_block()  # the stage is there, and the one before has been read
+            following = k.index + (t.stages - 1)
+            with b.if_(following < steps) as branch:
+                begin(following)
+                with branch.otherwise():
+                    commit_copies(b)
+            k.yield_(*self._multiplied(k.index % t.stages, list(k.args)))
+        wait_for_copies(b, 0)
+        self._store(place, row, column, k.results)
+
+    def _b(self) -> MemRef:
+        assert self.b_array is not None
+        return self.b_array
+
+    # ---------------------------------------------------------------- copies
+
+    def _copies(
+        self,
+        to: _Shared,
+        memory: MemRef,
+        origin: IndexValue,
+        first: IndexValue,
+        size: IndexValue,
+    ) -> Callable[[IndexValue, IndexValue], None]:
+        """What fills a stage from a step of K on, with rows `first`, ... of `size`."""
+        b = self.b
+        line_walk = f"{to.array}{'r' if to.along_k else 'k'}"
+        run_walk = f"{to.array}{'k' if to.along_k else 'r'}"
+        chunks = to.length // CHUNK
+        places = []
+        for e in range(to.lines * chunks // self.threads):
+            number = b.thread + e * self.threads
+            places.append((number // chunks, number % chunks * CHUNK))
+
+        def copy(k: IndexValue, stage: IndexValue) -> None:
+            lines_from, run_from = (first, k) if to.along_k else (k, first)
+            lines_to, run_to = (size, self.depth) if to.along_k else (self.depth, size)
+            for line, at in places:
+                there, start = lines_from + line, run_from + at
+                left = b.select(there < lines_to, run_to - start, b.index(0))
+                base = origin + self.walk(line_walk, there)
+                address = to.address(stage, line, at)
+                if self.by_chunks:
+                    count = b.min(b.max(left, 0), CHUNK) * 2
+                    # Nothing is read at a place that is no element's.
+                    safe = b.select(left > 0, base + start, b.index(0))
+                    source = b.element_pointer(memory, safe)
+                    copy_16_bytes(b, address, source, b.cast("arith.index_cast", count, "i32"))
+                else:
+                    self._copy_elements(memory, base, run_walk, start, left, address)
+
+        return copy
+
+    def _copy_elements(
+        self,
+        memory: MemRef,
+        base: IndexValue,
+        walk: str,
+        start: IndexValue,
+        left: IndexValue,
+        address: Register,
+    ) -> None:
+        b = self.b
+        zero = b.constant(0, memory.element)
+        for e in range(CHUNK):
+            with b.if_(left > e) as branch:
+                branch.yield_(memory.load(base + self.walk(walk, start + e)))
+                with branch.otherwise():
+                    branch.yield_(zero)
+            b.store_shared(branch.results[0], address + 2 * e)
+
+    # ---------------------------------------------------------------- sums
+
+    def _multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
+        b, t = self.b, self.tile_
+        matrix, row = self.lane // 8, self.lane % 8
+        for step in range(0, t.depth, 16):
+            left = []
+            for i in range(self.down // 16):
+                r = self.first_row + (matrix % 2 * 8 + row + 16 * i)
+                k = matrix // 2 * 8 + step
+                if self.a_tiles.along_k:
+                    at = self.a_tiles.address(stage, r, k)
+                else:
+                    line = matrix // 2 * 8 + row + step
+                    at = self.a_tiles.address(
+                        stage, line, self.first_row + (matrix % 2 * 8 + 16 * i)
+                    )
+                left.append(load_matrices(b, at, not self.a_tiles.along_k))
+            right = []
+            for j in range(self.across // 16):
+                if self.b_tiles.along_k:
+                    line = self.first_column + (matrix // 2 * 8 + row + 16 * j)
+                    at = self.b_tiles.address(stage, line, matrix % 2 * 8 + step)
+                else:
+                    line = matrix % 2 * 8 + row + step
+                    at = self.b_tiles.address(
+                        stage, line, self.first_column + (matrix // 2 * 8 + 16 * j)
+                    )
+                found = load_matrices(b, at, not self.b_tiles.along_k)
+                right += [found[:2], found[2:]]
+            for i, mine in enumerate(left):
+                for j, theirs in enumerate(right):
+                    place = 4 * (i * len(right) + j)
+                    own = sums[place : place + 4]
+                    sums[place : place + 4] = multiply(b, self.p.a.name, mine, theirs, own)
+        return sums
+
+    # ---------------------------------------------------------------- results
+
+    def _store(
+        self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
+    ) -> None:
+        b = self.b
+        across = self.across // 8
+        for i in range(self.down // 16):
+            for half in range(2):
+                r = row + self.first_row + (self.lane // 4 + 16 * i + 8 * half)
+                with b.if_(r < self.m):
+                    for j in range(across):
+                        c = column + self.first_column + (self.lane % 4 * 2 + 8 * j)
+                        at = 4 * (i * across + j) + 2 * half
+                        with b.if_(c < self.n):
+                            type_ = vector_type(2, "f32")
+                            pair = sums[at : at + 2]
+                            right = f"vector.from_elements {pair[0]}, {pair[1]} : {type_}"
+                            both = b.define(Register, right, type_, pair)
+                            self.store(place, r, c, [both], b.mask(self.n - c, 2))
+
+
+def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `dense` fusion.
+
+    Raises UnsupportedError for an element type that is not compiled.
+    """
+    return products.emit_dense(fusion, machine, MatrixProduct)
+
+
+def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
+    """The plan of a `conv` fusion.
+
+    Raises UnsupportedError for an element type that is not compiled.
+    """
+    return products.emit_conv(fusion, machine, MatrixProduct)
