@@ -165,6 +165,10 @@ TORCH_SUITES := $(addprefix torch_,overhead bert_jax models training first_call)
 bench-tensorflow: .venv-tensorflow/.installed  ## A BERT of Keras beside TensorFlow, with and without XLA
 	.venv-tensorflow/bin/python -m benchmarks tensorflow_models
 
+.PHONY: gpu-bundle
+gpu-bundle: $(VENV)/.installed  ## build/gpu-bundle: what tools/on_gpu.sh needs on a GPU machine without registries
+	$(RUN) tools/gpu_bundle.py
+
 .PHONY: clean
 clean:  ## Remove what was built, .venv too
 	rm -rf .venv .venv-low .venv-high .venv-tensorflow .venv-torch build dist site

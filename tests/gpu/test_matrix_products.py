@@ -1,4 +1,4 @@
-"""Products of 16-bit floats by matrix units: every layout, around tiles, in both ways of copying."""
+"""Products of 16-bit floats by matrix units: every layout, around tiles, both ways of copying."""
 
 from __future__ import annotations
 
