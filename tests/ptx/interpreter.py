@@ -18,6 +18,7 @@ from tests.ptx import rules, tensor_rules  # noqa: F401 - they fill the table of
 from tests.ptx.assembler import Assembled, PtxFault, assemble
 from tests.ptx.native import SEGMENT, Launch
 from tests.ptx.parser import parse
+from tests.ptx.tensor_map import TensorMap
 
 __all__ = ["PtxFault", "launch", "launch_raw", "parameters_of", "run_kernel"]
 
@@ -25,8 +26,8 @@ FILL = 0xFF
 """The byte of memory that nothing wrote: NaN in every float format, -1 in integers."""
 GRID_X = 1 << 30
 """Blocks along x; further ones are along y."""
-LIMIT = 200_000_000
-"""Instructions of warps, a few seconds: a launch of more does not end."""
+LIMIT = 50_000_000
+"""Instructions of warps, some seconds: a launch of more does not end."""
 _SHIFT = 40
 """Arrays of `launch` are at multiples of 2^40, so no access of one can reach another."""
 
@@ -43,7 +44,7 @@ def launch(
     ptx: str,
     blocks: int,
     threads: int,
-    args: Sequence[np.ndarray | bytes],
+    args: Sequence[np.ndarray | bytes | TensorMap],
     params: Sequence[int],
     tasks: int,
     *,
@@ -53,11 +54,13 @@ def launch(
 ) -> int:
     """Launch a kernel `KERNEL(args..., i64 params..., i64 tasks)`, the only one of its module.
 
-    Arrays are changed in place; one that NumPy may not write is read-only to the kernel. Bytes are
-    a parameter by value. An array lies at an odd multiple of 16 bytes, plus what its own address
-    is above a multiple of 16. `blocks` of 0 launches nothing. Returns the number of instructions
-    that warps ran. Raises PtxFault, NotImplementedError for an unknown instruction, ValueError
-    where the arguments do not fit the kernel.
+    Arrays are changed in place; one that NumPy may not write is read-only to the kernel. Bytes and
+    tensor maps are parameters by value. An array lies at an odd multiple of 16 bytes, plus what
+    its own address is above a multiple of 16. `blocks` of 0 launches nothing. Returns the number
+    of instructions that warps ran.
+
+    Raises PtxFault, NotImplementedError for an unknown instruction, ValueError where the arguments
+    do not fit the kernel.
     """
     if not blocks:
         return 0
@@ -66,9 +69,12 @@ def launch(
         if isinstance(arg, bytes):
             values.append(arg)
             continue
+        if isinstance(arg, TensorMap):
+            values.append(arg.encoded(_address(args, arg.argument)))
+            continue
         if not arg.flags.c_contiguous:
             raise ValueError(f"argument {k} is not contiguous")
-        address = ((k + 1) << _SHIFT) + 16 + arg.ctypes.data % 16
+        address = _address(args, k)
         segments.append((address, arg.nbytes, arg.ctypes.data, arg.flags.writeable))
         values.append(address.to_bytes(8, "little"))
     values += [int(p).to_bytes(8, "little", signed=True) for p in (*params, tasks)]
@@ -84,6 +90,11 @@ def launch(
         ptx, None, grid, (threads, 1, 1), shared_bytes, bytes(packed), segments,
         seed=seed, fill=fill,
     )  # fmt: skip
+
+
+def _address(args: Sequence[object], k: int) -> int:
+    """Where `launch` has array k."""
+    return ((k + 1) << _SHIFT) + 16 + args[k].ctypes.data % 16
 
 
 def launch_raw(

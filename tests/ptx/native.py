@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import ctypes
+import fcntl
 import functools
 import hashlib
 import os
@@ -11,6 +12,7 @@ import platform
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -101,10 +103,16 @@ def _built() -> Path:
         key.update(path.name.encode() + path.read_bytes())
     folder = Path(tempfile.gettempdir()) / f"shlo_disc-ptx-{os.getuid()}"
     library = folder / f"{key.hexdigest()[:24]}.so"
-    if library.exists():
-        return library
     folder.mkdir(exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=folder) as own:
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of a test run need it at the same time
+        if not library.exists():
+            _compile(compiler, library)
+    return library
+
+
+def _compile(compiler: Sequence[str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=library.parent) as own:
         sources = sorted(SOURCES.glob("*.cpp"))
         objects = [Path(own) / f"{source.stem}.o" for source in sources]
 
@@ -115,5 +123,4 @@ def _built() -> Path:
             list(pool.map(compile_one, sources, objects))
         linked = Path(own) / library.name
         subprocess.run([*compiler, "-shared", *map(str, objects), "-o", str(linked)], check=True)
-        linked.replace(library)  # another process may have done the same
-    return library
+        linked.replace(library)

@@ -123,8 +123,7 @@ def _cvt(a: Assembler, i: Instruction) -> None:
 
 @rule("cvta")
 def _cvta(a: Assembler, i: Instruction) -> None:
-    (space,) = (m for m in i.mods if m in SPACES)
-    base = max(SPACES[space] - 1, 0) * WINDOW
+    base = max(space_of(i) - 1, 0) * WINDOW
     operands = [a.register(i.operands[0]), a.value(i.operands[1])]
     a.emit("cvta", operands, [-base if "to" in i.mods else base])
 
@@ -228,7 +227,15 @@ def _collective(a: Assembler, i: Instruction) -> None:
     a.emit(".".join([i.name, *i.mods, *i.types]), operands, imm, NAMED)
 
 
-@rule("membar", "fence", "nop", "griddepcontrol", "setmaxnreg", "nanosleep", "prefetch",
+@rule("fence")
+def _fence(a: Assembler, i: Instruction) -> None:
+    """Ordered as the text is, threads need no fence; the asynchronous proxy needs one."""
+    is_proxy = i.mods[:2] in (("proxy", "async"), ("proxy", "async::generic"))
+    is_shared = not any(m.startswith("global") for m in i.mods)
+    a.emit("fence.proxy.async" if is_proxy and is_shared else "nop", [])
+
+
+@rule("membar", "nop", "griddepcontrol", "setmaxnreg", "nanosleep", "prefetch",
        "prefetchu", "discard", "applypriority", "pmevent")  # fmt: skip
 def _nothing(a: Assembler, i: Instruction) -> None:
     a.emit("nop", [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.ptx.assembler import ALIGNED, ALONE, SPACES, Assembler, parts_of, rule
+from tests.ptx.assembler import ALIGNED, SPACES, Assembler, rule
 from tests.ptx.parser import Instruction
 
 __all__: list[str] = []
@@ -71,7 +71,100 @@ def _packed(numbers: list[int]) -> int:
 
 
 def _bulk(a: Assembler, i: Instruction) -> None:
-    raise NotImplementedError(i.text)
+    """`cp.async.bulk`, with `.tensor` or of a row of bytes, and its groups."""
+    mods = set(i.mods)
+    if mods & {"commit_group", "wait_group"}:
+        count = int(i.operands[0], 0) if i.operands else 0
+        a.emit(f"bulk.{'commit' if 'commit_group' in mods else 'wait'}_group", [], [count])
+        return
+    spaces = [m for m in i.mods if m.partition("::")[0] in ("shared", "global")]
+    is_load = spaces[0] != "global"
+    if {"im2col", "multicast::cluster", "prefetch", "reduce"} & mods or len(spaces) != 2:
+        raise NotImplementedError(i.text)
+    a.touches_shared(SPACES["shared"], 16)
+    if "tensor" not in mods:
+        to, source, count, *barrier = i.operands
+        (base, offset), (from_base, from_offset) = a.address(to), a.address(source)
+        operands = [base, from_base, a.value(count)]
+        at, at_offset = a.address(barrier[0]) if is_load else (a.constant(0), 0)
+        a.emit(
+            "bulk.load" if is_load else "bulk.store",
+            [*operands, at] if is_load else operands,
+            [offset, from_offset, at_offset],
+        )
+        return
+    shared, described = i.operands[:2] if is_load else reversed(i.operands[:2])
+    found = re.fullmatch(r"\[\s*([%\w$.@]+)\s*,\s*(\{[^}]*\})\s*\]", described)
+    if found is None:
+        raise NotImplementedError(i.text)
+    base, offset = a.address(shared)
+    operands = [a.value(found[1]), *a.parts(found[2]), base]
+    if is_load:
+        at, at_offset = a.address(i.operands[2])
+        a.emit("bulk.tensor", [*operands, at], [offset, 1, at_offset])
+    else:
+        a.emit("bulk.tensor", operands, [offset, 0])
 
 
-_ = ALONE, parts_of
+@rule("mbarrier")
+def _mbarrier(a: Assembler, i: Instruction) -> None:
+    kind = i.mods[0]
+    a.touches_shared(SPACES["shared"], 8)
+    if any(m == "shared::cluster" for m in i.mods) or kind not in _PHASES:
+        raise NotImplementedError(i.text)
+    handler, has_result = _PHASES[kind]
+    operands = list(i.operands)
+    result = [a.register(operands.pop(0))] if has_result and operands[0][0] != "[" else []
+    base, offset = a.address(operands.pop(0))
+    if handler in ("init", "inval"):
+        a.emit(f"mbarrier.{handler}", [base, *map(a.value, operands)], [offset])
+        return
+    if handler == "wait":
+        a.emit("mbarrier.wait", [*result, base, a.value(operands[0])], [offset, "parity" in i.mods])
+        return
+    given = a.value(operands[0]) if operands else a.constant(1)
+    is_bytes = "expect_tx" in i.mods
+    count, bytes_ = (a.constant(1), given) if is_bytes else (given, a.constant(0))
+    imm = [offset, kind != "expect_tx", kind == "arrive_drop"]
+    a.emit("mbarrier.arrive", [*(result or [a.register()]), base, count, bytes_], imm)
+
+
+_PHASES = {
+    "init": ("init", False),
+    "inval": ("inval", False),
+    "arrive": ("arrive", True),
+    "arrive_drop": ("arrive", True),
+    "expect_tx": ("arrive", False),
+    "test_wait": ("wait", True),
+    "try_wait": ("wait", True),
+}
+"""Handler of an instruction, and whether it has a result."""
+
+
+@rule("wgmma")
+def _wgmma(a: Assembler, i: Instruction) -> None:
+    kind = i.mods[0]
+    if kind != "mma_async":
+        count = int(i.operands[0], 0) if i.operands else 0
+        a.emit(f"wgmma.{kind}", [], [count], ALIGNED)
+        return
+    shape = next(m for m in i.mods if re.fullmatch(r"m\d+n\d+k\d+", m))
+    m, n, k = map(int, re.findall(r"\d+", shape))
+    if m != 64 or "sp" in i.mods or "satfinite" in i.mods or i.types[1] != i.types[2]:
+        raise NotImplementedError(i.text)
+    d, first, second, scale, *numbers = i.operands
+    results, left = a.results(d), a.parts(first)
+    signs = [int(x, 0) for x in numbers]
+    transposes = signs[2:] if len(left) == 1 else [0, *signs[2:]]
+    flags = (
+        [x == -1 for x in signs[:2]] + [False] * (2 - len(signs[:2])) + [t == 1 for t in transposes]
+    )
+    a.touches_shared(SPACES["shared"], 16)
+    imm = [
+        n | k << 16,
+        _packed([_ELEMENTS[t] for t in i.types[:2]]),
+        len(results) | len(left) << 8,
+        sum(flag << bit for bit, flag in enumerate(flags)),
+    ]
+    operands = [*results, *left, a.value(second), a.value(scale, "pred")]
+    a.emit("wgmma.mma_async", operands, imm, ALIGNED)

@@ -437,7 +437,10 @@ RACES = {
         "wrote what thread 63 reads|63 read what thread",
     "atom.shared.add.u32 %r1, [first], 1; setp.eq.u32 %p1, %r0, 40;"
     "@%p1 ld.shared.u32 %r1, [first];":
-        "wrote what thread 40 reads",
+        "changed atomically what thread 40 reads|40 read what thread",
+    # the first atomic update of warp 0 does not hide the write before it
+    "setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [first], 1; bar.warp.sync -1;"
+    "atom.shared.add.u32 %r1, [first], 1;": "changes atomically|thread 0 writes",
 }  # fmt: skip
 
 

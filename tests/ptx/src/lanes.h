@@ -12,11 +12,7 @@ template <class D, class F, class... A, size_t... K>
 Flow apply(Warp& w, const Instr& in, Mask m, std::index_sequence<K...>) {
   Slot* to = w.out(in, 0);
   const Slot* from[] = {w.arg(in, int(K) + 1)...};
-  if (m == ~Mask{0}) {
-    for (int l = 0; l < kLanes; ++l) put<D>(to, l, D(F{}(get<A>(from[K], l)...)));
-  } else {
-    each(m, [&](int l) { put<D>(to, l, D(F{}(get<A>(from[K], l)...))); });
-  }
+  each(m, [&](int l) { put<D>(to, l, D(F{}(get<A>(from[K], l)...))); });
   return Flow::next;
 }
 

@@ -9,7 +9,8 @@ static const std::vector<std::pair<std::string, Handler>>& handlers() {
   static const auto all = [] {
     Table t;
     for (const auto add : {add_arithmetic, add_halves, add_conversions, add_memory, add_control,
-                           add_warp, add_matrix, add_async}) {
+                           add_warp, add_matrix, add_async, add_phases,
+                           add_bulk, add_wgmma}) {
       add(t);
     }
     return std::vector<std::pair<std::string, Handler>>(t.begin(), t.end());

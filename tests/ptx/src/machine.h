@@ -121,10 +121,16 @@ struct PhaseBarrier {  // an mbarrier object
   bool done() const { return pending == 0 && bytes == 0; }
 };
 
-struct Bulk {  // a bulk copy on its way
+struct BulkLoad {  // on its way to shared memory
   uint32_t barrier;
   std::vector<Transfer> parts;
   int64_t bytes;
+};
+
+struct BulkStore {  // a run of bytes on its way from shared memory
+  uint32_t offset;
+  uint64_t address;
+  uint32_t bytes;
 };
 
 struct Block {
@@ -137,7 +143,7 @@ struct Block {
   std::vector<Warp> warps;
   std::map<uint32_t, Barrier> barriers;
   std::map<uint32_t, PhaseBarrier> phases;
-  std::vector<Bulk> bulk;
+  std::vector<BulkLoad> bulk;
   Order order;
   uint64_t random;
   uint64_t events = 0;  // grows where a lane that polls may go on
@@ -168,8 +174,11 @@ struct Warp {
   Slot carry[kLanes] = {};
   std::vector<std::vector<Transfer>> groups[kLanes];  // committed copies, oldest first
   std::vector<Transfer> open[kLanes];                 // copies of no group yet
-  std::vector<std::vector<Array>> reads;              // wgmma groups whose reads may go on
+  std::vector<std::vector<BulkStore>> stores[kLanes];
+  std::vector<BulkStore> open_stores[kLanes];
+  std::vector<std::vector<Array>> reads;  // of committed wgmma groups
   std::vector<Array> open_reads;
+  bool is_fenced = false;  // by wgmma.fence
 
   Mask live() const { return ~exited; }
   int thread(int lane) const { return number * kLanes + lane; }
@@ -219,5 +228,8 @@ void add_control(Table&);
 void add_warp(Table&);
 void add_matrix(Table&);
 void add_async(Table&);
+void add_bulk(Table&);
+void add_phases(Table&);
+void add_wgmma(Table&);
 
 }  // namespace ptx

@@ -2,51 +2,13 @@
 //
 // A product's sum is exact to f64: terms in the order of k, then c, rounded once to the type of d.
 #include <algorithm>
-#include <bit>
 
-#include "lanes.h"
+#include "elements.h"
 #include "memory.h"
 
 namespace ptx {
 
-enum Element : int { F16, BF16, TF32, F64, S8, U8, F32, S32 };
-
-static int bits_of(int element) {
-  static constexpr int bits[] = {16, 16, 32, 64, 8, 8, 32, 32};
-  return bits[element];
-}
-
-// Element `k` of a register.
-static double unpacked(int element, Slot raw, int k) {
-  raw >>= k * bits_of(element) % 64;
-  switch (element) {
-    case F16: return wide(std::bit_cast<Half>(uint16_t(raw)));
-    case BF16: return wide(Brain{uint16_t(raw)});
-    case TF32: return std::bit_cast<float>(uint32_t(raw) & 0xFFFFE000u);  // it reads no more
-    case F64: return std::bit_cast<double>(raw);
-    case S8: return int8_t(raw);
-    case U8: return uint8_t(raw);
-    case F32: return std::bit_cast<float>(uint32_t(raw));
-    default: return int32_t(raw);
-  }
-}
-
-static Slot packed(int element, double x) {
-  switch (element) {
-    case F16: return std::bit_cast<uint16_t>(to_half(x));
-    case F64: return std::bit_cast<uint64_t>(canonical(x));
-    case S32: return uint32_t(int64_t(x));
-    default: return std::bit_cast<uint32_t>(canonical(float(x)));
-  }
-}
-
-struct Matrix {
-  double at[16][32];
-};
-
-// Operand a (rows of k) or b (columns of k): lane/4 is the row, elements of k lie side by side.
-static void gather(Warp& w, const Instr& in, int first, int count, int element, bool is_tall,
-                   Matrix& to) {
+void gather(Warp& w, const Instr& in, int first, int count, int element, bool is_tall, Matrix& to) {
   const int side = std::max(1, 32 / bits_of(element));
   for (int r = 0; r < count; ++r) {
     const Slot* from = w.arg(in, first + r);

@@ -25,8 +25,9 @@ static void check_arrays(const Array* arrays, uint64_t count, const char* space,
               space + " memory, where no array is");
 }
 
-Place find(Warp& w, int lane, int64_t space, uint64_t address, uint64_t bytes, bool is_write) {
-  if (address % bytes) {
+Place find(Warp& w, int lane, int64_t space, uint64_t address, uint64_t bytes, bool is_write,
+           uint64_t align) {
+  if (address % (align ? align : bytes)) {
     throw Fault("an access of " + std::to_string(bytes) + " bytes at " + text_of(address) +
                 " that is not aligned");
   }

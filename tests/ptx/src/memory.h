@@ -10,8 +10,9 @@ struct Place {
   int64_t offset;  // in shared memory, else -1
 };
 
-// Where `bytes` at `address` of `space` are. Throws Fault.
-Place find(Warp& w, int lane, int64_t space, uint64_t address, uint64_t bytes, bool is_write);
+// Where `bytes` at `address` of `space` are; `align` of 0 is `bytes`. Throws Fault.
+Place find(Warp& w, int lane, int64_t space, uint64_t address, uint64_t bytes, bool is_write,
+           uint64_t align = 0);
 
 // The offset in shared memory of an address that an instruction takes to be one.
 uint32_t shared_offset(Warp& w, uint64_t address, uint64_t bytes, uint64_t align);

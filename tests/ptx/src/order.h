@@ -1,4 +1,5 @@
-// Data races in shared memory: vector clocks of warps, last writer and readers of every granule.
+// Data races in shared memory: vector clocks of warps; of every granule the last write, and what has
+// read it or changed it atomically since.
 //
 // An access happens before another one if the same thread made it, if a barrier lies between them,
 // or if both are of one warp and its lanes have met in between. Source: PTX ISA, memory
@@ -31,8 +32,10 @@ class Order {
   void depart(uint32_t offset, uint32_t bytes, int thread);
   void arrive(uint32_t offset, uint32_t bytes, int thread, bool by_copier);
 
-  // A read by the asynchronous proxy (wgmma): what ordinary stores wrote must have been fenced.
-  void fenced_read(uint32_t offset, uint32_t bytes, int warp) const;
+  // Reads of the asynchronous proxy (wgmma, bulk stores): what ordinary stores wrote must have been
+  // fenced, and nothing may be written from `lend` until `give_back`.
+  void lend(uint32_t offset, uint32_t bytes, int thread);
+  void give_back(uint32_t offset, uint32_t bytes, int thread);
   void fence(int warp);
 
   void step(int warp) { ++seen_[warp][warp]; }
@@ -42,34 +45,39 @@ class Order {
   void all_met();  // a barrier of every warp: no earlier access can race any more
 
  private:
-  struct Reader {
-    uint32_t clock = 0;
+  struct Entry {
+    uint32_t clock = 0;  // 0: none
     uint8_t lane = 0;
   };
+  struct Accesses {  // the latest of every warp since all met
+    uint32_t generation = 0;
+    int32_t many = -1;  // of several warps: a row of `rows_`
+    uint8_t warp = 0;
+    Entry entry;
+  };
   struct Granule {
-    uint32_t write_clock = 0;  // 0: never written
-    uint8_t write_warp = 0, write_lane = 0;
-    bool write_atomic = false, is_away = false;
-    uint32_t generation = 0;  // of the readers
-    int32_t many = -1;        // readers of several warps: a row of `shared_`
-    uint8_t read_warp = 0;
-    Reader reader;  // clock 0: none
+    uint8_t write_warp = 0;
+    Entry write;
+    bool is_away = false;
+    uint16_t lent = 0;
+    Accesses reads, atomics;
   };
 
   bool ordered(uint32_t clock, int warp, uint8_t lane, int by_warp, int by_lane) const {
     if (warp != by_warp) return clock <= seen_[by_warp][warp];
     return lane == by_lane || clock < seen_[warp][warp];
   }
-  void check_write(const Granule& g, int warp, int lane, Access access) const;
-  void check_readers(const Granule& g, int warp, int lane) const;
-  void add_reader(Granule& g, int warp, int lane);
-  Reader merged(Reader old, int warp, int lane) const;
+  void check(const Entry& e, int by, const char* did, int warp, int lane, Access access) const;
+  void check(const Accesses& a, const char* did, int warp, int lane, Access access) const;
+  void check_all(const Granule& g, int warp, int lane, Access access) const;
+  void add(Accesses& a, int warp, int lane);
+  Entry merged(Entry old, int warp, int lane) const;
 
   size_t granule_ = 1;
   int warps_ = 0;
   uint32_t generation_ = 1;
   std::vector<Granule> granules_;
-  std::vector<std::array<Reader, kWarps>> shared_;
+  std::vector<std::array<Entry, kWarps>> rows_;
   std::array<Clocks, kAgents> seen_{}, fenced_{};
 };
 

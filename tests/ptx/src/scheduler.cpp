@@ -154,9 +154,12 @@ void Block::run(uint32_t x, uint32_t y, uint32_t z) {
     for (int l = 0; l < kLanes; ++l) {
       w.groups[l].clear();
       w.open[l].clear();
+      w.stores[l].clear();
+      w.open_stores[l].clear();
     }
     w.reads.clear();
     w.open_reads.clear();
+    w.is_fenced = false;
   }
   std::vector<int> turn(warps.size());
   std::iota(turn.begin(), turn.end(), 0);
@@ -191,7 +194,7 @@ void Block::run(uint32_t x, uint32_t y, uint32_t z) {
 bool Block::land_one() {
   if (bulk.empty()) return false;
   const size_t k = draw() % bulk.size();
-  const Bulk copy = std::move(bulk[k]);
+  const BulkLoad copy = std::move(bulk[k]);
   bulk.erase(bulk.begin() + long(k));
   order.step(kCopier);
   for (const Transfer& part : copy.parts) {
