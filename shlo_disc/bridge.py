@@ -36,11 +36,13 @@ def jax_bridge(wide: bool = False) -> ral.JaxBridge:
 
 @functools.cache
 def register_ffi_target() -> None:
-    """Register the one FFI target of shlo_disc with XLA, once per process."""
+    """Register the one FFI target of shlo_disc with XLA, for every platform, once per process."""
     import jax  # noqa: PLC0415
 
     jax.devices("cpu")  # a target registered before the backend exists can stop it from starting
     jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
+    for platform in ("CUDA", "ROCM"):  # kept for later where there is no such backend
+        jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(on_gpu=True), platform=platform)
 
 
 @functools.cache

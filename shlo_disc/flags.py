@@ -107,6 +107,13 @@ _TABLE = (
         "fusion.",
     ),
     Flag(
+        "SHLO_DISC_GPU_HOST_MEMORY",
+        "0",
+        _SWITCH,
+        "For tests: 1 says that the driver is a stand-in whose memory is the host's, so that "
+        "programs for GPUs run on arrays of the CPU; read when a GPU is first used.",
+    ),
+    Flag(
         "SHLO_DISC_GPU_POOL_BYTES",
         "",
         _BYTES,
@@ -170,6 +177,17 @@ _TABLE = (
     ),
 )
 
+_OF_RUNTIME = (
+    "cuda_library",
+    "gpu_host_memory",
+    "gpu_pool_bytes",
+    "gpu_sync",
+    "num_threads",
+    "pack_bytes",
+    "pool_bytes",
+    "rocm_library",
+)
+
 FLAGS: dict[str, Flag] = {flag.key: flag for flag in _TABLE}
 """Every flag by its short name, sorted."""
 
@@ -205,7 +223,7 @@ def check() -> None:
 
 def check_runtime() -> None:
     """Raise ValueError for a bad value of a flag that the C++ runtime reads by itself."""
-    for key in ("gpu_pool_bytes", "gpu_sync", "num_threads", "pack_bytes", "pool_bytes"):
+    for key in _OF_RUNTIME:
         value(key)
 
 

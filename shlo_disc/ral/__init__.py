@@ -97,16 +97,18 @@ FFI_TARGET = "shlo_disc.call"
 """The name of the one XLA FFI target; its attribute `executable` (i64) names the program."""
 
 
-def ffi_handler() -> dict[str, Any]:
+def ffi_handler(on_gpu: bool = False) -> dict[str, Any]:
     """The capsules to register with JAX, by stage.
 
     `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handler(), platform="cpu")`; once per process.
+    `on_gpu`: those for the platforms "CUDA" and "ROCM", whose buffers are a GPU's.
 
     Programs become callable by :meth:`Executable.register_ffi`. The custom call takes the
     attribute `executable` (i64, the fingerprint) and optionally `sizes` (i64 array): the sizes of
-    one more, zero-size argument that carries sizes no array shows.
+    one more, zero-size argument that carries sizes no array shows. A program runs on its own
+    platform; calls on another are refused.
     """
-    return _ffi_handler()
+    return _ffi_handler(on_gpu)
 
 
 def include_dir() -> str:

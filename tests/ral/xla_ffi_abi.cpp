@@ -147,6 +147,8 @@ SAME(MemoryFreeArgs, data, XLA_FFI_DeviceMemory_Free_Args, data);
 SAME(ScheduleArgs, task, XLA_FFI_ThreadPool_Schedule_Args, task);
 SAME(ScheduleArgs, data, XLA_FFI_ThreadPool_Schedule_Args, data);
 SAME(NumThreadsArgs, num_threads, XLA_FFI_ThreadPool_NumThreads_Args, num_threads);
+SAME(StreamGetArgs, context, XLA_FFI_Stream_Get_Args, ctx);
+SAME(StreamGetArgs, stream, XLA_FFI_Stream_Get_Args, stream);
 SAME(FutureCreateArgs, future, XLA_FFI_Future_Create_Args, future);
 SAME(FutureSetAvailableArgs, future, XLA_FFI_Future_SetAvailable_Args, future);
 SAME(FutureSetErrorArgs, future, XLA_FFI_Future_SetError_Args, future);

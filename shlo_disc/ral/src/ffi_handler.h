@@ -24,9 +24,10 @@ void ffi_register(int64_t fingerprint, const std::shared_ptr<const Executable>& 
 // How many registered executables are alive.
 int64_t ffi_registered();
 
-// The addresses of the handlers of two stages, both XLA_FFI_Handler*.
+// The addresses of the handlers of two stages, both XLA_FFI_Handler*. `on_gpu`: of platforms whose
+// buffers are a GPU's; programs of the CPU are refused there, and programs for GPUs elsewhere.
 void* ffi_instantiate_address();
-void* ffi_execute_address();
+void* ffi_execute_address(bool on_gpu);
 
 }  // namespace shlo_disc
 

@@ -214,7 +214,7 @@ Table make_table() {
   api.error_details = &error_details;
   api.destroy_error = &destroy_error;
   api.register_handler = &refused;
-  api.get_stream = &refused;
+  api.get_stream = [](StreamGetArgs* args) { return refused(args); };
   api.register_type = &register_type;
   api.get_context = &get_context;
   api.set_state = &set_state;

@@ -27,6 +27,11 @@ std::string title_of(const GpuDriver& driver, const GpuDeviceInfo& info) {
          std::to_string(info.ordinal) + ", " + info.architecture + ")";
 }
 
+bool is_on(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr && text[0] == '1' && text[1] == 0;
+}
+
 std::string gigabytes(int64_t bytes) {
   const int64_t hundredths = bytes / (int64_t{1} << 30) * 100 +
                              bytes % (int64_t{1} << 30) * 100 / (int64_t{1} << 30);
@@ -167,11 +172,13 @@ GpuScope::~GpuScope() {
 }
 
 bool gpu_waits_for_launches() {
-  static const bool waits = [] {
-    const char* const text = std::getenv("SHLO_DISC_GPU_SYNC");
-    return text != nullptr && text[0] == '1' && text[1] == 0;
-  }();
+  static const bool waits = is_on("SHLO_DISC_GPU_SYNC");
   return waits;
+}
+
+bool gpu_memory_is_the_hosts() {
+  static const bool is_the_hosts = is_on("SHLO_DISC_GPU_HOST_MEMORY");
+  return is_the_hosts;
 }
 
 }  // namespace shlo_disc

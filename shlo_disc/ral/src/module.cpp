@@ -22,12 +22,10 @@
 #include "fft_plans.h"
 #include "foreign_api.h"
 #include "foreign_call.h"
-#include "gpu_device.h"
-#include "gpu_program.h"
 #include "jax_bridge.h"
+#include "module_gpu.h"
 #include "pack_cache.h"
 #include "py_executable.h"
-#include "py_gpu.h"
 #include "size_pattern.h"
 #include "small_vector.h"
 #include "tensor_bridge.h"
@@ -135,138 +133,6 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
     call = std::make_shared<const ForeignCall>(std::move(spec));
   }
   new (self) SharedForeignCall{std::move(call)};
-}
-
-// A GpuProgram as Python holds it.
-struct SharedGpuProgram {
-  std::shared_ptr<const GpuProgram> program;
-};
-
-GpuPlatform checked_platform(const std::string& name) {
-  GpuPlatform platform;
-  if (!gpu_platform_of(name, &platform)) {
-    throw nb::value_error(("no GPU platform is called '" + name + "'; there are cuda and rocm").c_str());
-  }
-  return platform;
-}
-
-void init_gpu_kernel(GpuKernel* self, std::string symbol, size_t image, int64_t threads,
-                     int64_t tasks_per_block, int64_t shared_bytes, int64_t args,
-                     std::vector<size_t> by_value, int64_t params, std::string name,
-                     std::string source) {
-  constexpr int64_t kMostThreads = 1024, kMostShared = 1 << 20, kMostParameters = 4096;
-  if (threads < 1 || threads > kMostThreads || tasks_per_block < 1 || shared_bytes < 0 ||
-      shared_bytes > kMostShared || args < 0 || params < 0 || args + params > kMostParameters) {
-    throw nb::value_error(("kernel " + name + ": a number is out of range").c_str());
-  }
-  for (const size_t i : by_value) {
-    if (i >= static_cast<size_t>(args)) {
-      throw nb::index_error("by_value names an argument that does not exist");
-    }
-  }
-  new (self) GpuKernel{std::move(symbol), image,  threads,         tasks_per_block, shared_bytes, args,
-                       std::move(by_value), params, std::move(name), std::move(source)};
-}
-
-void init_gpu_program(SharedGpuProgram* self, const std::string& platform, std::string architecture,
-                      const std::vector<nb::bytes>& images, std::vector<GpuKernel> kernels) {
-  auto program = std::make_shared<GpuProgram>();
-  program->platform = checked_platform(platform);
-  program->architecture = std::move(architecture);
-  for (const nb::bytes& image : images) program->images.emplace_back(image.c_str(), image.size());
-  for (const GpuKernel& kernel : kernels) {
-    if (kernel.image >= images.size()) {
-      throw nb::index_error(("kernel " + kernel.name + " is in an image that does not exist").c_str());
-    }
-  }
-  program->kernels = std::move(kernels);
-  new (self) SharedGpuProgram{std::move(program)};
-}
-
-const GpuDriver& checked_driver(const std::string& platform) {
-  GpuFailure failure;
-  const GpuDriver* const driver = GpuDriver::get(checked_platform(platform), &failure);
-  if (driver == nullptr) {
-    raise_gpu_failure("", failure);
-    throw nb::python_error();
-  }
-  return *driver;
-}
-
-nb::dict gpu_driver_facts(const std::string& platform) {
-  const GpuDriver& driver = checked_driver(platform);
-  nb::dict out;
-  out["library"] = driver.library;
-  out["version"] = driver.version();
-  return out;
-}
-
-nb::list gpu_devices(const std::string& platform) {
-  std::vector<GpuDeviceInfo> devices;
-  GpuFailure failure;
-  if (!checked_driver(platform).devices(&devices, &failure)) {
-    raise_gpu_failure("", failure);
-    throw nb::python_error();
-  }
-  nb::list all;
-  for (const GpuDeviceInfo& device : devices) {
-    nb::dict row;
-    row["ordinal"] = device.ordinal;
-    row["name"] = device.name;
-    row["architecture"] = device.architecture;
-    row["multiprocessors"] = device.multiprocessors;
-    row["warp_size"] = device.warp_size;
-    row["shared_bytes"] = device.shared_bytes;
-    row["l2_bytes"] = device.l2_bytes;
-    row["total_bytes"] = device.total_bytes;
-    all.append(row);
-  }
-  return all;
-}
-
-GpuDevice& checked_device(GpuPlatform platform, int ordinal) {
-  GpuFailure failure;
-  GpuDevice* device = nullptr;
-  {
-    const nb::gil_scoped_release without_gil;
-    device = GpuDevice::get(platform, ordinal, &failure);
-  }
-  if (device == nullptr) {
-    raise_gpu_failure("", failure);
-    throw nb::python_error();
-  }
-  return *device;
-}
-
-// One row for each kernel, in order; loads the program.
-nb::list gpu_kernels(const PyExecutable& self, int ordinal) {
-  const ProgramSpec& spec = self.executable().spec();
-  if (spec.gpu == nullptr) throw nb::type_error((spec.name + " is compiled for the CPU").c_str());
-  GpuDevice& device = checked_device(spec.gpu->platform, ordinal);
-  GpuFailure failure;
-  std::vector<KernelAttributes> rows(spec.gpu->kernels.size());
-  {
-    const nb::gil_scoped_release without_gil;
-    const LoadedProgram* const loaded = self.executable().loaded_on(device, &failure);
-    for (size_t i = 0; loaded != nullptr && i < rows.size(); ++i) {
-      if (!loaded->attributes(i, &rows[i], &failure)) break;
-    }
-  }
-  if (failure.failed()) {
-    raise_gpu_failure(spec.name, failure);
-    throw nb::python_error();
-  }
-  nb::list all;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    nb::dict row;
-    row["name"] = spec.gpu->kernels[i].name;
-    row["registers"] = rows[i].registers;
-    row["local_bytes"] = rows[i].local_bytes;
-    row["shared_bytes"] = rows[i].shared_bytes + spec.gpu->kernels[i].shared_bytes;
-    row["max_threads"] = rows[i].max_threads;
-    all.append(row);
-  }
-  return all;
 }
 
 void init_executable(
@@ -430,18 +296,6 @@ nb::tuple profiled_call(const PyExecutable& self, uint64_t run, JaxBridge* bridg
                 marks.marks.size() * sizeof(Marks::Mark));
   }
   return nb::make_tuple(results, table, marks.begin, marks.end, marks.dropped);
-}
-
-nb::dict pool_statistics(const PoolStats& stats) {
-  nb::dict out;
-  out["in_use_bytes"] = stats.in_use_bytes;
-  out["in_use_blocks"] = stats.in_use_blocks;
-  out["idle_bytes"] = stats.idle_bytes;
-  out["idle_blocks"] = stats.idle_blocks;
-  out["limit_bytes"] = stats.limit_bytes;
-  out["hits"] = stats.hits;
-  out["misses"] = stats.misses;
-  return out;
 }
 
 nb::dict pack_statistics() {
@@ -698,17 +552,7 @@ NB_MODULE(_ral, m) {
       "ForeignError", "An XLA FFI handler has failed; args: (where, message, code).",
       PyExc_RuntimeError, &errors().foreign);
 
-  nb::object device_error = nb::module_::import_("shlo_disc.errors").attr("DeviceError");
-  errors().device = device_error.release().ptr();  // one reference for ever
-
-  nb::class_<GpuKernel>(m, "GpuKernel")
-      .def("__init__", &init_gpu_kernel, nb::kw_only(), "symbol"_a, "image"_a, "threads"_a,
-           "tasks_per_block"_a, "shared_bytes"_a, "args"_a, "by_value"_a = std::vector<size_t>(),
-           "params"_a, "name"_a, "source"_a = "");
-  nb::class_<SharedGpuProgram>(m, "GpuProgram")
-      .def("__init__", &init_gpu_program, nb::kw_only(), "platform"_a, "architecture"_a, "images"_a,
-           "kernels"_a);
-
+  bind_gpu(m);
   nb::class_<SharedForeignCall>(m, "ForeignCall")
       .def("__init__", &init_foreign_call, nb::kw_only(), "target"_a, "where"_a, "handlers"_a,
            "operands"_a, "results"_a, "attributes"_a,
@@ -841,12 +685,12 @@ NB_MODULE(_ral, m) {
       .def("_found", [](const Dispatcher& self) { return checked(self.found()); })
       .def("_forget", &Dispatcher::clear);
 
-  m.def("ffi_handler", [] {
+  m.def("ffi_handler", [](bool on_gpu) {
     nb::dict handlers;
     handlers["instantiate"] = nb::capsule(ffi_instantiate_address());
-    handlers["execute"] = nb::capsule(ffi_execute_address());
+    handlers["execute"] = nb::capsule(ffi_execute_address(on_gpu));
     return handlers;
-  });
+  }, "on_gpu"_a = false);
   m.def("ffi_registered", &ffi_registered);
   m.def("num_threads", &num_threads);
   m.def("limit_threads", &limit_threads, "threads"_a);
@@ -863,16 +707,6 @@ NB_MODULE(_ral, m) {
   m.def("fft_forget_plans", &fft::forget_plans);
   m.def("pool_stats", [] { return pool_statistics(pool_stats()); });
   m.def("pool_trim", &pool_trim, nb::call_guard<nb::gil_scoped_release>());
-  m.def("gpu_driver", &gpu_driver_facts, "platform"_a);
-  m.def("gpu_devices", &gpu_devices, "platform"_a);
-  m.def("gpu_pool_stats", [](const std::string& platform, int device) {
-    return pool_statistics(checked_device(checked_platform(platform), device).pool().stats());
-  }, "platform"_a, "device"_a = 0);
-  m.def("gpu_pool_trim", [](const std::string& platform, int device) {
-    GpuPool& pool = checked_device(checked_platform(platform), device).pool();
-    const nb::gil_scoped_release without_gil;
-    return pool.trim();
-  }, "platform"_a, "device"_a = 0);
   m.def("pack_stats", &pack_statistics);
   m.def("pack_clear", &pack_clear, nb::call_guard<nb::gil_scoped_release>());
 }

@@ -1,4 +1,4 @@
-// XLA's FFI C ABI (versions 0.3 to 0.5), as far as CPU programs need it: to be a handler
+// XLA's FFI C ABI (versions 0.3 to 0.5), as far as we need it: to be a handler
 // (`ffi_handler.cpp`) and to call handlers (`foreign_call.cpp`).
 //
 // Declared here because the names in XLA's header change between jaxlib releases (0.10 and 0.12 do
@@ -166,6 +166,13 @@ struct ContextGetArgs {  // user data of an execution
   void* data;  // out
 };
 
+struct StreamGetArgs {
+  size_t struct_size;
+  Extension* extension_start;
+  Context* context;
+  void* stream;  // out: CUstream, hipStream_t
+};
+
 struct MemoryAllocateArgs {
   size_t struct_size;
   Extension* extension_start;
@@ -259,7 +266,7 @@ struct Api {  // more functions may follow
   void (*error_details)(ErrorDetailsArgs* args);  // Error_GetMessage before 0.4
   void (*destroy_error)(ErrorDestroyArgs* args);
   Refused* register_handler;
-  Refused* get_stream;
+  Error* (*get_stream)(StreamGetArgs* args);
   Error* (*register_type)(TypeRegisterArgs* args);
   Error* (*get_context)(ContextGetArgs* args);
   Error* (*set_state)(StateSetArgs* args);

@@ -47,10 +47,14 @@ _LAUNCH = ctypes.CFUNCTYPE(
 )
 
 
-def shared_library(source: Path) -> Path:
-    """`source` compiled by the C compiler; kept in the folder for temporary files by its text."""
+def shared_library(source: Path, *includes: str) -> Path:
+    """`source` compiled by the C compiler; kept in the folder for temporary files by its text.
+
+    `includes`: further folders of headers.
+    """
     command = [*shlex.split(os.environ.get("CC", "cc")), "-O2", "-Wall", "-Wextra", "-Werror"]
     command += ["-shared", "-fPIC", "-fvisibility=hidden", f"-I{ral.include_dir()}"]
+    command += [flag for folder in includes for flag in ("-isystem", folder)]
     header = Path(ral.include_dir(), "disc_ral.h").read_text()
     key = "\0".join([source.read_text(), header, *command])
     digest = hashlib.sha256(key.encode()).hexdigest()[:24]
@@ -112,6 +116,7 @@ class StandIn:
         path = shared_library(Path(__file__).with_name("driver.c"))
         for variable in ("SHLO_DISC_CUDA_LIBRARY", "SHLO_DISC_ROCM_LIBRARY"):
             os.environ[variable] = str(path)
+        os.environ["SHLO_DISC_GPU_HOST_MEMORY"] = "1"
         self.library = ctypes.CDLL(str(path))
         self.library.stand_in_count.restype = ctypes.c_int64
         self.library.stand_in_pending.restype = ctypes.c_int64
