@@ -114,6 +114,11 @@ def slices(x):
     return lax.fori_loop(0, x.shape[0], step, x)
 
 
+def two_conditions_of_data(x):
+    """Both are computed from data: a kernel computes whether both hold."""
+    return lax.while_loop(lambda a: (a.sum() < 100) & (a.max() < 100), lambda a: a * 2, x)
+
+
 def flag(x):
     """A flag is carried: kernels compute it, the condition asks for it."""
 
@@ -242,6 +247,7 @@ CASES = {
     "place computed": Case(place_computed, alone, never),
     "slices": Case(slices, alone, never),
     "start given": Case(start_given, with_number(-3), once, ("", "n")),
+    "two conditions of data": Case(two_conditions_of_data, alone, lambda n: doublings(n) + 1),
     "while small": Case(while_small, alone, lambda n: doublings(n) + 1),
     "while small, counted": Case(
         while_small_counted, alone, lambda n: min(doublings(n), 3) + 1
