@@ -100,9 +100,9 @@ def _place(func: ir.Operation) -> int:
     set_far_memory(func)
     flow = _Flow()
     flow.add(func.regions[0].blocks[0])
-    homes = _Homes(flow)
-    _Rewrite(flow, homes).run(func)
-    return len(homes.on_host)
+    on_host = _homes(flow)
+    _Rewrite(flow, on_host).run(func)
+    return len(on_host)
 
 
 def _is_scalar(value: ir.Value) -> bool:
@@ -165,31 +165,60 @@ class _Flow:
                 self.sources[result] = [end.operands[k] for end in ends]
 
 
-class _Homes:
-    """Which values are on the host."""
+def _homes(flow: _Flow) -> set[ir.Value]:
+    """The values on the host. A fusion that would wait more often than it has results is left to a
+    kernel, and out of the flow: its results are read.
+    """
+    while True:
+        on_host = {*flow.sources, *flow.carried} - _elsewhere(flow)
+        waiting = [op for op in flow.operations if _waits_in_vain(op, flow, on_host)]
+        if not waiting:
+            return on_host
+        for op in waiting:
+            for result in op.results:
+                del flow.sources[result]
 
-    def __init__(self, flow: _Flow) -> None:
-        self._asked = _asked_for(flow)
-        self.on_host = {*flow.sources, *flow.carried} - self._elsewhere(flow)
 
-    def _elsewhere(self, flow: _Flow) -> set[ir.Value]:
-        """What is computed from values of the target, and not asked for."""
-        readers: dict[ir.Value, list[ir.Value]] = defaultdict(list)
-        for value, sources in flow.sources.items():
-            for source in sources:
-                readers[source].append(value)
-        for result, argument in flow.carried.items():
-            readers[argument].append(result)
-        known = flow.sources.keys() | flow.carried.keys() | flow.constants
-        waiting = [value for value in readers if value not in known]
-        found: set[ir.Value] = set()
-        while waiting:
-            for reader in readers[waiting.pop()]:
-                stays = reader in self._asked and reader not in flow.carried
-                if not stays and reader not in found:
-                    found.add(reader)
-                    waiting.append(reader)
-        return found
+def _elsewhere(flow: _Flow) -> set[ir.Value]:
+    """What is computed from values of the target, and not asked for."""
+    asked = _asked_for(flow)
+    readers: dict[ir.Value, list[ir.Value]] = defaultdict(list)
+    for value, sources in flow.sources.items():
+        for source in sources:
+            readers[source].append(value)
+    for result, argument in flow.carried.items():
+        readers[argument].append(result)
+    known = flow.sources.keys() | flow.carried.keys() | flow.constants
+    waiting = [value for value in readers if value not in known]
+    found: set[ir.Value] = set()
+    while waiting:
+        for reader in readers[waiting.pop()]:
+            stays = reader in asked and reader not in flow.carried
+            if not stays and reader not in found:
+                found.add(reader)
+                waiting.append(reader)
+    return found
+
+
+def _waits_in_vain(op: ir.Operation, flow: _Flow, on_host: set[ir.Value]) -> bool:
+    """True for a `host` fusion that reads more values than it has results, for itself alone."""
+    if op.name != "disc.fusion" or not kind_of(op).on_host or op.results[0] not in on_host:
+        return False
+    here = on_host | flow.constants
+    read = [value for value in dict.fromkeys(op.operands) if value not in here]
+    return sum(_is_read_alone(value, op) for value in read) > len(op.results)
+
+
+def _is_read_alone(value: ir.Value, reader: ir.Operation) -> bool:
+    """True if `value` is defined beside `reader`, and what else uses it is a kernel."""
+    source = producer(value)
+    if (value.owner if source is None else source.block) != reader.block:
+        return False
+    users = [use.owner.operation for use in value.uses]
+    return all(
+        user == reader or (user.name == "disc.fusion" and not kind_of(user).on_host)
+        for user in users
+    )
 
 
 def _asked_for(flow: _Flow) -> set[ir.Value]:
@@ -211,9 +240,9 @@ _Use = tuple[ir.Operation, int]
 class _Rewrite:
     """Marks homes, and moves values between them where their users are elsewhere."""
 
-    def __init__(self, flow: _Flow, homes: _Homes) -> None:
+    def __init__(self, flow: _Flow, on_host: set[ir.Value]) -> None:
         self._flow = flow
-        self._on_host = homes.on_host
+        self._on_host = on_host
 
     def run(self, func: ir.Operation) -> None:
         """Rewrite `func`, all of whose operations are in the flow."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,21 +22,35 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.executable import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.program import HostProgram, emit_host
-from shlo_disc.lower.host.writer import GPU_COPY, GPU_LAUNCH, GPU_READ, GPU_WRITE, GPU_ZERO
+from shlo_disc.lower.host.writer import (
+    FAILED,
+    FOREIGN,
+    GPU_COPY,
+    GPU_LAUNCH,
+    GPU_READ,
+    GPU_WRITE,
+    GPU_ZERO,
+)
 from shlo_disc.lower.plan import Call, Launch, Pack, Step
-from shlo_disc.lower.target import Target, parse
+from shlo_disc.lower.refused import Refused
+from shlo_disc.lower.target import Emitter, Target, parse
 from shlo_disc.mlir import ir, new_context, ops_of, producer, terminator
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import planning
+from shlo_disc.replan import Replanning
 
 FAR = 1 << 56
 FIELDS = 32
 WITH_SCRATCH = 16
 """Field of the test's context for launches that no GPU has, behind those of `disc_context`."""
+
+FAR_MODEL = replace(MODEL, capabilities=replace(MODEL.capabilities, shares_memory=False))
+"""Of a machine with the CPU's kernels and a memory of its own."""
 
 OPERANDS = {WITH_SCRATCH: 8, GPU_LAUNCH: 5, GPU_COPY: 4, GPU_ZERO: 3, GPU_READ: 3, GPU_WRITE: 4}
 
@@ -63,20 +77,34 @@ class Emitted:
     """Of the results."""
 
 
-def emitted(text: str, memory: HostMemory | None = None) -> Emitted:
-    """The host program of `text` for the CPU's kernels and `memory` (None: the CPU's)."""
+def emitted(
+    text: str,
+    memory: HostMemory | None = None,
+    emitters: Mapping[str, Emitter] | None = None,
+) -> Emitted:
+    """The host program of `text` for `memory` (None: the CPU's) and the kernels of the CPU, or of
+    other `emitters`: what these refuse is planned again.
+    """
     target: Target = parse("cpu")
-    shares_memory = memory is None
-    abilities = replace(target.model.capabilities, shares_memory=shares_memory)
-    model = replace(target.model, capabilities=abilities)
+    model = MODEL if memory is None else FAR_MODEL
+    target = replace(
+        target, memory=memory or target.memory, emitters=emitters or target.emitters, model=model
+    )
     module = ingest(text, new_context())
-    with module.context, ir.Location.unknown(), flags.overridden(spec=1):
-        Pipeline([*CLEANUP, *planning(model)]).run(module)
+    with module.context, ir.Location.unknown(), flags.overridden(spec=1, split=1):
+        passes = Pipeline([*CLEANUP, *planning(model)]).run(module)
         main = main_function(module)
-        shapes = analyze(module)
         block = main.regions[0].blocks[0]
-        program = ShapeProgram.of(main, shapes, [f"args[{k}]" for k in range(len(block.arguments))])
-        host = emit_host(main, shapes, program, replace(target, memory=memory or target.memory))
+        names = [f"args[{k}]" for k in range(len(block.arguments))]
+        replanning = Replanning(module, main, model, len(passes))
+        while True:
+            shapes = analyze(module)
+            program = ShapeProgram.of(main, shapes, names)
+            try:
+                host = emit_host(main, shapes, program, target)
+                break
+            except Refused as refused:
+                replanning.split(refused, shapes)
         last = block.operations[len(block.operations) - 1].operation
         kinds = [ir.RankedTensorType(value.type) for value in last.operands]
         return Emitted(host, program, [dtype_of(str(kind.element_type)) for kind in kinds])
@@ -165,15 +193,23 @@ def launches_of(steps: Sequence[Step]) -> Iterator[Launch]:
 
 
 class Stream:
-    """Runs a program on a device; `done` counts its operations, `waits` those that waited."""
+    """Runs a program on a device; `done` counts its operations.
 
-    def __init__(self) -> None:
+    `handler` is what calls of FFI handlers do, with addresses. After `operations` of them all fail.
+    """
+
+    def __init__(
+        self, handler: Callable[[list[int]], object] | None = None, operations: int | None = None
+    ) -> None:
         self.done: Counter[str] = Counter()
+        self._handler = handler
+        self._left = operations
         self._waiting: list[Callable[[], object]] = []
         self._kept: list[Any] = []
 
     def run(self, made: Emitted, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results of the program on `arguments`."""
+        self._made = made
         assert reached(made.host.text) == []
         prepare, run = codegen.compile_host(made.host.text)
         kernels = codegen.compile_functions([kernel.text for kernel in made.host.kernels])
@@ -201,6 +237,7 @@ class Stream:
             + [self._table(self._far(constant) for constant in made.host.constants)]
             + [0] * (FIELDS - 6)
         )
+        self._context = context
         self._offer(context)
         tables = [self._table(map(self._far, some)) for some in (arguments, results)]
         arena = np.full(bytes_[0] + 64, 0xA5, np.uint8)
@@ -249,12 +286,32 @@ class Stream:
             context[field] = ctypes.cast(made, ctypes.c_void_p).value
         packed = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 5)(self._packed)
         done = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(lambda *_: None)
-        self._kept += [packed, done]
-        context[2], context[3] = (ctypes.cast(f, ctypes.c_void_p).value for f in (packed, done))
+        foreign = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(self._foreign)
+        self._kept += [packed, done, foreign]
+        context[2], context[3], context[FOREIGN] = (
+            ctypes.cast(f, ctypes.c_void_p).value for f in (packed, done, foreign)
+        )
+
+    def _goes_on(self) -> bool:
+        """True if the next operation is done: no earlier one failed."""
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                self._context[FAILED] = 1
+                self.done["after a failure"] += 1
+        return not self._context[FAILED]
 
     def _note(self, name: str, operation: Callable[[], object]) -> None:
-        self.done[name] += 1
-        self._waiting.append(operation)
+        if self._goes_on():
+            self.done[name] += 1
+            self._waiting.append(operation)
+
+    def _foreign(self, context: int, call: int, buffers: int, sizes: int) -> None:
+        assert self._handler is not None
+        count = len(self._made.host.foreign[call][0].elements)
+        words = [*(ctypes.c_int64 * count).from_address(buffers)]
+        handler = self._handler
+        self._note("call", lambda: handler([word - FAR for word in words]))
 
     def _launch_plainly(
         self, context: int, kernel: int, arguments: int, sizes: int, tasks: int
@@ -297,6 +354,8 @@ class Stream:
         self._note("zero", lambda: ctypes.memset(address - FAR, 0, count))
 
     def _read(self, context: int, address: int, count: int) -> int:
+        if not self._goes_on():
+            return 0
         self.done["read"] += 1
         self._wait()
         return int.from_bytes(ctypes.string_at(address - FAR, count), "little")

@@ -6,7 +6,8 @@ host program waits there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,25 @@ import numpy as np
 import pytest
 from jax import export, lax
 
-from tests.lower.device import Emitted, Stream, StreamMemory, emitted
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.errors import InternalError
+from shlo_disc.ingest import foreign_calls, ingest
+from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.gpu.host_memory import GpuMemory
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.plan import FfiCall, Input, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.target import Emitter
+from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.kinds import kind_of
+from shlo_disc.passes.op_classes import FREE
+from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.records import Planned, planned
+from shlo_disc.passes.table import planning
+from tests.lower.device import FAR_MODEL, Emitted, Stream, StreamMemory, emitted
+
+NO_WORK = FREE | {"disc.shape", "disc.yield", "stablehlo.constant"}
 
 SIZES = (1, 4, 7)
 
@@ -112,6 +131,11 @@ def slices(x):
         return lax.dynamic_update_slice(a, part * 2 + i, (a.shape[0] - 1 - i,))
 
     return lax.fori_loop(0, x.shape[0], step, x)
+
+
+def two_conditions_of_data(x):
+    """Both are computed from data: a kernel computes whether both hold."""
+    return lax.while_loop(lambda a: (a.sum() < 100) & (a.max() < 100), lambda a: a * 2, x)
 
 
 def flag(x):
@@ -242,6 +266,7 @@ CASES = {
     "place computed": Case(place_computed, alone, never),
     "slices": Case(slices, alone, never),
     "start given": Case(start_given, with_number(-3), once, ("", "n")),
+    "two conditions of data": Case(two_conditions_of_data, alone, lambda n: doublings(n) + 1),
     "while small": Case(while_small, alone, lambda n: doublings(n) + 1),
     "while small, counted": Case(
         while_small_counted, alone, lambda n: min(doublings(n), 3) + 1
@@ -249,7 +274,7 @@ CASES = {
 }  # fmt: skip
 
 
-def compiled(case: Case) -> Emitted:
+def compiled(case: Case, emitters: Mapping[str, Emitter] | None = None) -> Emitted:
     """One program for all sizes."""
     given = zip(case.shapes, case.arguments(3), strict=True)
     scope = export.SymbolicScope()
@@ -257,7 +282,8 @@ def compiled(case: Case) -> Emitted:
         jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), argument.dtype)
         for shape, argument in given
     ]
-    return emitted(export.export(jax.jit(case.function))(*specs).mlir_module(), StreamMemory())
+    text = export.export(jax.jit(case.function))(*specs).mlir_module()
+    return emitted(text, StreamMemory(), emitters)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -271,3 +297,153 @@ def test_results_and_reads(name):
         for mine, want in zip(got, jax.tree.leaves(case.function(*arguments)), strict=True):
             np.testing.assert_allclose(mine, want, rtol=2e-5, atol=2e-5)
         assert stream.done["read"] == case.reads(n), (n, stream.done)
+
+
+TYPES = {"i1": np.bool_, "i8": np.int8, "ui8": np.uint8, "i16": np.int16, "ui16": np.uint16,
+         "i32": np.int32, "ui32": np.uint32, "i64": np.int64, "ui64": np.uint64}  # fmt: skip
+
+
+def counting(name: str) -> str:
+    """A loop in which a number of this type is carried, added to an array, and a result."""
+    t, a = f"tensor<{name}>", f"tensor<?x{name}>"
+    numbers = ("true", "true") if name == "i1" else ("77", "3")
+    first, factor = (f"stablehlo.constant dense<{number}> : {t}" for number in numbers)
+    change = "xor" if name == "i1" else "multiply"
+    return f"""func.func public @main(%x: {a}) -> ({t}, {a}) {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %first = {first}
+      %shape = "stablehlo.get_dimension_size"(%x) <{{dimension = 0 : i64}}> : ({a}) -> tensor<i32>
+      %sizes = stablehlo.reshape %shape : (tensor<i32>) -> tensor<1xi32>
+      %r:3 = stablehlo.while(%i = %zero, %v = %first, %y = %x) : tensor<i32>, {t}, {a}
+      cond {{
+        %n = stablehlo.constant dense<11> : tensor<i32>
+        %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %f = {factor}
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %w = stablehlo.{change} %v, %f : {t}
+        %b = stablehlo.dynamic_broadcast_in_dim %v, %sizes, dims = [] : ({t}, tensor<1xi32>) -> {a}
+        %z = stablehlo.xor %y, %b : {a}
+        stablehlo.return %j, %w, %z : tensor<i32>, {t}, {a}
+      }}
+      return %r#1, %r#2 : {t}, {a}
+    }}"""
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_number_of_every_type(name):
+    kind = TYPES[name]
+    value = kind(1 if name == "i1" else 77)
+    x = np.arange(5).astype(kind)
+    stream = Stream()
+    got, array = stream.run(emitted(counting(name), StreamMemory()), [x])
+    with np.errstate(over="ignore"):
+        for _ in range(11):
+            x = x ^ value
+            value = ~value if name == "i1" else value * kind(3)
+    assert (got.dtype, got) == (value.dtype, value)
+    np.testing.assert_array_equal(array, x)
+    assert stream.done["by value"] == 11
+    assert (stream.done["read"], stream.done["write"]) == (0, 1)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_kernel_is_told_what_it_gets_by_value(name):
+    """With its bytes, which are as many as the driver copies."""
+    with new_context(), ir.Location.unknown():
+        module = ingest(counting(name), ir.Context.current)
+        Pipeline([*CLEANUP, *planning(FAR_MODEL)]).run(module)
+        shapes = analyze(module)
+        given = [
+            planned(op, shapes).by_value
+            for op in ops_of(module, "disc.fusion")
+            if not kind_of(op).on_host
+        ]
+    assert [by for by in given if by] == [{1: np.dtype(TYPES[name]).itemsize}]
+
+
+def test_a_call_of_the_runtime_gets_addresses_of_the_device(monkeypatch):
+    monkeypatch.setattr(foreign_calls, "ffi_target", lambda name, where: None)  # it is registered
+    text = """func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<3xf32>
+      cond {
+        %n = stablehlo.constant dense<5> : tensor<i32>
+        %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %z = stablehlo.custom_call @plus(%j, %y) {api_version = 4 : i32}
+          : (tensor<i32>, tensor<3xf32>) -> tensor<3xf32>
+        stablehlo.return %j, %z : tensor<i32>, tensor<3xf32>
+      }
+      return %r#1 : tensor<3xf32>
+    }"""
+
+    def emit(fusion: Planned[Any], machine: Any) -> KernelPlan:
+        call = FfiCall("plus", (), ("i32", "f32", "f32"), (0, 1, 1), (Input(0), Input(1)),
+                       (Output(0),), (Expr.const(3), Expr.const(3)), ())  # fmt: skip
+        return KernelPlan((call,))
+
+    def handler(addresses: list[int]) -> None:
+        number = ctypes.c_int32.from_address(addresses[0])
+        before, after = (
+            np.ctypeslib.as_array((ctypes.c_float * 3).from_address(address))
+            for address in addresses[1:]
+        )
+        after[:] = before + number.value
+
+    stream = Stream(handler)
+    made = emitted(text, StreamMemory(), {**EMITTERS, "ffi": emit})
+    (got,) = stream.run(made, [np.arange(3, dtype=np.float32)])
+    np.testing.assert_array_equal(got, [15, 16, 17])
+    assert (stream.done["write"], stream.done["read"]) == (5, 0)
+
+
+@pytest.mark.parametrize("operations", range(12))
+def test_a_loop_ends_after_a_failure(operations):
+    """What is read is 0 then, of which the condition is true."""
+
+    def function(x):
+        return lax.while_loop(lambda a: (a > 100).sum() == 0, lambda a: a * 2, x)
+
+    case = Case(function, alone, never)
+    stream = Stream(operations=operations)
+    stream.run(compiled(case), [np.ones(3, np.float32)])
+    assert stream.done["after a failure"] < 8
+
+
+@pytest.mark.parametrize("name", ["asked for twice", "lstm", "slices"])
+def test_fusions_that_are_planned_again(name):
+    """Homes are found anew where smaller fusions are in the place of larger ones."""
+
+    def no_more_than(most: int) -> dict[str, Emitter]:
+        def refusing(emit: Emitter) -> Emitter:
+            def emitter(fusion: Planned[Any], machine: Any) -> KernelPlan:
+                count = sum(v.operation.name not in NO_WORK for v in fusion.block.operations)
+                if count > most:
+                    raise ValueError("too much for this emitter")
+                return emit(fusion, machine)
+
+            return emitter
+
+        return {kind: refusing(emit) for kind, emit in EMITTERS.items()}
+
+    case = CASES[name]
+    split = compiled(case, no_more_than(1))
+    assert len(split.host.uses) > len(compiled(case).host.uses)
+    for n in SIZES:
+        arguments = case.arguments(n)
+        got = Stream().run(split, list(map(np.asarray, arguments)))
+        for mine, want in zip(got, jax.tree.leaves(case.function(*arguments)), strict=True):
+            np.testing.assert_allclose(mine, want, rtol=2e-5, atol=2e-5)
+
+
+def test_a_gpu_has_no_kernels_with_scratch_memory():
+    launch = Launch(Kernel("k", ""), (), (), Expr.const(1), Expr.const(1), Expr.const(64))
+    w = HostWriter("symbols", [])
+    with pytest.raises(InternalError, match="k calls kernels or has scratch memory"):
+        GpuMemory().launch(w, launch, w.null(), w.null(), w.null())
