@@ -167,12 +167,6 @@ class Assembler:
         """An operand: a register, special register, address of an array, or number."""
         if (number := self.registers.get(text)) is not None:
             return number
-        if text in _SPECIAL:
-            made, guard = self.register(), self.guard
-            self.guard = -1
-            self.emit("special", [made], [_SPECIAL[text]])
-            self.guard = guard
-            return made
         if text in self.symbols:
             return self.constant(self.symbols[text])
         if text == "WARP_SZ":
@@ -224,14 +218,6 @@ class Assembler:
 
 _NO_CHANGE = {"rn", "uni"}
 _ROUNDED = {"add", "sub", "mul", "fma", "div", "rcp", "sqrt"}
-_SPECIAL = {
-    **{f"%{name}.{axis}": 3 * k + j for k, name in enumerate(("tid", "ntid", "ctaid", "nctaid"))
-       for j, axis in enumerate("xyz")},
-    **{f"%{name}": 12 + k for k, name in enumerate(
-        ("laneid", "warpid", "nwarpid", "lanemask_eq", "lanemask_lt", "lanemask_le",
-         "lanemask_gt", "lanemask_ge"))},
-}  # fmt: skip
-"""As warp.cpp numbers them."""
 
 
 def parts_of(text: str) -> list[str]:

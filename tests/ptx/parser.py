@@ -5,6 +5,7 @@ Source: PTX ISA 8.x, chapters 4 (syntax), 5 (state spaces), 9 (instructions).
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Sequence
@@ -219,11 +220,16 @@ def _instruction(text: str) -> Instruction:
     found = _INSTRUCTION.fullmatch(text)
     if found is None:
         raise ValueError(f"cannot read {text!r}")
-    name, *parts = found[3].split(".")
-    types = tuple(part for part in parts if TYPE.fullmatch(part))
-    mods = tuple(part for part in parts if not TYPE.fullmatch(part))
     operands = tuple(_OPERAND.findall(found[4] or ""))
-    return Instruction(text, name, mods, types, operands, found[2] or "", found[1] == "!")
+    return Instruction(text, *_opcode(found[3]), operands, found[2] or "", found[1] == "!")
+
+
+@functools.lru_cache(maxsize=4096)
+def _opcode(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Name, modifiers and types of an instruction."""
+    name, *parts = text.split(".")
+    types = tuple(part for part in parts if TYPE.fullmatch(part))
+    return name, tuple(part for part in parts if not TYPE.fullmatch(part)), types
 
 
 def _declaration(kernel: Kernel, scopes: Sequence[dict[str, str]], text: str) -> None:

@@ -31,8 +31,20 @@ def _mov(a: Assembler, i: Instruction) -> None:
     elif source[0] == "{":
         bits = 8 * bytes_of(type_) // len(parts_of(source))
         a.emit("pack", [a.register(to), *a.parts(source, f"b{bits}")], [bits])
+    elif source in _SPECIAL:
+        a.emit("special", [a.register(to)], [_SPECIAL[source]])
     else:
         a.plain(i)
+
+
+_SPECIAL = {
+    **{f"%{name}.{axis}": 3 * k + j for k, name in enumerate(("tid", "ntid", "ctaid", "nctaid"))
+       for j, axis in enumerate("xyz")},
+    **{f"%{name}": 12 + k for k, name in enumerate(
+        ("laneid", "warpid", "nwarpid", "lanemask_eq", "lanemask_lt", "lanemask_le",
+         "lanemask_gt", "lanemask_ge"))},
+}  # fmt: skip
+"""As warp.cpp numbers them."""
 
 
 @rule("setp")

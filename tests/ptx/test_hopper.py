@@ -282,9 +282,10 @@ def wgmma(a, b, d_type, element, transposes=(0, 0), from_registers=False, change
 
     count = n // 2 if d_type == "f32" else n // 4
     names = ", ".join(f"%r{100 + k}" for k in range(count))
-    numbers = "1, 1" if element == "tf32" else f"1, 1, {transposes[0]}, {transposes[1]}"
-    if from_registers:
-        numbers = f"1, 1, {transposes[1]}"
+    signs_and_transposes = [1, 1]
+    if element != "tf32":
+        signs_and_transposes += transposes[from_registers:]
+    numbers = ", ".join(map(str, signs_and_transposes))
     steps, loads = "", ""
     for step in range(2):
         advance = [step * (depth * 128 if t else 32) >> 4 for t in transposes]

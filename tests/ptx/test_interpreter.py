@@ -267,7 +267,7 @@ FAULTS = {
     "ld.global.u64 %d1, [%d0+60];": "not aligned",
     "ld.global.v2.u32 {%r1, %r2}, [%d0+4];": "not aligned",
     "ld.global.u32 %r1, [%d0+-4];": "nothing is|an array of",
-    "st.global.u32 [8], %r1;": "nothing is",
+    "mov.u64 %d4, 8; st.global.u32 [%d4], %r1;": "nothing is",
     "st.global.u8 [%d1], %r1;": "only be read",
     "st.shared.u32 [first+64], %r1;": "no array is",
     "ld.shared.u32 %r1, [second+-4];": "no array is",
@@ -311,9 +311,9 @@ def test_addresses_are_no_better_aligned_than_the_arrays():
 def test_raw_memory():
     memory = (ctypes.c_uint32 * 8)(*range(8))
     at = ctypes.addressof(memory)
-    text = kernel("""ld.global.u32 %r1, [%d0+4]; add.u32 %r1, %r1, %ctaid.y;
-    add.u32 %r1, %r1, %tid.y; mad.lo.u32 %r2, %ctaid.y, 2, %tid.y; mad.wide.u32 %d4, %r2, 4, %d0;
-    st.global.u32 [%d4+16], %r1;""")
+    text = kernel("""mov.u32 %r3, %ctaid.y; mov.u32 %r4, %tid.y;
+    ld.global.u32 %r1, [%d0+4]; add.u32 %r1, %r1, %r3; add.u32 %r1, %r1, %r4;
+    mad.lo.u32 %r2, %r3, 2, %r4; mad.wide.u32 %d4, %r2, 4, %d0; st.global.u32 [%d4+16], %r1;""")
     packed = at.to_bytes(8, "little") + bytes(8)
     launch_raw(text, "KERNEL", (1, 2), (1, 2), 0, packed, [(at, 32)])
     assert list(memory) == [0, 1, 2, 3, 1, 2, 2, 3]

@@ -206,9 +206,9 @@ def test_mma(m, k, element, result):
 
 
 def test_tf32_reads_nineteen_bits():
-    one = "mov.f32 %f1, 0f3F800FFF; mov.f32 %f2, 0f3F800000; mov.f32 %f3, 0f00000000;"
-    line = "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%f4, %f5, %f6, %f7}, {%f1, %f1}, " \
-           "{%f2}, {%f3, %f3, %f3, %f3};"  # fmt: skip
+    one = "mov.b32 %r1, 0x3F800FFF; mov.b32 %r2, 0x3F800000; mov.f32 %f3, 0f00000000;"
+    line = "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%f4, %f5, %f6, %f7}, {%r1, %r1}, " \
+           "{%r2}, {%f3, %f3, %f3, %f3};"  # fmt: skip
     out = np.zeros(1, F32)
     run(f"{one} {line} setp.eq.u32 %p1, %r0, 0; @%p1 st.global.f32 [%d0], %f4;", out)
     assert out == 4
