@@ -133,9 +133,31 @@ def slices(x):
     return lax.fori_loop(0, x.shape[0], step, x)
 
 
-def two_conditions_of_data(x):
-    """Both are computed from data: a kernel computes whether both hold."""
-    return lax.while_loop(lambda a: (a.sum() < 100) & (a.max() < 100), lambda a: a * 2, x)
+def two_conditions_of_data(x, w):
+    """Two kernels count, and another one computes whether both conditions hold."""
+    return lax.while_loop(
+        lambda s: ((s[0] > 50).sum() == 0) & ((s[1] < 1e9).sum() > 0),
+        lambda s: (s[0] * 2, s[1] + 1),
+        (x[:, 0] ** 2, w),
+    )
+
+
+def squares_doubled(n: int) -> int:
+    largest, count = (rows(n)[0][:, 0] ** 2).max(), 0
+    while largest <= 50:
+        largest, count = 2 * largest, count + 1
+    return count
+
+
+def stored_where_computed(x):
+    """An update is at a place that a kernel computes: another one stores it."""
+
+    def step(i, s):
+        k, a = s
+        a = lax.dynamic_update_slice(a, jnp.tanh(x[:1] * i), (k,), allow_negative_indices=False)
+        return jnp.argmax(x * jnp.sin(jnp.float32(i))), a
+
+    return lax.fori_loop(0, 4, step, (jnp.argmin(x), x * 2))
 
 
 def flag(x):
@@ -266,7 +288,10 @@ CASES = {
     "place computed": Case(place_computed, alone, never),
     "slices": Case(slices, alone, never),
     "start given": Case(start_given, with_number(-3), once, ("", "n")),
-    "two conditions of data": Case(two_conditions_of_data, alone, lambda n: doublings(n) + 1),
+    "stored where computed": Case(stored_where_computed, alone, never),
+    "two conditions of data": Case(
+        two_conditions_of_data, rows, lambda n: squares_doubled(n) + 1, ("n, 8", "8, 32")
+    ),
     "while small": Case(while_small, alone, lambda n: doublings(n) + 1),
     "while small, counted": Case(
         while_small_counted, alone, lambda n: min(doublings(n), 3) + 1
@@ -416,6 +441,10 @@ def test_a_loop_ends_after_a_failure(operations):
     assert stream.done["after a failure"] < 8
 
 
+def transfers(made: Emitted) -> list[str]:
+    return sorted(use.name for use in made.host.uses if use.name in ("read", "write"))
+
+
 @pytest.mark.parametrize("name", ["asked for twice", "lstm", "slices"])
 def test_fusions_that_are_planned_again(name):
     """Homes are found anew where smaller fusions are in the place of larger ones."""
@@ -433,8 +462,9 @@ def test_fusions_that_are_planned_again(name):
         return {kind: refusing(emit) for kind, emit in EMITTERS.items()}
 
     case = CASES[name]
-    split = compiled(case, no_more_than(1))
-    assert len(split.host.uses) > len(compiled(case).host.uses)
+    split, whole = compiled(case, no_more_than(1)), compiled(case)
+    assert len(split.host.uses) > len(whole.host.uses)
+    assert transfers(split) == transfers(whole)
     for n in SIZES:
         arguments = case.arguments(n)
         got = Stream().run(split, list(map(np.asarray, arguments)))
