@@ -16,12 +16,13 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
 from shlo_disc.lower.target import parse
+from tests.gpu import device
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
-from tests.ptx.interpreter import launch
+from tests.ptx import interpreter
 
 __all__ = ["MACHINE", "gpu_plan", "run_cpu", "run_gpu"]
 
-MACHINE = machine_of("sm_80")
+MACHINE = machine_of(device.architecture() if device.ON_DEVICE else "sm_80")
 FILL = 0xFF
 """Memory that nothing wrote is NaN."""
 
@@ -97,7 +98,7 @@ def run_gpu(
         params = [size.evaluate(env) for size in step.params]
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
-        launch(
+        (device if device.ON_DEVICE else interpreter).launch(
             code, blocks, kernel.threads, args, params, tasks,
             shared_bytes=kernel.shared_bytes, seed=seed + number, fill=FILL,
         )  # fmt: skip

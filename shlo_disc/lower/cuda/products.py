@@ -34,6 +34,9 @@ __all__ = ["emit_conv", "emit_dense"]
 CHUNK = 8
 """Elements of 16 bits in one copy."""
 
+LANES = 4
+"""Columns that a thread finishes and stores at once."""
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -133,15 +136,25 @@ class _Shared:
         self.along_k = walk.endswith("k")
         self.lines, self.length = (size, depth) if self.along_k else (depth, size)
         # Eight lines that a matrix is read from lie in different banks.
-        self.stride = self.length + CHUNK
-        self.stage_bytes = 2 * self.stride * self.lines
+        self.line_bytes = 2 * (self.length + CHUNK)
+        self.stage_bytes = self.line_bytes * self.lines
         self.offset = w.b.shared_offset(self.stage_bytes * w.tile_.stages)
 
-    def address(self, stage: IndexValue, line: IndexValue, at: IndexValue) -> Register:
-        """The address (i32) of element `at` of a line."""
+    def address(self, line: IndexValue, at: IndexValue) -> Register:
+        """The address (i32) of element `at` of a line in the first stage."""
         b = self.w.b
-        place = stage * self.stage_bytes + (line * self.stride + at) * 2 + self.offset
-        return self.w.b.shared_base + b.cast("arith.index_cast", place, "i32")
+        place = line * self.line_bytes + at * 2 + self.offset
+        return b.shared_base + b.cast("arith.index_cast", place, "i32")
+
+    def stage(self, number: IndexValue) -> Register:
+        """Bytes (i32) from the first stage to a stage."""
+        b = self.w.b
+        return b.cast("arith.index_cast", number * self.stage_bytes, "i32")
+
+    def step(self, rows: int, k: int) -> int:
+        """Bytes from an element to the one `rows` and `k` further."""
+        line, at = (rows, k) if self.along_k else (k, rows)
+        return line * self.line_bytes + 2 * at
 
 
 class _MatrixWriter(ProductWriter):
@@ -151,7 +164,7 @@ class _MatrixWriter(ProductWriter):
 
     def __init__(self, plan: MatrixProduct, tile: Tile, *, by_chunks: bool) -> None:
         threads = tile.warps * plan.machine.warp
-        super().__init__(plan, rows=tile.rows, columns=tile.columns, threads=threads, lanes=2)
+        super().__init__(plan, rows=tile.rows, columns=tile.columns, threads=threads, lanes=LANES)
         self.tile_, self.by_chunks, self.threads = tile, by_chunks, threads
         b = self.b
         self.a_tiles = _Shared(self, "a", tile.rows, tile.depth)
@@ -175,26 +188,23 @@ class _MatrixWriter(ProductWriter):
             """Begin to fill the stage of step `number`."""
             for copy in copies:
                 copy(number * t.depth, number % t.stages)
-            commit_copies(b)
+
+        def begin_or_none(number: IndexValue) -> None:
+            with b.if_(number < steps):
+                begin(number)
+            commit_copies(b)  # groups are counted, empty ones too
 
         steps = self.depth.ceil_div(t.depth)
-        for number in range(t.stages - 1):
-            with b.if_(steps > number):
-                begin(b.index(number))
-            with b.if_(steps <= number):
-                commit_copies(b)  # groups are counted
+        with b.loop(0, t.stages - 1, 1, hint="stage", barrier=True) as stage:
+            begin_or_none(stage.index)
         zero = b.constant(0.0, "f32")
         count = self.down // 16 * (self.across // 8) * 4
         with b.loop(0, steps, 1, [zero] * count, hint="k", barrier=True) as k:
             wait_for_copies(b, t.stages - 2)
             b.barrier_of_block()  # the stage is there, and the one before has been read
-            following = k.index + (t.stages - 1)
-            with b.if_(following < steps) as branch:
-                begin(following)
-                with branch.otherwise():
-                    commit_copies(b)
+            begin_or_none(k.index + (t.stages - 1))
             k.yield_(*self._multiplied(k.index % t.stages, list(k.args)))
-        wait_for_copies(b, 0)
+        b.barrier_of_block()  # all have read the last stage: sums take its place
         self._store(place, row, column, k.results)
 
     def _b(self) -> MemRef:
@@ -228,7 +238,7 @@ class _MatrixWriter(ProductWriter):
                 there, start = lines_from + line, run_from + at
                 left = b.select(there < lines_to, run_to - start, b.index(0))
                 base = origin + self.walk(line_walk, there)
-                address = to.address(stage, line, at)
+                address = to.address(line, at) + to.stage(stage)
                 if self.by_chunks:
                     count = b.min(b.max(left, 0), CHUNK) * 2
                     # Nothing is read at a place that is no element's.
@@ -260,33 +270,29 @@ class _MatrixWriter(ProductWriter):
 
     # ---------------------------------------------------------------- sums
 
+    def _first_matrix(self, tiles: _Shared, first: IndexValue, is_left: bool) -> Register:
+        """Where this lane's row of the first four matrices is that a warp reads."""
+        matrix, row = self.lane // 8, self.lane % 8
+        # A fragment of A has rows first, then K, and one of B the other way round.
+        outer, inner = (matrix % 2, matrix // 2) if is_left else (matrix // 2, matrix % 2)
+        if tiles.along_k:
+            return tiles.address(first + (outer * 8 + row), inner * 8)
+        return tiles.address(inner * 8 + row, first + outer * 8)
+
     def _multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
         b, t = self.b, self.tile_
-        matrix, row = self.lane // 8, self.lane % 8
-        for step in range(0, t.depth, 16):
-            left = []
-            for i in range(self.down // 16):
-                r = self.first_row + (matrix % 2 * 8 + row + 16 * i)
-                k = matrix // 2 * 8 + step
-                if self.a_tiles.along_k:
-                    at = self.a_tiles.address(stage, r, k)
-                else:
-                    line = matrix // 2 * 8 + row + step
-                    at = self.a_tiles.address(
-                        stage, line, self.first_row + (matrix % 2 * 8 + 16 * i)
-                    )
-                left.append(load_matrices(b, at, not self.a_tiles.along_k))
-            right = []
+        lefts, rights = self.a_tiles, self.b_tiles
+        from_left = self._first_matrix(lefts, self.first_row, True) + lefts.stage(stage)
+        from_right = self._first_matrix(rights, self.first_column, False) + rights.stage(stage)
+        for k in range(0, t.depth, 16):
+            left = [
+                load_matrices(b, from_left + lefts.step(16 * i, k), not lefts.along_k)
+                for i in range(self.down // 16)
+            ]
+            right: list[list[Register]] = []
             for j in range(self.across // 16):
-                if self.b_tiles.along_k:
-                    line = self.first_column + (matrix // 2 * 8 + row + 16 * j)
-                    at = self.b_tiles.address(stage, line, matrix % 2 * 8 + step)
-                else:
-                    line = matrix % 2 * 8 + row + step
-                    at = self.b_tiles.address(
-                        stage, line, self.first_column + (matrix // 2 * 8 + 16 * j)
-                    )
-                found = load_matrices(b, at, not self.b_tiles.along_k)
+                at = from_right + rights.step(16 * j, k)
+                found = load_matrices(b, at, not rights.along_k)
                 right += [found[:2], found[2:]]
             for i, mine in enumerate(left):
                 for j, theirs in enumerate(right):
@@ -300,21 +306,31 @@ class _MatrixWriter(ProductWriter):
     def _store(
         self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
     ) -> None:
-        b = self.b
+        """Through shared memory, so that neighbouring threads store neighbouring columns."""
+        b, t = self.b, self.tile_
+        line = t.columns + 4
+        memory = b.shared_at("f32", 0, line * t.rows)
+        pair = vector_type(2, "f32")
+        own = (self.first_row + self.lane // 4) * line + self.first_column + self.lane % 4 * 2
         across = self.across // 8
         for i in range(self.down // 16):
-            for half in range(2):
-                r = row + self.first_row + (self.lane // 4 + 16 * i + 8 * half)
-                with b.if_(r < self.m):
-                    for j in range(across):
-                        c = column + self.first_column + (self.lane % 4 * 2 + 8 * j)
-                        at = 4 * (i * across + j) + 2 * half
-                        with b.if_(c < self.n):
-                            type_ = vector_type(2, "f32")
-                            pair = sums[at : at + 2]
-                            right = f"vector.from_elements {pair[0]}, {pair[1]} : {type_}"
-                            both = b.define(Register, right, type_, pair)
-                            self.store(place, r, c, [both], b.mask(self.n - c, 2))
+            for j in range(across):
+                for half in range(2):
+                    at = 4 * (i * across + j) + 2 * half
+                    right = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
+                    both = b.define(Register, right, pair, sums[at : at + 2])
+                    there = own + ((16 * i + 8 * half) * line + 8 * j)
+                    memory.vector_store(both, there, aligned=True)
+        b.barrier_of_block()
+        vectors = t.columns // LANES
+        with b.loop(0, t.rows * vectors // self.threads, 1, hint="part", barrier=True) as part:
+            number = part.index * self.threads + b.thread
+            down, across_ = number // vectors, number % vectors * LANES
+            r, c = row + down, column + across_
+            with b.if_((r < self.m) & (c < self.n)):
+                found = memory.vector_load(down * line + across_, LANES, False, aligned=True)
+                self.store(place, r, c, [found], b.mask(self.n - c, LANES))
+        b.barrier_of_block()  # the next tile's copies go where the sums are
 
 
 def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:

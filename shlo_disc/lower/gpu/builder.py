@@ -210,6 +210,14 @@ class GpuBuilder(KernelBuilder):
         assert self._shared is not None
         return self.memref_at(self.place(self._shared, offset, "i8"), element)
 
+    def shared_at(self, element: str, offset: int, count: int) -> MemRef:
+        """Shared memory for `count` elements that others have, too, from `offset` bytes on."""
+        self.shared_bytes = max(
+            self.shared_bytes, offset + count * -(-int(element.lstrip("bfi")) // 8)
+        )
+        assert self._shared is not None, "no shared memory was asked for"
+        return self.memref_at(self.place(self._shared, offset, "i8"), element)
+
     def shared_offset(self, size: int) -> int:
         """Where `size` bytes of shared memory begin that nothing else has; a multiple of 16."""
         offset, self.shared_bytes = self.shared_bytes, -(-(self.shared_bytes + size) // 16) * 16

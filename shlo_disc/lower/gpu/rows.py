@@ -18,8 +18,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
@@ -245,25 +247,55 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    emitter = _Emitter(fusion, machine)
-    return KernelPlan(emitter.steps(), tuple(emitter.workspaces))
+    shapes = fusion.shapes
+    general = _Emitter(fusion, machine, shapes, is_aligned=False)
+    along, lanes = general.along, general.most_lanes
+    if lanes == 1:
+        return KernelPlan(general.steps(), tuple(general.workspaces))
+    aligned = _Emitter(fusion, machine, assuming_divisible(shapes, along, lanes), is_aligned=True)
+    if shapes.constraints.divisible(along, lanes):
+        return KernelPlan(aligned.steps(), tuple(aligned.workspaces))
+    if along.is_const:
+        return KernelPlan(general.steps(), tuple(general.workspaces))
+    condition = Condition(along % lanes, "==", Expr.const(0))
+    step = If(condition, aligned.steps(), general.steps())
+    # Both variants keep the same values between their launches, one after the other.
+    return KernelPlan(
+        (step,), tuple(max(general.workspaces, aligned.workspaces, key=lambda w: len(w)))
+    )
 
 
 class _Emitter:
-    """The launches of one fusion."""
+    """The launches of one fusion.
+
+    `is_aligned`: neighbours that a thread takes are whole accesses, all of them.
+    """
 
     _cost: ClassVar[Expr] = Expr.const(1)
 
-    def __init__(self, fusion: Planned[RowRecord], machine: Machine) -> None:
-        self.block, self.shapes, self.machine = fusion.block, fusion.shapes, machine
+    def __init__(
+        self,
+        fusion: Planned[RowRecord],
+        machine: Machine,
+        shapes: ShapeAnalysis,
+        *,
+        is_aligned: bool,
+    ) -> None:
+        self.block, self.shapes, self.machine = fusion.block, shapes, machine
         # Every sweep computes what it needs: memory for what it might keep is not the thread's.
         self.plan = plan_rows(fusion.record, self.block, self.shapes, None)
         self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
-        lanes = choose_lanes(self.block, machine)
+        lanes = self.most_lanes = max(1, choose_lanes(self.block, machine))
         self.lanes = 0 if lanes == 1 else lanes
         if self.plan.layout is Layout.SIDE_BY_SIDE:
-            self.lanes = lanes = 1
+            self.lanes = lanes if is_aligned else 1
+
+    @property
+    def along(self) -> Expr:
+        """The size of the dimension along which a thread takes neighbours."""
+        plan = self.plan
+        return plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
 
     def steps(self) -> tuple[Step, ...]:
         """All variants, chosen by sizes."""

@@ -1,0 +1,21 @@
+"""Facts that a variant of a kernel may count on, because the host program asks for them."""
+
+from __future__ import annotations
+
+import copy
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+
+__all__ = ["assuming_divisible"]
+
+
+def assuming_divisible(shapes: ShapeAnalysis, size: Expr, by: int) -> ShapeAnalysis:
+    """`shapes` where `size` is known to be divisible."""
+    if shapes.constraints.divisible(size, by):
+        return shapes
+    view = copy.copy(shapes)
+    view.constraints = shapes.constraints.copy()
+    if not size.is_const:
+        view.constraints.add_divisible(size, by)
+    return view
