@@ -21,8 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MOST_BYTES = 60 << 20
-_DROPPED = re.compile(r"torch_mlir/(_mlir_libs/torch-mlir-opt|tools/|extras/)")
-"""Programs of the wheel that nothing here starts, and front ends that import PyTorch."""
+_DROPPED = re.compile(r"torch_mlir/(_mlir_libs/torch-mlir-opt|tools/)")
+"""Programs of the wheel that nothing here starts."""
 
 
 def requirement() -> str:

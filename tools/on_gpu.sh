@@ -3,19 +3,21 @@
 # a command in its environment. `make gpu-bundle` makes what it needs beforehand; carry build/gpu-bundle.
 #
 # The machine's own Python has JAX, llvmlite, nanobind, scikit-build-core and a compiler. Installing
-# twice is quick: the environment is kept in .venv-gpu.
+# twice is quick: what was unpacked is kept in .venv-gpu.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bundle=build/gpu-bundle/torch_mlir.tar.xz
-venv=.venv-gpu
-if [[ ! -e $venv/.installed ]]; then
+python=${PYTHON:-python}
+site=$PWD/.venv-gpu
+if [[ ! -e $site/.installed ]]; then
   [[ -e $bundle ]] || { echo "on_gpu.sh: no $bundle; run make gpu-bundle first and carry it" >&2; exit 1; }
-  python3 -m venv --system-site-packages "$venv"
-  tar -xJf "$bundle" -C "$("$venv"/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-  CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "$venv"/bin/python -m pip install --quiet --no-index --no-deps \
-    --no-build-isolation --disable-pip-version-check --editable .
-  touch "$venv/.installed"
+  mkdir -p "$site"
+  tar -xJf "$bundle" -C "$site"
+  CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "$python" -m pip install --quiet --no-index --no-deps \
+    --no-build-isolation --disable-pip-version-check --target "$site/package" .
+  mv "$site"/package/shlo_disc/ral/_ral*.so shlo_disc/ral/
+  touch "$site/.installed"
 fi
-export PATH="$PWD/$venv/bin:$PATH"
+export PYTHONPATH="$PWD:$site${PYTHONPATH:+:$PYTHONPATH}"
 exec "$@"
