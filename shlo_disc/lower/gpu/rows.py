@@ -260,9 +260,10 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     condition = Condition(along % lanes, "==", Expr.const(0))
     step = If(condition, aligned.steps(), general.steps())
     # Both variants keep the same values between their launches, one after the other.
-    return KernelPlan(
-        (step,), tuple(max(general.workspaces, aligned.workspaces, key=lambda w: len(w)))
-    )
+    kept = general.workspaces
+    if len(aligned.workspaces) > len(kept):
+        kept = aligned.workspaces
+    return KernelPlan((step,), tuple(kept))
 
 
 class _Emitter:
