@@ -10,7 +10,7 @@ task to each thread, or a run of tasks where tasks need scratch memory of their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.tasks.sized import Sized
@@ -61,6 +61,8 @@ every code generator of LLVM selects by itself."""
 
 class GpuBuilder(KernelBuilder):
     """Builds a kernel in which a thread computes its own tasks."""
+
+    rounds_to_bf16: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.machine, self.threads = machine, threads
