@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tests.ptx.assembler import (
     ALIGNED,
@@ -48,10 +49,7 @@ _SPECIAL = {
 
 @rule("setp")
 def _setp(a: Assembler, i: Instruction) -> None:
-    """One or two results; `setp.lt.and.s32 p, x, y, q` combines the comparison with q.
-
-    Of pairs of halves the first result is that of the low ones.
-    """
+    """One or two results; `setp.lt.and.s32 p, x, y, q` combines the comparison with q."""
     compare, *others = i.mods
     has_second = "|" in i.text
     to, *args = i.operands
@@ -59,12 +57,7 @@ def _setp(a: Assembler, i: Instruction) -> None:
     (type_,) = i.types
     made = a.register(to)
     if type_.endswith("x2"):
-        halves = [[a.register(), a.register()] for _ in range(2)]
-        for text, parts in zip(args, halves, strict=True):
-            a.emit("unpack", [*parts, a.value(text)], [16])
-        results = (made, a.register(second))
-        for register, pair in zip(results, zip(*halves, strict=True), strict=True):
-            a.emit(f"setp.{compare}.{type_.removesuffix('x2')}", [register, *pair])
+        _setp_of_halves(a, f"setp.{compare}.{type_.removesuffix('x2')}", [to, second], args)
         return
     name = ".".join(["setp", compare, *(m for m in others if m not in _LOGIC), type_])
     joined = [m for m in others if m in _LOGIC]
@@ -79,6 +72,15 @@ def _setp(a: Assembler, i: Instruction) -> None:
         a.emit(f"{joined[0]}.pred", [made, raw, other])
     elif has_second:
         a.emit("not.pred", [a.register(second), made])
+
+
+def _setp_of_halves(a: Assembler, name: str, results: Sequence[str], args: Sequence[str]) -> None:
+    """The lower halves give the first result, the upper ones the second."""
+    halves = [[a.register(), a.register()] for _ in args]
+    for pair, arg in zip(halves, args, strict=True):
+        a.emit("unpack", [*pair, a.value(arg, "b32")], [16])
+    for k, result in enumerate(results):
+        a.emit(name, [a.register(result), *(pair[k] for pair in halves)])
 
 
 _LOGIC = {"and", "or", "xor"}
