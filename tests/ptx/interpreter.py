@@ -152,7 +152,8 @@ def run_kernel(
     for name, array in (("segment", table), ("shared", shared), ("local", local)):
         setattr(state, f"{name}s", ctypes.c_void_p(array.ctypes.data))
         setattr(state, f"{name}_count", len(array))
-    state.granule, state.seed, state.limit, state.fill = kernel.granule, seed, LIMIT, fill
+    state.granule, state.global_granule = kernel.granule, kernel.global_granule
+    state.seed, state.limit, state.fill = seed, LIMIT, fill
     code = kernel.program.launch(state)
     if code:
         message = f"{state.message.decode()}: {kernel.texts[state.at]}"

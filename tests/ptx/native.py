@@ -47,6 +47,7 @@ class Launch(ctypes.Structure):
             for part in ((f"{name}s", ctypes.c_void_p), (f"{name}_count", ctypes.c_uint64))
         ),
         ("granule", ctypes.c_uint64),
+        ("global_granule", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("limit", ctypes.c_uint64),
         ("fill", ctypes.c_uint64),

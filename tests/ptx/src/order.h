@@ -44,6 +44,12 @@ class Order {
   void acquire(int agent, const Clocks& from) { merge(seen_[agent], from); }
   void all_met();  // a barrier of every warp: no earlier access can race any more
 
+  // Whether an access by a lane of `warp` at its time `clock` is ordered before those of another.
+  bool ordered(uint32_t clock, int warp, uint8_t lane, int by_warp, int by_lane) const {
+    if (warp != by_warp) return clock <= seen_[by_warp][warp];
+    return lane == by_lane || clock < seen_[warp][warp];
+  }
+
  private:
   struct Entry {
     uint32_t clock = 0;  // 0: none
@@ -63,10 +69,6 @@ class Order {
     Accesses reads, atomics;
   };
 
-  bool ordered(uint32_t clock, int warp, uint8_t lane, int by_warp, int by_lane) const {
-    if (warp != by_warp) return clock <= seen_[by_warp][warp];
-    return lane == by_lane || clock < seen_[warp][warp];
-  }
   void check(const Entry& e, int by, const char* did, int warp, int lane, Access access) const;
   void check(const Accesses& a, const char* did, int warp, int lane, Access access) const;
   void check_all(const Granule& g, int warp, int lane, Access access) const;
