@@ -234,26 +234,33 @@ def test_arg_max_takes_the_first_of_equals_and_the_first_nan(width: int) -> None
         np.testing.assert_array_equal(v, np.where(np.isnan(x).any(1), np.nan, x.max(1)))
 
 
+AFFINE = """%one = stablehlo.constant dense<1> : tensor<i32>
+%z = stablehlo.constant dense<0> : tensor<i32>
+%u, %v = stablehlo.reduce(%x init: %one), (%w init: %z) across dimensions = [1] :
+ (tensor<?x?xi32>, tensor<?x?xi32>, tensor<i32>, tensor<i32>) -> (tensor<?xi32>, tensor<?xi32>)
+ reducer(%a: tensor<i32>, %c: tensor<i32>) (%b: tensor<i32>, %d: tensor<i32>) {
+  %p = stablehlo.multiply %a, %c : tensor<i32>
+  %q = stablehlo.multiply %b, %c : tensor<i32>
+  %r = stablehlo.add %q, %d : tensor<i32>
+  stablehlo.return %p, %r : tensor<i32>, tensor<i32>
+}"""
+"""(a, b) * (c, d) = (a*c, b*c + d): composition of affine maps is associative only."""
+
+
+def affine(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.ones(len(x), np.int32), np.zeros(len(x), np.int32)
+    with np.errstate(all="ignore"):
+        for k in range(x.shape[1]):
+            a, b = a * x[:, k], b * x[:, k] + w[:, k]
+    return a, b
+
+
 def test_a_body_that_does_not_commute_keeps_the_order() -> None:
-    """(a, b) * (c, d) = (a*c, b*c + d): composition of affine maps is associative only."""
-    body = """%one = stablehlo.constant dense<1> : tensor<i32>
-    %z = stablehlo.constant dense<0> : tensor<i32>
-    %u, %v = stablehlo.reduce(%x init: %one), (%w init: %z) across dimensions = [1] :
-     (tensor<?x?xi32>, tensor<?x?xi32>, tensor<i32>, tensor<i32>) -> (tensor<?xi32>, tensor<?xi32>)
-     reducer(%a: tensor<i32>, %c: tensor<i32>) (%b: tensor<i32>, %d: tensor<i32>) {
-      %p = stablehlo.multiply %a, %c : tensor<i32>
-      %q = stablehlo.multiply %b, %c : tensor<i32>
-      %r = stablehlo.add %q, %d : tensor<i32>
-      stablehlo.return %p, %r : tensor<i32>, tensor<i32>
-    }"""
-    text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], body, ["u: n i32", "v: n i32"])
+    text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], AFFINE, ["u: n i32", "v: n i32"])
     emitted = plan_of(emit, text)
     for m in (0, 1, 5, 16, 64, 65, 200):
         x, w = sample((3, m), "i32"), sample((3, m), "i32", 1)
-        a, b = np.ones(3, np.int32), np.zeros(3, np.int32)
-        with np.errstate(all="ignore"):
-            for k in range(m):
-                a, b = a * x[:, k], b * x[:, k] + w[:, k]
+        a, b = affine(x, w)
         u, v = run(emitted, [x, w])
         np.testing.assert_array_equal(u, a)
         np.testing.assert_array_equal(v, b)

@@ -258,6 +258,12 @@ class GpuBuilder(KernelBuilder):
 
     def from_lane(self, value: Register, distance: int) -> Register:
         """`value` of the thread of this warp whose number differs in the bit `distance`."""
+        if value.lanes:
+            found = value
+            for lane in range(value.lanes):
+                other = self.from_lane(self.extract(value, lane), distance)
+                found = self.insert(other, found, self.index(lane))
+            return found
         bits = 1 if value.element == "i1" else value.element_bits
         if bits == 64:
             whole = value.bits() if value.is_float else value

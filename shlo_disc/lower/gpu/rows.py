@@ -20,6 +20,7 @@ from typing import ClassVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
+from shlo_disc.lower.gpu.groups import across_threads
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
@@ -34,7 +35,7 @@ from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows,
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.reduction import Reducer
+from shlo_disc.lower.values.reduction import Reducer, takes_any_order
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import kind_of
@@ -46,7 +47,7 @@ __all__ = ["emit"]
 SHORT_ROW = 1024
 """Elements of a row below which a warp takes it: a block would leave most threads without work."""
 
-PIECES = {Layout.WHOLE: 8192, Layout.PARTS: 4, Layout.SIDE_BY_SIDE: 128}
+PIECES = {Layout.WHOLE: 8192, Layout.PARTS: 4, Layout.SIDE_BY_SIDE: 64}
 """What a piece of a long row has, along `Plan.cut`. It fixes the order of a sum."""
 
 FEW_TASKS = 264
@@ -108,7 +109,8 @@ class _Together(RowWriter):
             values = [self._full(v, None) for v in reducer.inputs]
             loop.yield_(*reducer.step(loop.args, values))
         self.e.lanes = self.space.lanes = lanes
-        return self._across_threads(reducer, loop.results, in_order=True)
+        repeated = self.plan.layout is Layout.PARTS
+        return across_threads(self.b, reducer, loop.results, in_order=True, repeated=repeated)
 
     # ---------------------------------------------------------------- reductions
 
@@ -117,53 +119,7 @@ class _Together(RowWriter):
     ) -> list[Register]:
         """See `RowWriter.across_lanes`: the total of all threads, in each of them."""
         own = super().across_lanes(reducer, accs, in_order) if accs[0].lanes else list(accs)
-        return self._across_threads(reducer, own, in_order)
-
-    def _across_threads(
-        self, reducer: Reducer, own: Sequence[Register], in_order: bool
-    ) -> list[Register]:
-        b = self.b
-        parts, distance = list(own), 1
-        while distance < b.machine.warp:
-            others = [b.from_lane(part, distance) for part in parts]
-            if in_order:
-                is_later = (b.thread // distance % 2).equals(1)
-                pairs = list(zip(parts, others, strict=True))
-                left = [b.select(is_later, other, mine) for mine, other in pairs]
-                right = [b.select(is_later, mine, other) for mine, other in pairs]
-                parts = reducer.merge(left, right)
-            else:
-                parts = reducer.combine(parts, others)
-            distance *= 2
-        if b.group == b.machine.warp:
-            return parts
-        return self._across_warps(reducer, parts, in_order)
-
-    def _across_warps(
-        self, reducer: Reducer, parts: list[Register], in_order: bool
-    ) -> list[Register]:
-        b = self.b
-        warps = b.group // b.machine.warp
-        rooms = [b.shared(_stored(part), warps) for part in parts]
-        b.barrier_of_block()  # what was in this memory has been read
-        with b.if_((b.thread % b.machine.warp).equals(0)):
-            for part, room in zip(parts, rooms, strict=True):
-                is_flag = part.element == "i1"
-                value = b.cast("arith.extui", part, "i8") if is_flag else part
-                room.store(value, b.thread // b.machine.warp)
-        b.barrier_of_block()
-        total: list[Register] = []
-        for warp in range(warps):
-            found = [
-                room.load(warp, readonly=False) if part.element != "i1"
-                else room.load(warp, readonly=False).differs(0)
-                for part, room in zip(parts, rooms, strict=True)
-            ]  # fmt: skip
-            if not total:
-                total = found
-            else:
-                total = (reducer.merge if in_order else reducer.combine)(total, found)
-        return total
+        return across_threads(self.b, reducer, own, in_order=in_order)
 
     # ---------------------------------------------------------------- results
 
@@ -172,11 +128,6 @@ class _Together(RowWriter):
         if self.plan.row_outputs:
             with self.b.if_(self.b.member.equals(0)):
                 super().store_row_values()
-
-
-def _stored(part: Register) -> str:
-    """The type of a register in shared memory."""
-    return "i8" if part.element == "i1" else part.element
 
 
 class _OfBlock(_Together):
@@ -211,21 +162,67 @@ class _PartsOfWarp(_OfWarp, PartsWriter):
     """Rows in parts."""
 
 
-class _StagesOfBlock(_OfBlock, Stages):
-    """What kernels of pieces have in common: one thread stores what all have found."""
+class _StagesOfBlock(Stages):
+    """What kernels of stages have in common: one thread stores what all have found."""
+
+    b: GroupBuilder
 
     def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
         """See `Stages.put_one`."""
         with self.b.if_(self.b.member.equals(0)):
             super().put_one(what, value, register, at)
 
+    def store_row_values(self) -> None:
+        """See `RowWriter.store_row_values`: one thread stores them."""
+        if self.plan.row_outputs:
+            with self.b.if_(self.b.member.equals(0)):
+                super().store_row_values()
 
-class _PiecesOfBlock(_StagesOfBlock, Pieces):
+
+class _PiecesOfBlock(_StagesOfBlock, _OfBlock, Pieces):
     """A block takes a piece of a row."""
 
 
-class _PiecesInParts(_StagesOfBlock, Pieces, PartsWriter):
+class _PiecesInParts(_StagesOfBlock, _OfBlock, Pieces, PartsWriter):
     """A block takes some parts of a row."""
+
+
+class _Combine(_StagesOfBlock, Combine):
+    """A block combines the pieces of a row, or of as many columns as one access has."""
+
+    threads: ClassVar[int] = THREADS
+
+    @classmethod
+    def builder(cls, machine: TaskMachine) -> KernelBuilder:
+        """A new kernel of such rows."""
+        assert isinstance(machine, Machine)
+        return GroupBuilder(machine, cls.threads, cls.threads)
+
+    def over_pieces(
+        self, reducer: Reducer, term: Callable[[Ix, IndexValue], Sequence[Register]]
+    ) -> list[Register]:
+        """See `Combine.over_pieces`: thread i takes pieces i, i + T, ..., or the i-th run."""
+        b, in_order = self.b, not takes_any_order(reducer.op)
+        count = b.param(self.split.pieces)
+        first, last, step = b.member, count, b.group
+        if in_order:
+            run = (count + (b.group - 1)) // b.group
+            first, step = b.member * run, 1
+            last = b.min(first + run, count)
+        with b.loop(first, last, step, reducer.neutral(self.line_lanes), hint="piece") as loop:
+            here = term(self.line_place(loop.index, count), loop.index)
+            loop.yield_(*reducer.merge(loop.args, here))
+        return across_threads(b, reducer, loop.results, in_order=in_order)
+
+
+class _CombineInParts(_Combine, PartsWriter):
+    """Rows in parts."""
+
+
+class _CombineColumns(_Combine, ColumnWriter):
+    """Columns. There may be thousands of blocks: fewer threads leave room for all of them."""
+
+    threads: ClassVar[int] = 128
 
 
 _ROWS: dict[Layout, tuple[type[RowWriter], type[RowWriter]]] = {
@@ -236,9 +233,9 @@ _ROWS: dict[Layout, tuple[type[RowWriter], type[RowWriter]]] = {
 """Writers of short and of long rows."""
 
 _SPLIT: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
-    Layout.WHOLE: (_PiecesOfBlock, WRITERS[Layout.WHOLE][1]),
-    Layout.PARTS: (_PiecesInParts, WRITERS[Layout.PARTS][1]),
-    Layout.SIDE_BY_SIDE: WRITERS[Layout.SIDE_BY_SIDE],
+    Layout.WHOLE: (_PiecesOfBlock, _Combine),
+    Layout.PARTS: (_PiecesInParts, _CombineInParts),
+    Layout.SIDE_BY_SIDE: (WRITERS[Layout.SIDE_BY_SIDE][0], _CombineColumns),
 }
 
 
