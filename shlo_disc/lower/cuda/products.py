@@ -72,10 +72,21 @@ class MatrixProduct(TiledProduct):
         """The launches, by sizes and strides."""
         if self.element is None:
             return super().steps()
-        found = self._with(NARROW)
+        asked = [
+            Condition(stride % self.chunk, "==", Expr.const(0))
+            for stride in dict.fromkeys(self._strides())
+            if not self.divisible(stride, self.chunk)
+        ]
+        never = any(self.contiguous(array) is None for array in "ab")
+        if never or any(c.lhs.is_const for c in asked):
+            return self._with(SMALL, by_chunks=False)
+        fast = self._with(NARROW)
         for tile, least in ((SMALL, ENOUGH_SMALL), (LARGE, ENOUGH_LARGE)):
-            found = self._from(tile, least, found)
-        return found
+            fast = self._from(tile, least, fast)
+        if not asked:
+            return fast
+        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
+        return (If(condition, fast, self._with(SMALL, by_chunks=False)),)
 
     def _from(self, tile: Tile, least: int, others: tuple[Step, ...]) -> tuple[Step, ...]:
         """`tile` where there are at least so many of it."""
@@ -88,21 +99,8 @@ class MatrixProduct(TiledProduct):
             return self._with(tile)
         return (If(Condition(tiles, ">=", Expr.const(least)), self._with(tile), others),)
 
-    def _with(self, tile: Tile) -> tuple[Step, ...]:
-        if any(self.contiguous(array) is None for array in "ab"):
-            return (_MatrixWriter(self, tile, by_chunks=False).launch(),)
-        asked = [
-            Condition(stride % self.chunk, "==", Expr.const(0))
-            for stride in dict.fromkeys(self._strides())
-            if not self.divisible(stride, self.chunk)
-        ]
-        if any(c.lhs.is_const for c in asked):
-            return (_MatrixWriter(self, tile, by_chunks=False).launch(),)
-        fast: tuple[Step, ...] = (_MatrixWriter(self, tile, by_chunks=True).launch(),)
-        if not asked:
-            return fast
-        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-        return (If(condition, fast, (_MatrixWriter(self, tile, by_chunks=False).launch(),)),)
+    def _with(self, tile: Tile, *, by_chunks: bool = True) -> tuple[Step, ...]:
+        return (_MatrixWriter(self, tile, by_chunks=by_chunks).launch(),)
 
     @property
     def element(self) -> str | None:
