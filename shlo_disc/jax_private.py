@@ -555,8 +555,8 @@ def chosen_device() -> Any:
 
 
 def on_device(array: Any, device: jax.Device) -> Any:
-    """`array`, uncommitted, as an uncommitted array of a CPU device; the memory is the same."""
-    sharding = cpu_sharding(device)
+    """`array`, uncommitted, as an uncommitted array of another device; CPUs share the memory."""
+    sharding = sharding_on(device)
     return unguarded_device_put(array.aval, sharding, [np.asarray(array)], [device], False)
 
 

@@ -105,6 +105,7 @@ def new_bridge(
     order: Any = None,
     sharding: Any = None,
     array_type: type = jax_private.ArrayImpl,
+    stream: int | None = None,
     platform: str = "cuda",
 ) -> ral.GpuBridge:
     """A bridge for which a CPU device of JAX is the stand-in's.
@@ -120,7 +121,7 @@ def new_bridge(
     return ral.GpuBridge(
         platform=platform,
         ordinal=0,
-        stream=None,
+        stream=stream,
         array_type=array_type,
         shaped_array=jax_private.shaped_array,
         device=place,

@@ -124,6 +124,23 @@ def test_memory_is_used_again_behind_what_reads_it(stand_in, behind, added):
     assert ral.gpu_pool_stats("cuda")["misses"] < 200
 
 
+def test_memory_of_one_stream_is_not_used_on_another(stand_in, behind, added):
+    stream = ctypes.c_void_p()
+    stand_in.library.cuCtxPushCurrent_v2(1)
+    stand_in.library.cuStreamCreate(ctypes.byref(stream), 0)
+    stand_in.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+    other = new_bridge(waits=False, stream=stream.value)
+    x, y = jnp.zeros(700), jnp.full(700, 10.0)
+    added.call(other, [x])
+    added.call(behind, [x])
+    finish(stand_in)
+    (first,) = added.call(behind, [x])
+    del first  # its kernel has not run
+    (second,) = added.call(other, [y])
+    finish(stand_in)  # the latest stream first
+    np.testing.assert_array_equal(second, np.full(700, 11))
+
+
 @pytest.mark.parametrize("weak", [False, True])
 def test_commitment_and_weak_types(stand_in, programs, weak):
     stand_in.library.stand_in_strict(0)

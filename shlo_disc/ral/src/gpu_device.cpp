@@ -74,13 +74,6 @@ GpuDevice* GpuDevice::get(GpuPlatform platform, int ordinal, GpuFailure* failure
   return device;
 }
 
-GpuDevice* GpuDevice::opened(GpuPlatform platform, int ordinal) {
-  Opened& all = opened_devices();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.devices.find({platform, ordinal});
-  return found == all.devices.end() ? nullptr : found->second;
-}
-
 bool GpuDevice::open(GpuFailure* failure) {
   const std::string what = title_ + " cannot be used";
   if (driver_.platform == GpuPlatform::kCuda &&

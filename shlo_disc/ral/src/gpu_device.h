@@ -17,8 +17,6 @@ class GpuDevice {
   // The device, which is opened on first use and lives as long as the process. Null with `failure`
   // set where there is no driver or no such device.
   static GpuDevice* get(GpuPlatform platform, int ordinal, GpuFailure* failure);
-  // The device if it was opened, else null.
-  static GpuDevice* opened(GpuPlatform platform, int ordinal);
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
 
