@@ -102,7 +102,7 @@ def test_loops_conditions_and_gradients(stand_in, gpu):
             np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-6)
 
     def loss(w, x):
-        return jnp.sum(jnp.tanh(x @ w) ** 2)
+        return jnp.sum(jnp.tanh(jnp.dot(x, w, precision="highest")) ** 2)
 
     grad = shlo_disc.jit(jax.grad(loss))
     x, w = jnp.ones((3, 4)) * 0.1, jnp.ones((4, 5)) * 0.2
