@@ -20,7 +20,7 @@ import numpy as np
 __all__ = ["CODE", "SEGMENT", "Launch", "Program", "handlers"]
 
 SOURCES = Path(__file__).with_name("src")
-FLAGS = ["-std=c++20", "-O1", "-march=native", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra"]
+FLAGS = ["-std=c++20", "-O2", "-march=native", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra"]
 
 CODE = np.dtype(
     [

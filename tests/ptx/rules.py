@@ -178,9 +178,9 @@ def _access(a: Assembler, i: Instruction) -> None:
     imm = [offset, space, size | count << 8 | flags << 16]
     if is_load:
         operands = [*a.results(values), base]
-        a.emit("ld", operands, imm)
+        a.emit(f"ld.{size}", operands, imm)
     else:
-        a.emit("st", [base, *a.parts(values, type_)], imm)
+        a.emit(f"st.{size}", [base, *a.parts(values, type_)], imm)
 
 
 @rule("atom", "red")

@@ -301,7 +301,7 @@ FAULTS = {
     "st.param.u64 [tasks], %d4;": "a write to a parameter",
     "div.u32 %r1, 5, 0;": "divides",
     "trap;": "trap",
-    "$here: bra $here;": "does not end",
+    "$here: bra $here;": "the block does not end",
 }
 
 

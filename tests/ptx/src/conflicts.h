@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "order.h"
+
 namespace ptx {
 
 struct Warp;
@@ -26,8 +28,8 @@ class Conflicts {
  private:
   struct Stamp {
     uint32_t block;  // its number + 1; 0: nobody wrote
-    uint32_t clock;
-    uint8_t warp, lane;
+    Moment moment;
+    int32_t warp;
   };
   struct Free {
     void operator()(Stamp* p) const { std::free(p); }

@@ -89,7 +89,7 @@ struct Launch {  // as Python writes it
   uint64_t granule;         // bytes of shared memory that are tracked together
   uint64_t global_granule;  // the same of global memory
   uint64_t seed;
-  uint64_t limit;  // instructions of warps
+  uint64_t limit;  // instructions of the warps of one block
   uint64_t fill;   // a byte
   uint64_t steps;  // out: instructions of warps
   int64_t at;      // out: the instruction of a fault
@@ -153,6 +153,7 @@ struct Block {
   std::vector<BulkLoad> bulk;
   Order order;
   uint64_t random;
+  uint64_t first_step = 0;
   uint64_t events = 0;  // grows where a lane that polls may go on
   size_t last_segment = 0;
 

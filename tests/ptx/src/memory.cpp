@@ -83,7 +83,7 @@ uint32_t shared_offset(Warp& w, uint64_t address, uint64_t bytes, uint64_t align
   return uint32_t(offset);
 }
 
-// imm: offset; space; bytes of an element, elements << 8, flags << 16; bits of a parameter's value.
+// imm: offset; space; bytes of an element, elements << 8 (8 at most), flags << 16.
 enum Flag { Signed = 1, Strong = 2 };
 
 void note_read(Warp& w, int lane, const Place& place, uint64_t bytes, bool is_strong) {
@@ -110,39 +110,57 @@ void note_write(Warp& w, int lane, const Place& place, uint64_t bytes, const uin
   }
 }
 
-static Flow load(Warp& w, const Instr& in, Mask m) {
-  const uint64_t bytes = uint64_t(in.imm[2]) & 255, count = uint64_t(in.imm[2]) >> 8 & 255;
+template <size_t Bytes>
+void load_lane(const Place& place, uint64_t count, bool is_signed, Warp& w, const Instr& in, int l) {
+  for (uint64_t k = 0; k < count; ++k) {
+    Slot raw = 0;
+    std::memcpy(&raw, place.host + k * Bytes, Bytes);
+    constexpr int unused = 64 - 8 * int(Bytes);
+    if (is_signed) raw = Slot(int64_t(raw << unused) >> unused);
+    w.out(in, int(k))[l] = raw;
+  }
+}
+
+template <size_t Bytes>
+Flow load(Warp& w, const Instr& in, Mask m) {
+  const uint64_t count = uint64_t(in.imm[2]) >> 8 & 255;
   const bool is_signed = in.imm[2] >> 16 & Signed, is_strong = in.imm[2] >> 16 & Strong;
   const Slot* base = w.arg(in, int(count));
+  uint64_t last = ~uint64_t{0};
+  int lanes = 0;  // that have read at `last`, one after another
   each(m, [&](int l) {
     const uint64_t address = base[l] + uint64_t(in.imm[0]);
-    const Place place = find(w, l, in.imm[1], address, bytes * count, false);
-    note_read(w, l, place, bytes * count, is_strong);
-    for (uint64_t k = 0; k < count; ++k) {
-      Slot raw = 0;
-      std::memcpy(&raw, place.host + k * bytes, bytes);
-      if (is_signed) raw = Slot(int64_t(raw << (64 - 8 * bytes)) >> (64 - 8 * bytes));
-      w.out(in, int(k))[l] = raw;
-    }
+    const Place place = find(w, l, in.imm[1], address, Bytes * count, false);
+    lanes = address == last ? lanes + 1 : 1;
+    last = address;
+    if (lanes <= 2) note_read(w, l, place, Bytes * count, is_strong);  // a third one tells no more
+    load_lane<Bytes>(place, count, is_signed, w, in, l);
   });
   return Flow::next;
 }
 
-static Flow store(Warp& w, const Instr& in, Mask m) {
-  const uint64_t bytes = uint64_t(in.imm[2]) & 255, count = uint64_t(in.imm[2]) >> 8 & 255;
+template <size_t Bytes>
+Flow store(Warp& w, const Instr& in, Mask m) {
+  const uint64_t count = uint64_t(in.imm[2]) >> 8 & 255;
   const bool is_strong = in.imm[2] >> 16 & Strong;
   const Slot* base = w.arg(in, 0);
   each(m, [&](int l) {
     const uint64_t address = base[l] + uint64_t(in.imm[0]);
-    const Place place = find(w, l, in.imm[1], address, bytes * count, true);
-    uint8_t value[64];
+    const Place place = find(w, l, in.imm[1], address, Bytes * count, true);
+    uint8_t value[8 * Bytes];
     for (uint64_t k = 0; k < count; ++k) {
-      std::memcpy(value + k * bytes, &w.arg(in, int(k) + 1)[l], bytes);
+      std::memcpy(value + k * Bytes, &w.arg(in, int(k) + 1)[l], Bytes);
     }
-    note_write(w, l, place, bytes * count, value, is_strong);
-    std::memcpy(place.host, value, bytes * count);
+    note_write(w, l, place, Bytes * count, value, is_strong);
+    std::memcpy(place.host, value, Bytes * count);
   });
   return Flow::next;
+}
+
+template <size_t Bytes>
+void add_access(Table& t) {
+  t["ld." + std::to_string(Bytes)] = load<Bytes>;
+  t["st." + std::to_string(Bytes)] = store<Bytes>;
 }
 
 // prefetch: no fault is one of an address, so nothing is checked.
@@ -217,8 +235,10 @@ static Flow is_in_space(Warp& w, const Instr& in, Mask m) {
 }
 
 void add_memory(Table& t) {
-  t["ld"] = load;
-  t["st"] = store;
+  add_access<1>(t);
+  add_access<2>(t);
+  add_access<4>(t);
+  add_access<8>(t);
   t["prefetch"] = nothing;
   t["cvta"] = moved;
   t["isspacep"] = is_in_space;

@@ -111,7 +111,7 @@ void Warp::run(uint64_t slice) {
     }
     each(mask, [&](int l) { pc[l] = at; });
   }
-  if (launch.steps > launch.limit) throw Fault("the launch does not end");
+  if (launch.steps - block->first_step > launch.limit) throw Fault("the block does not end");
 }
 
 Block::Block(Launch& launch, const Program& program, Conflicts& conflicts)
@@ -139,6 +139,7 @@ void Block::run(uint64_t which) {
   id[1] = uint32_t(which / launch.grid[0] % launch.grid[1]);
   id[2] = uint32_t(which / launch.grid[0] / launch.grid[1]);
   is_informed = false;
+  first_step = launch.steps;
   live = threads;
   uint64_t bytes = 0;
   for (uint64_t k = 0; k < launch.shared_count; ++k) {
