@@ -160,6 +160,22 @@ def stored_where_computed(x):
     return lax.fori_loop(0, 4, step, (jnp.argmin(x), x * 2))
 
 
+def rates(x):
+    """Kernels compute floats from numbers that conditions are computed from, too."""
+
+    def step(i, a):
+        k = lax.rem(i * 2, 3)
+        a = a - 0.1 / (1 - 0.5 ** (i + 1.0)) * k
+        return lax.cond(k == 0, lambda a: a + 1, lambda a: a * 2, a)
+
+    def outer(s):
+        i, a = s
+        following = i + 1
+        return following, a * (1 - 0.9**following)
+
+    return lax.while_loop(lambda s: s[0] < 5, outer, (0, lax.fori_loop(0, 5, step, x)))
+
+
 def flag(x):
     """A flag is carried: kernels compute it, the condition asks for it."""
 
@@ -286,6 +302,7 @@ CASES = {
     "one after the other": Case(one_after_the_other, alone, never),
     "over all": Case(over_all, alone, never),
     "place computed": Case(place_computed, alone, never),
+    "rates": Case(rates, alone, never),
     "slices": Case(slices, alone, never),
     "start given": Case(start_given, with_number(-3), once, ("", "n")),
     "stored where computed": Case(stored_where_computed, alone, never),
