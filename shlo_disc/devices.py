@@ -14,7 +14,15 @@ from typing import Any
 from shlo_disc import ral
 from shlo_disc.errors import ArgumentPlaceError, DeviceError
 
-__all__ = ["Place", "is_stand_in", "place_of", "place_of_platform", "stand_in_for", "target_of"]
+__all__ = [
+    "Place",
+    "full_target",
+    "is_stand_in",
+    "place_of",
+    "place_of_platform",
+    "stand_in_for",
+    "target_of",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,14 @@ def _place_of(device: Any) -> Place:
         f"{device} is of the platform {device.platform!r}; programs run on CPUs and on GPUs of "
         "NVIDIA and AMD"
     )
+
+
+def full_target(text: str) -> str:
+    """`text`, with the architecture of the first device where it names GPUs alone: "cuda".
+
+    Raises DeviceError where the driver or a device is missing.
+    """
+    return target_of(text, 0) if text in ("cuda", "rocm") else text
 
 
 def target_of(platform: str, ordinal: int) -> str:
