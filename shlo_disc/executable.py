@@ -475,8 +475,9 @@ class Executable(OfThisProcess):
 
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage: "stablehlo" (as ingested), "disc" (fusions and buffers planned),
-        "host" (the host program), "kernels" (MLIR of every kernel), "llvm", and machine code: "asm"
-        of a CPU, "ptx" of NVIDIA's GPUs, "amdgcn" of AMD's.
+        "host" (the host program), "kernels" (MLIR of every kernel) or "llvm".
+
+        The last stage is "asm" on CPUs, "ptx" for NVIDIA's GPUs and "amdgcn" for AMD's.
 
         Raises ValueError for another stage and UnsupportedError where `objdump` is missing ("asm").
         """
