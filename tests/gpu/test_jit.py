@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import textwrap
 
@@ -13,21 +12,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.devices import stand_in_for
 from shlo_disc.errors import DeviceError
 from tests.children import python
 
 pytest.importorskip("llvmlite")
-
-
-@pytest.fixture
-def gpu(stand_in):
-    """The device of JAX that is a GPU."""
-    stand_in.library.stand_in_strict(0)
-    device = jax.devices("cpu")[0]
-    with stand_in_for(device, "cuda"):
-        yield device
-    gc.collect()
 
 
 def softmax(x):
