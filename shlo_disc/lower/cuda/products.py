@@ -10,10 +10,12 @@ The layout of fragments is that of NVIDIA's PTX ISA, section 9.7.14.5.8 (m16n8k1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.instructions import (
     commit_copies,
     copy_16_bytes,
@@ -21,11 +23,19 @@ from shlo_disc.lower.cuda.instructions import (
     multiply,
     wait_for_copies,
 )
+from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
+from shlo_disc.lower.cuda.warpgroup_products import (
+    NARROW,
+    WIDE,
+    WarpgroupTile,
+    WarpgroupWriter,
+    multiples_of_chunks,
+)
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import ProductWriter, TiledProduct
-from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
-from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_type
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 
@@ -36,6 +46,11 @@ CHUNK = 8
 
 LANES = 4
 """Columns that a thread finishes and stores at once."""
+
+Write = Callable[[], tuple[Step, ...]]
+
+Least = tuple[tuple[Expr, int], ...]
+"""Sizes, and what each must be at least."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,13 @@ ENOUGH_TILES = 200
 """Large tiles from which on they leave no multiprocessor without work: 132 of an H100 have room
 for two each."""
 
+ENOUGH_WIDE, ENOUGH_NARROW = 100, 40
+"""Likewise tiles of warpgroups: there is room for one. Few of them are as fast as many small tiles
+of warps."""
+
+LEAST = 65
+"""Rows, and columns, from which on a tile of warpgroups is more than half full."""
+
 
 class MatrixProduct(TiledProduct):
     """Plans one problem: by matrix units where the types and layouts are theirs."""
@@ -72,32 +94,90 @@ class MatrixProduct(TiledProduct):
         """The launches, by sizes and strides."""
         if not self._is_for_matrix_units():
             return super().steps()
+        asked = self._asked_by_warpgroups()
+        if asked is None:
+            return self._by_warps()
+        options = [
+            (
+                ((tile.count(self), enough), *self._least_sizes()),
+                functools.partial(self._by_warpgroups, tile),
+            )
+            for tile, enough in ((WIDE, ENOUGH_WIDE), (NARROW, ENOUGH_NARROW))
+        ]
+        return self._where(
+            asked,
+            lambda: self._by_size(options, lambda: (self._launch(SMALL, by_chunks=True),)),
+            self._by_warps,
+        )
+
+    def _least_sizes(self) -> Least:
+        return ((self.p.rows, LEAST), (self.p.columns, LEAST))
+
+    def _by_warps(self) -> tuple[Step, ...]:
         p = self.p
         tiles = p.batches * ceil_div(p.rows, LARGE.rows) * ceil_div(p.columns, LARGE.columns)
-        enough = Condition(tiles, ">=", Expr.const(ENOUGH_TILES))
-        large, small = self._with(LARGE), self._with(SMALL)
-        least, most = self.shapes.constraints.bounds(tiles)
-        if most is not None and most < ENOUGH_TILES:
-            return small
-        if least is not None and least >= ENOUGH_TILES:
-            return large
-        return (If(enough, large, small),)
+        large, small = (functools.partial(self._with, tile) for tile in (LARGE, SMALL))
+        return self._by_size([(((tiles, ENOUGH_TILES),), large)], small)
+
+    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
+        """The first of `options` for which all sizes are large enough, else `last`."""
+        if not options:
+            return last()
+        (sizes, write), *rest = options
+        if self._is_less(sizes):
+            return self._by_size(rest, last)
+        asked = [
+            Condition(size, ">=", Expr.const(enough))
+            for size, enough in sizes
+            if (least := self.shapes.constraints.bounds(size)[0]) is None or least < enough
+        ]
+        return self._where(asked, write, lambda: self._by_size(rest, last))
+
+    def _is_less(self, sizes: Least) -> bool:
+        """True if one of `sizes` is proved to be less than it must be."""
+        found = ((self.shapes.constraints.bounds(size)[1], enough) for size, enough in sizes)
+        return any(most is not None and most < enough for most, enough in found)
 
     def _with(self, tile: Tile) -> tuple[Step, ...]:
         if any(self.contiguous(array) is None for array in "ab"):
-            return (_MatrixWriter(self, tile, by_chunks=False).launch(),)
-        fast: tuple[Step, ...] = (_MatrixWriter(self, tile, by_chunks=True).launch(),)
-        asked = [
-            Condition(stride % CHUNK, "==", Expr.const(0))
-            for stride in dict.fromkeys(self._strides())
-            if not self.divisible(stride, CHUNK)
-        ]
+            return (self._launch(tile, by_chunks=False),)
+        return self._where(
+            self._multiples(self.strides()),
+            lambda: (self._launch(tile, by_chunks=True),),
+            lambda: (self._launch(tile, by_chunks=False),),
+        )
+
+    def _launch(self, tile: Tile, *, by_chunks: bool) -> Launch:
+        return _MatrixWriter(self, tile, by_chunks=by_chunks).launch()
+
+    def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
+        return (WarpgroupWriter(self, tile).launch(),)
+
+    @staticmethod
+    def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
+        """`then` where all of `asked` holds; None never does."""
+        if asked is None:
+            return otherwise()
         if not asked:
-            return fast
-        if any(c.lhs.is_const for c in asked):
-            return (_MatrixWriter(self, tile, by_chunks=False).launch(),)
+            return then()
         condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-        return (If(condition, fast, (_MatrixWriter(self, tile, by_chunks=False).launch(),)),)
+        return (If(condition, then(), otherwise()),)
+
+    def _multiples(self, sizes: Sequence[Expr]) -> list[Condition] | None:
+        """What must be asked for all to be multiples of a chunk; None: one never is."""
+        asked = [
+            Condition(size % CHUNK, "==", Expr.const(0))
+            for size in dict.fromkeys(sizes)
+            if not self.divisible(size, CHUNK)
+        ]
+        return None if any(condition.lhs.is_const for condition in asked) else asked
+
+    def _asked_by_warpgroups(self) -> list[Condition] | None:
+        """What must be asked for warpgroups to compute the product; None: they never do."""
+        if self.machine.architecture not in WITH_WARPGROUPS or self._is_less(self._least_sizes()):
+            return None
+        sizes = multiples_of_chunks(self)
+        return None if sizes is None else self._multiples(sizes)
 
     def _is_for_matrix_units(self) -> bool:
         p = self.p
@@ -112,7 +192,7 @@ class MatrixProduct(TiledProduct):
                 return f"{array}{side}"
         return None
 
-    def _strides(self) -> list[Expr]:
+    def strides(self) -> list[Expr]:
         """Steps between chunks, which must be multiples of one."""
         p, found = self.p, [self.p.a_first, self.p.b_first]
         for array in "ab":
@@ -205,7 +285,8 @@ class _MatrixWriter(ProductWriter):
             begin_or_none(k.index + (t.stages - 1))
             k.yield_(*self._multiplied(k.index % t.stages, list(k.args)))
         b.barrier_of_block()  # all have read the last stage: sums take its place
-        self._store(place, row, column, k.results)
+        first = self.first_row, self.first_column
+        store_sums(self, place, row, column, k.results, first, self.across)
 
     def _b(self) -> MemRef:
         assert self.b_array is not None
@@ -300,37 +381,6 @@ class _MatrixWriter(ProductWriter):
                     own = sums[place : place + 4]
                     sums[place : place + 4] = multiply(b, self.p.a.name, mine, theirs, own)
         return sums
-
-    # ---------------------------------------------------------------- results
-
-    def _store(
-        self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
-    ) -> None:
-        """Through shared memory, so that neighbouring threads store neighbouring columns."""
-        b, t = self.b, self.tile_
-        line = t.columns + 4
-        memory = b.shared_at("f32", 0, line * t.rows)
-        pair = vector_type(2, "f32")
-        own = (self.first_row + self.lane // 4) * line + self.first_column + self.lane % 4 * 2
-        across = self.across // 8
-        for i in range(self.down // 16):
-            for j in range(across):
-                for half in range(2):
-                    at = 4 * (i * across + j) + 2 * half
-                    right = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
-                    both = b.define(Register, right, pair, sums[at : at + 2])
-                    there = own + ((16 * i + 8 * half) * line + 8 * j)
-                    memory.vector_store(both, there, aligned=True)
-        b.barrier_of_block()
-        vectors = t.columns // LANES
-        with b.loop(0, t.rows * vectors // self.threads, 1, hint="part", barrier=True) as part:
-            number = part.index * self.threads + b.thread
-            down, across_ = number // vectors, number % vectors * LANES
-            r, c = row + down, column + across_
-            with b.if_((r < self.m) & (c < self.n)):
-                found = memory.vector_load(down * line + across_, LANES, False, aligned=True)
-                self.store(place, r, c, [found], b.mask(self.n - c, LANES))
-        b.barrier_of_block()  # the next tile's copies go where the sums are
 
 
 def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:

@@ -1,0 +1,58 @@
+"""Sums in the registers of a warp, as NVIDIA's matrix instructions leave them, on their way out.
+
+Of 8 columns lane l has rows `l // 4` and `l // 4 + 8`, columns `2 * (l % 4)` and the next: four
+sums. Source: NVIDIA's PTX ISA, sections 9.7.14.5.8 (`mma.m16n8k16`) and 9.7.15.5.1 (`wgmma`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_disc.lower.gpu.products import ProductWriter
+from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
+
+__all__ = ["store_sums"]
+
+_PAD = 8
+"""Elements behind a row in shared memory: four rows lie in different banks."""
+
+
+def store_sums(
+    w: ProductWriter,
+    place: list[IndexValue],
+    row: IndexValue,
+    column: IndexValue,
+    sums: Sequence[Register],
+    first: tuple[IndexValue, IndexValue | int],
+    across: int,
+) -> None:
+    """Store the tile at `row` and `column` of batch `place`, of which each warp has a part.
+
+    The part begins at row and column `first` of the tile and has `across` columns. `sums`: those of
+    16 rows and 8 columns after each other, along columns first.
+
+    They go through shared memory, so that neighbouring threads store neighbouring columns. No
+    thread may still read that memory. Behind this it may be written again.
+    """
+    b, line = w.b, w.columns + _PAD
+    lane = b.thread % w.plan.machine.warp
+    memory = b.shared_at("f32", 0, line * w.rows)
+    pair = vector_type(2, "f32")
+    own = (first[0] + lane // 4) * line + first[1] + lane % 4 * 2
+    for at in range(0, len(sums), 2):
+        fragment, half = divmod(at // 2, 2)
+        i, j = divmod(fragment, across // 8)
+        made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
+        both = b.define(Register, made, pair, sums[at : at + 2])
+        there = own + ((16 * i + 8 * half) * line + 8 * j)
+        memory.vector_store(both, there, aligned=True)
+    b.barrier_of_block()
+    vectors = w.columns // w.lanes
+    with b.loop(0, w.rows * vectors // b.threads, 1, hint="part", barrier=True) as part:
+        number = part.index * b.threads + b.thread
+        down, right = number // vectors, number % vectors * w.lanes
+        r, c = row + down, column + right
+        with b.if_((r < w.m) & (c < w.n)):
+            found = memory.vector_load(down * line + right, w.lanes, False, aligned=True)
+            w.store(place, r, c, [found], b.mask(w.n - c, w.lanes))
+    b.barrier_of_block()
