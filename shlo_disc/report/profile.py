@@ -284,7 +284,8 @@ def _ordinary_call(executable: Executable, leaves: Sequence[Any]) -> Callable[[]
     import jax  # noqa: PLC0415 - only where JAX has the device
 
     there = [jax.device_put(leaf, device) for leaf in leaves]
-    return lambda: jax.block_until_ready(executable.call_leaves(there))
+    ready: Callable[[object], object] = jax.block_until_ready
+    return lambda: ready(executable.call_leaves(there))
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["ARCHITECTURES", "machine_of"]
+__all__ = ["ARCHITECTURES", "WITH_WARPGROUPS", "machine_of"]
 
 ARCHITECTURES: dict[str, str] = {
     "sm_75": "+ptx70",
@@ -20,6 +20,9 @@ ARCHITECTURES: dict[str, str] = {
 
 Source: NVIDIA's PTX ISA, "Release Notes".
 """
+
+WITH_WARPGROUPS = ("sm_90a",)
+"""Architectures with `wgmma`: Hopper's only."""
 
 
 def machine_of(architecture: str) -> Machine:

@@ -71,6 +71,8 @@ class GpuBuilder(KernelBuilder):
         self._shared_base: Register | None = None
         self.shared_bytes = 0
         """Bytes of shared memory that the kernel has so far."""
+        self.shared_alignment = 16
+        """Shared memory begins at a multiple of so many bytes."""
         super().__init__()
         self.thread = self._enter(IndexValue, "thread", "gpu.thread_id x", "index")
         """The number of the thread in its block."""
@@ -144,7 +146,8 @@ class GpuBuilder(KernelBuilder):
         dynamic = self.shared_bytes if self.shared_bytes > self.machine.shared_bytes else 0
         linkage, size = ("external", 0) if dynamic else ("internal", self.shared_bytes)
         shared = (
-            f"llvm.mlir.global {linkage} @shared() {{addr_space = 3 : i32, alignment = 16 : i64}} "
+            f"llvm.mlir.global {linkage} @shared() "
+            f"{{addr_space = 3 : i32, alignment = {self.shared_alignment} : i64}} "
             f": !llvm.array<{size} x i8>\n"
             if self._shared is not None
             else ""

@@ -137,14 +137,22 @@ class ProductWriter:
     """What kernels of products share: tasks, places in arrays, results.
 
     A task is a tile of `rows` by `columns` of C, computed by a block of `threads`. Work behind the
-    sums is given vectors of `lanes` columns.
+    sums is given vectors of `lanes` columns. Neighbouring tasks go through `group` tiles below each
+    other first, so that they share tiles of both operands in a cache.
     """
 
     def __init__(
-        self, plan: TiledProduct, *, rows: int, columns: int, threads: int, lanes: int
+        self,
+        plan: TiledProduct,
+        *,
+        rows: int,
+        columns: int,
+        threads: int,
+        lanes: int,
+        group: int = 1,
     ) -> None:
         self.plan, self.p = plan, plan.p
-        self.rows, self.columns, self.lanes = rows, columns, lanes
+        self.rows, self.columns, self.lanes, self.group = rows, columns, lanes, group
         b = self.b = ProductBuilder(plan.machine, plan.sizes(), threads)
         self.arguments = Arguments()
         p = self.p
@@ -175,8 +183,8 @@ class ProductWriter:
         b, p = self.b, self.p
         across = b.max(self.n.ceil_div(self.columns), 1)
         down = b.max(self.m.ceil_div(self.rows), 1)
-        column, rest = number % across * self.columns, number // across
-        row, rest = rest % down * self.rows, rest // down
+        tiles = across * down
+        rest, (row, column) = number // tiles, self._tile_of(number % tiles, down, across)
         place: list[IndexValue] = []
         for i in range(len(p.batch) - 1, -1, -1):
             if i:
@@ -185,7 +193,18 @@ class ProductWriter:
                 rest = rest // size
             else:
                 place.insert(0, rest)
-        self.tile(place, row, column)
+        self.tile(place, row * self.rows, column * self.columns)
+
+    def _tile_of(
+        self, number: IndexValue, down: IndexValue, across: IndexValue
+    ) -> tuple[IndexValue, IndexValue]:
+        """Row and column of a tile among `down` by `across`, counted in tiles."""
+        if self.group == 1:
+            return number // across, number % across
+        whole = across * self.group
+        first = number // whole * self.group
+        height = self.b.min(down - first, self.group)
+        return first + number % whole % height, number % whole // height
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """Write what computes the tile that begins at `row` and `column` of batch `place`."""
