@@ -19,6 +19,15 @@ HIDDEN, HEADS, VOCABULARY = 16, 2, 11
 SHAPES = ((2, 3), (3, 5), (4, 7), (2, 6), (5, 4))
 
 
+@pytest.fixture(autouse=True)
+def _all_digits():
+    """GPUs round operands of products to tf32 at the default precision."""
+    before = jax.config.jax_default_matmul_precision
+    jax.config.update("jax_default_matmul_precision", "highest")
+    yield
+    jax.config.update("jax_default_matmul_precision", before)
+
+
 def drawn(seed: int, *shape: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape) * 0.3, "float32")
 
@@ -113,9 +122,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("bert", marks=pytest.mark.slow), "lstm", "while", "cond", "gradient"]
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_five_shapes_and_one_compilation(stand_in, gpu, name):
     function, arguments = PROGRAMS[name]
     f = shlo_disc.jit(function)
