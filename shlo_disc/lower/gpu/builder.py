@@ -320,6 +320,16 @@ class GroupBuilder(GpuBuilder):
         """Tasks that a block of threads computes."""
         return self.threads // self.group
 
+    def offset_of_groups(self, size: int) -> int:
+        """Where shared memory begins that has `size` bytes for each group."""
+        return self.shared_offset(_whole_accesses(size) * self.tasks_a_block)
+
+    def shared_of_group(self, offset: int, element: str, size: int) -> MemRef:
+        """The `size` bytes of this group; `offset` is of :meth:`offset_of_groups`."""
+        assert self._shared is not None, "no shared memory was asked for"
+        at = self.thread // self.group * _whole_accesses(size) + offset
+        return self.memref_at(self.place(self._shared, at, "i8"), element)
+
     def _task_of_block(self) -> list[str]:
         if self.group == self.threads:
             return [
@@ -334,6 +344,11 @@ class GroupBuilder(GpuBuilder):
             "%_own = arith.divui %_thread, %_group : index",
             "%_task = arith.addi %_first, %_own : index",
         ]
+
+
+def _whole_accesses(size: int) -> int:
+    """`size` bytes, rounded up to whole accesses."""
+    return -(-size // ACCESS_BYTES) * ACCESS_BYTES
 
 
 class SizedGpuBuilder(Sized, GpuBuilder):
