@@ -25,6 +25,7 @@ from shlo_disc.lower.cuda.instructions import (
 )
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
 from shlo_disc.lower.cuda.warpgroup_products import (
+    LITTLE,
     NARROW,
     WIDE,
     WarpgroupTile,
@@ -79,12 +80,13 @@ ENOUGH_TILES = 200
 """Large tiles from which on they leave no multiprocessor without work: 132 of an H100 have room
 for two each."""
 
-ENOUGH_WIDE, ENOUGH_NARROW = 100, 40
-"""Likewise tiles of warpgroups: there is room for one. Few of them are as fast as many small tiles
-of warps."""
+ENOUGH_WIDE, ENOUGH_NARROW = 67, 40
+"""Likewise tiles of warpgroups. There is room for one a multiprocessor: from 67 wide ones on, twice
+as many narrow ones take two turns. 40 narrow ones read as fast as four times as many little ones,
+which read twice as much."""
 
 LEAST = 65
-"""Rows, and columns, from which on a tile of warpgroups is more than half full."""
+"""Rows, and columns, from which on these tiles are more than half full."""
 
 
 class MatrixProduct(TiledProduct):
@@ -99,19 +101,16 @@ class MatrixProduct(TiledProduct):
             return self._by_warps()
         options = [
             (
-                ((tile.count(self), enough), *self._least_sizes()),
+                ((tile.count(self), enough), (self.p.rows, LEAST), (self.p.columns, LEAST)),
                 functools.partial(self._by_warpgroups, tile),
             )
             for tile, enough in ((WIDE, ENOUGH_WIDE), (NARROW, ENOUGH_NARROW))
         ]
         return self._where(
             asked,
-            lambda: self._by_size(options, lambda: (self._launch(SMALL, by_chunks=True),)),
+            lambda: self._by_size(options, functools.partial(self._by_warpgroups, LITTLE)),
             self._by_warps,
         )
-
-    def _least_sizes(self) -> Least:
-        return ((self.p.rows, LEAST), (self.p.columns, LEAST))
 
     def _by_warps(self) -> tuple[Step, ...]:
         p = self.p
@@ -124,19 +123,14 @@ class MatrixProduct(TiledProduct):
         if not options:
             return last()
         (sizes, write), *rest = options
-        if self._is_less(sizes):
-            return self._by_size(rest, last)
-        asked = [
-            Condition(size, ">=", Expr.const(enough))
-            for size, enough in sizes
-            if (least := self.shapes.constraints.bounds(size)[0]) is None or least < enough
-        ]
+        asked: list[Condition] = []
+        for size, enough in sizes:
+            least, most = self.shapes.constraints.bounds(size)
+            if most is not None and most < enough:
+                return self._by_size(rest, last)
+            if least is None or least < enough:
+                asked.append(Condition(size, ">=", Expr.const(enough)))
         return self._where(asked, write, lambda: self._by_size(rest, last))
-
-    def _is_less(self, sizes: Least) -> bool:
-        """True if one of `sizes` is proved to be less than it must be."""
-        found = ((self.shapes.constraints.bounds(size)[1], enough) for size, enough in sizes)
-        return any(most is not None and most < enough for most, enough in found)
 
     def _with(self, tile: Tile) -> tuple[Step, ...]:
         if any(self.contiguous(array) is None for array in "ab"):
@@ -174,7 +168,7 @@ class MatrixProduct(TiledProduct):
 
     def _asked_by_warpgroups(self) -> list[Condition] | None:
         """What must be asked for warpgroups to compute the product; None: they never do."""
-        if self.machine.architecture not in WITH_WARPGROUPS or self._is_less(self._least_sizes()):
+        if self.machine.architecture not in WITH_WARPGROUPS:
             return None
         sizes = multiples_of_chunks(self)
         return None if sizes is None else self._multiples(sizes)
