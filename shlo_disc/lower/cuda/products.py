@@ -35,7 +35,7 @@ from shlo_disc.lower.cuda.warpgroup_products import (
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import ProductWriter, TiledProduct
-from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
@@ -109,13 +109,14 @@ class MatrixProduct(TiledProduct):
         return self._where(
             asked,
             lambda: self._by_size(options, functools.partial(self._by_warpgroups, LITTLE)),
-            self._by_warps,
+            lambda: self._by_warps(never=asked),
         )
 
-    def _by_warps(self) -> tuple[Step, ...]:
+    def _by_warps(self, never: Sequence[Condition] = ()) -> tuple[Step, ...]:
+        """By warps; not all of `never` hold, if there are any."""
         p = self.p
         tiles = p.batches * ceil_div(p.rows, LARGE.rows) * ceil_div(p.columns, LARGE.columns)
-        large, small = (functools.partial(self._with, tile) for tile in (LARGE, SMALL))
+        large, small = (functools.partial(self._with, tile, never) for tile in (LARGE, SMALL))
         return self._by_size([(((tiles, ENOUGH_TILES),), large)], small)
 
     def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
@@ -132,17 +133,16 @@ class MatrixProduct(TiledProduct):
                 asked.append(Condition(size, ">=", Expr.const(enough)))
         return self._where(asked, write, lambda: self._by_size(rest, last))
 
-    def _with(self, tile: Tile) -> tuple[Step, ...]:
-        if any(self.contiguous(array) is None for array in "ab"):
-            return (self._launch(tile, by_chunks=False),)
-        return self._where(
-            self._multiples(self.strides()),
-            lambda: (self._launch(tile, by_chunks=True),),
-            lambda: (self._launch(tile, by_chunks=False),),
-        )
+    def _with(self, tile: Tile, never: Sequence[Condition]) -> tuple[Step, ...]:
+        def launched(by_chunks: bool) -> tuple[Step, ...]:
+            return (_MatrixWriter(self, tile, by_chunks=by_chunks).launch(),)
 
-    def _launch(self, tile: Tile, *, by_chunks: bool) -> Launch:
-        return _MatrixWriter(self, tile, by_chunks=by_chunks).launch()
+        asked = None
+        if all(self.contiguous(array) for array in "ab"):
+            asked = self._multiples(self.strides())
+        if asked and set(asked) == set(never):
+            asked = None
+        return self._where(asked, lambda: launched(True), lambda: launched(False))
 
     def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
         return (WarpgroupWriter(self, tile).launch(),)
