@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 MACHINE = machine_of("sm_90a")
+COLUMNS = {"wide": 256, "narrow": 128, "little": 64}
 CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 200), (40, 72, 0)]
 """m, n, k, before contiguous ones are rounded up to multiples of 8."""
 
@@ -52,7 +53,7 @@ def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
         return chosen(step.then if step.condition.holds(env) else step.otherwise, env)
     text = next(kernels_of((step,))).text
     if "wgmma" in text:
-        return "wide" if "m64n256k16" in text else "narrow"
+        return next(name for name, n in COLUMNS.items() if f"m64n{n}k16" in text)
     return "warps" if "mma.sync" in text else "threads"
 
 
@@ -78,7 +79,7 @@ def check(dot: Dot, x: np.ndarray, y: np.ndarray, got: np.ndarray, room: float) 
 def test_products_of_halves(layout: int, dtype: str) -> None:
     dot = LAYOUTS[layout]
     plans = by_warpgroups(planned(dot, dtype))
-    assert len(plans) == 2
+    assert len(plans) == 3
     for m, n, k in CASES:
         x, y = operands(dot, dtype, m, n, k)
         for plan in plans:
@@ -126,15 +127,18 @@ def test_what_is_chosen() -> None:
     for m, n, k, want in (
         (4096, 4096, 4096, "wide"),
         (1024, 768, 768, "narrow"),
+        (1024, 3072, 768, "wide"),
+        (512, 512, 512, "little"),
         (256, 512, 512, "warps"),
-        (64, 40 * 128, 512, "warps"),
-        (100 * 128, 64, 512, "warps"),
+        (16, 12800, 512, "warps"),
+        (64, 40 * 128, 512, "little"),
+        (100 * 128, 64, 512, "little"),
         (4096, 4096, 4095, "warps"),
         (4096, 4095, 4096, "warps"),
     ):
         assert chosen(steps, {"m": m, "n": n, "k": k}) == want
-    slim = Dot("mk,kn", "", "k", {"m": "m", "n": "64", "k": "512"})
-    assert not by_warpgroups(planned(slim))
+    slim = planned(Dot("mk,kn", "", "k", {"m": "m", "n": "64", "k": "512"})).plan.steps
+    assert chosen(slim, {"m": 100 * 128}) == "little"
     odd = Dot("mk,kn", "", "k", {"m": "m", "n": "512", "k": "511"})
     assert not by_warpgroups(planned(odd))
     two_steps = Dot("kcm,kcn", "", "kc", {**SIZES, "c": "c"})  # K is one run of either operand

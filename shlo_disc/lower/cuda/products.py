@@ -24,6 +24,7 @@ from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
 from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
+    LITTLE,
     NARROW,
     WIDE,
     WarpgroupTile,
@@ -76,12 +77,16 @@ ENOUGH = {LARGE: 200, SMALL: 100}
 """Tiles from which on they leave no multiprocessor without work: 132 of an H100 have room for two
 each."""
 
-ENOUGH_WIDE, ENOUGH_NARROW = 100, 40
-"""Likewise tiles of warpgroups: there is room for one. Few of them are as fast as many small tiles
-of warps."""
+ENOUGH_WIDE, ENOUGH_NARROW = 67, 40
+"""Likewise tiles of warpgroups. There is room for one a multiprocessor: from 67 wide ones on, twice
+as many narrow ones take two turns. 40 narrow ones read as fast as four times as many little ones,
+which read twice as much."""
+
+ENOUGH_LITTLE = 64
+"""Likewise little tiles, beside strips: these read B once for 16 rows."""
 
 LEAST = 65
-"""Rows, and columns, from which on a tile of warpgroups is more than half full."""
+"""Rows, and columns, from which on these tiles are more than half full."""
 
 Write = Callable[[], tuple[Step, ...]]
 
@@ -101,22 +106,29 @@ class MatrixProduct(TiledProduct):
             return self._by_warps((LARGE, SMALL))
         options = [
             (
-                ((tile.count(self), enough), *self._least_sizes()),
+                ((tile.count(self), enough), (self.p.rows, LEAST), (self.p.columns, LEAST)),
                 functools.partial(self._by_warpgroups, tile),
             )
             for tile, enough in ((WIDE, ENOUGH_WIDE), (NARROW, ENOUGH_NARROW))
         ]
         return self._where(
             asked,
-            lambda: self._by_size([*options, self._option(SMALL)], self._strips),
-            lambda: self._by_warps((SMALL,)),
+            lambda: self._by_size([*options, self._few_warpgroups()], self._strips),
+            lambda: self._by_warps((SMALL,), never=asked),
         )
 
-    def _by_warps(self, tiles: Sequence[Tile]) -> tuple[Step, ...]:
-        """By `mma.sync`: the first of `tiles` of which there are enough."""
-        never = any(self.contiguous(array) is None for array in "ab")
+    def _by_warps(self, tiles: Sequence[Tile], never: Sequence[Condition] = ()) -> tuple[Step, ...]:
+        """By `mma.sync`: the first of `tiles` of which there are enough.
+
+        Not all of `never` hold, if there are any.
+        """
+        asked = None
+        if all(self.contiguous(array) for array in "ab"):
+            asked = self._multiples(self.strides())
+        if asked and set(asked) == set(never):
+            asked = None
         return self._where(
-            None if never else self._multiples(self.strides()),
+            asked,
             lambda: self._by_size([self._option(tile) for tile in tiles], self._strips),
             lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),),
         )
@@ -132,32 +144,28 @@ class MatrixProduct(TiledProduct):
     def _strips(self) -> tuple[Step, ...]:
         return self._launch(STRIP)
 
+    def _few_warpgroups(self) -> tuple[Least, Write]:
+        enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
+        return enough, functools.partial(self._by_warpgroups, LITTLE)
+
     def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
         return (WarpgroupWriter(self, tile).launch(),)
 
     # ---------------------------------------------------------------- choices
-
-    def _least_sizes(self) -> Least:
-        return ((self.p.rows, LEAST), (self.p.columns, LEAST))
 
     def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
         """The first of `options` for which all sizes are large enough, else `last`."""
         if not options:
             return last()
         (sizes, write), *rest = options
-        if self._is_less(sizes):
-            return self._by_size(rest, last)
-        asked = [
-            Condition(size, ">=", Expr.const(enough))
-            for size, enough in sizes
-            if (least := self.shapes.constraints.bounds(size)[0]) is None or least < enough
-        ]
+        asked: list[Condition] = []
+        for size, enough in sizes:
+            least, most = self.shapes.constraints.bounds(size)
+            if most is not None and most < enough:
+                return self._by_size(rest, last)
+            if least is None or least < enough:
+                asked.append(Condition(size, ">=", Expr.const(enough)))
         return self._where(asked, write, lambda: self._by_size(rest, last))
-
-    def _is_less(self, sizes: Least) -> bool:
-        """True if one of `sizes` is proved to be less than it must be."""
-        found = ((self.shapes.constraints.bounds(size)[1], enough) for size, enough in sizes)
-        return any(most is not None and most < enough for most, enough in found)
 
     @staticmethod
     def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
@@ -181,8 +189,6 @@ class MatrixProduct(TiledProduct):
     def _asked_by_warpgroups(self) -> list[Condition] | None:
         """What must be asked for warpgroups to compute the product; None: they never do."""
         if self.machine.architecture not in WITH_WARPGROUPS or self.p.a.bytes != 2:
-            return None
-        if self._is_less(self._least_sizes()):
             return None
         sizes = multiples_of_chunks(self)
         return None if sizes is None else self._multiples(sizes)

@@ -31,21 +31,18 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_warpgroup,
 )
 from shlo_disc.lower.gpu.products import ProductWriter
-from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, Value
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["NARROW", "WIDE", "WarpgroupTile", "WarpgroupWriter", "multiples_of_chunks"]
+__all__ = ["LITTLE", "NARROW", "WIDE", "WarpgroupTile", "WarpgroupWriter", "multiples_of_chunks"]
 
 CHUNK = 8
 """Elements of 16 bits in one copy."""
 
 DEPTH = 64
 """Steps along K of a stage: a line of shared memory."""
-
-STAGES = 4
-"""Stages of the ring: two are being multiplied, two on their way."""
 
 _LINE, _BLOCK = 128, 8192
 """Bytes of a line; of 64 lines, which have 64 rows and all K of a stage."""
@@ -66,6 +63,8 @@ class WarpgroupTile:
 
     warpgroups: int
     columns: int
+    stages: int
+    """Stages of the ring in shared memory: two are multiplied, the others are on their way."""
 
     @property
     def rows(self) -> int:
@@ -78,8 +77,10 @@ class WarpgroupTile:
         return p.batches * ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
 
 
-WIDE = WarpgroupTile(2, 256)
-NARROW = WarpgroupTile(2, 128)
+WIDE = WarpgroupTile(2, 256, 4)
+NARROW = WarpgroupTile(2, 128, 6)
+LITTLE = WarpgroupTile(1, 64, 6)
+"""A multiprocessor has room for two."""
 
 
 def multiples_of_chunks(plan: MatrixProduct) -> list[Expr] | None:
@@ -101,7 +102,7 @@ class _Operand:
         self.along_k = w.plan.contiguous(array) == f"{array}k"
         self.lines = size
         self.stage_bytes = size * _LINE
-        offset = b.shared_offset(self.stage_bytes * STAGES)
+        offset = b.shared_offset(self.stage_bytes * w.tile_.stages)
         chunks = _LINE // (2 * CHUNK)
         self.line, self.chunk = b.thread // chunks, b.thread % chunks
         self.lines_at_once = b.threads // chunks
@@ -184,6 +185,7 @@ class WarpgroupWriter(ProductWriter):
             lanes=LANES,
             group=GROUP,
         )
+        self.tile_ = tile
         b = self.b
         b.shared_alignment = 8 * _LINE  # the swizzle counts lines from there
         self.steps = self.depth.ceil_div(DEPTH)
@@ -202,29 +204,36 @@ class WarpgroupWriter(ProductWriter):
             self.b_tiles.copies(self.b_array, self.origin(place, "b"), column, self.n),
         ]
 
-        def begin(number: IndexValue, is_first: bool) -> None:
-            """Begin to fill the stage of a step, if there is one."""
+        def begin(number: IndexValue, stage: IndexValue, is_first: bool) -> None:
+            """Begin to fill `stage` for a step, if there is one."""
             with b.if_(number < steps):
                 for copy in copies:
-                    copy(number, number % STAGES, is_first)
+                    copy(number, stage, is_first)
             commit_copies(b)  # groups are counted, empty ones too
 
-        ahead = STAGES - 2
-        with b.loop(0, ahead, 1, hint="stage", barrier=True) as stage:
-            begin(stage.index, True)
+        stages, ahead = self.tile_.stages, self.tile_.stages - 2
+
+        def next_stage(stage: IndexValue) -> IndexValue:
+            return b.select((stage + 1).equals(stages), b.index(0), stage + 1)
+
+        with b.loop(0, ahead, 1, hint="stage", barrier=True) as first:
+            begin(first.index, first.index, True)
         zero = b.constant(0.0, "f32")
-        with b.loop(0, steps, 1, [zero] * (self.columns // 2), hint="k", barrier=True) as k:
+        start: list[Value] = [b.index(0), b.index(ahead), *[zero] * (self.columns // 2)]
+        with b.loop(0, steps, 1, start, hint="k", barrier=True) as k:
+            full, free = IndexValue.each_of(k.args[:2])
             wait_for_copies(b, ahead - 1)
             fence_for_warpgroups(b)
-            b.barrier_of_block()  # the stage is there, and that of two steps before is read
-            sums = self._multiplied(k.index % STAGES, list(k.args))
-            begin(k.index + ahead, False)
+            b.barrier_of_block()  # the full stage is there, and the free one is read
+            sums = self._multiplied(full, Register.each_of(k.args[2:]))
+            begin(k.index + ahead, free, False)
             wait_for_warpgroup(b, 1)
-            k.yield_(*sums)
+            k.yield_(next_stage(full), next_stage(free), *sums)
         wait_for_warpgroup(b, 0)
         b.barrier_of_block()  # all have read the last stage: sums take its place
         warp = b.thread // self.plan.machine.warp
-        store_sums(self, place, row, column, k.results, (warp * 16, 0), self.columns)
+        sums = Register.each_of(k.results[2:])
+        store_sums(self, place, row, column, sums, (warp * 16, 0), self.columns)
 
     def _multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
         tiles = self.a_tiles, self.b_tiles
