@@ -477,7 +477,9 @@ class Executable(OfThisProcess):
 
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage: "stablehlo" (as ingested), "disc" (fusions and buffers planned),
-        "host" (the host program), "kernels" (MLIR of every kernel), "llvm" or "asm".
+        "host" (the host program), "kernels" (MLIR of every kernel) or "llvm".
+
+        The last stage is "asm" on CPUs, "ptx" for NVIDIA's GPUs and "amdgcn" for AMD's.
 
         Raises ValueError for another stage and UnsupportedError where `objdump` is missing ("asm").
         """
@@ -494,7 +496,8 @@ class Executable(OfThisProcess):
             )
         if stage in self.target.views:
             return self.target.views[stage](texts)
-        raise ValueError(f"no stage {stage!r}; stages: {', '.join(STAGES)}")
+        stages = ", ".join((*STAGES, *self.target.views))
+        raise ValueError(f"no stage {stage!r}; stages: {stages}")
 
     def explain(
         self,
@@ -573,8 +576,8 @@ class Executable(OfThisProcess):
         return f"<shlo_disc.Executable {self.name}{self.signature}>"
 
 
-STAGES = ("stablehlo", "disc", "host", "kernels", "llvm", "asm")
-"""What `as_text` shows, in the order of compilation."""
+STAGES = ("stablehlo", "disc", "host", "kernels")
+"""What `as_text` shows of every target, in the order of compilation."""
 
 
 def _total(arrays: Iterable[tuple[int, Sequence[Expr]]]) -> Expr:

@@ -31,7 +31,11 @@ __all__ = [
     "parse",
 ]
 
-_MODULES = {"cpu": "shlo_disc.lower.cpu", "cuda": "shlo_disc.lower.cuda"}
+_MODULES = {
+    "cpu": "shlo_disc.lower.cpu",
+    "cuda": "shlo_disc.lower.cuda",
+    "rocm": "shlo_disc.lower.rocm",
+}
 """Family of a target to the module that has it."""
 
 Emitter = Callable[[Planned[Any], Any], KernelPlan]

@@ -11,7 +11,7 @@ import numpy as np
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cuda.machine import machine_of
-from shlo_disc.lower.gpu.codegen import ptx, shape_of
+from shlo_disc.lower.gpu.codegen import assembly, shape_of
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
@@ -30,7 +30,7 @@ FILL = 0xFF
 
 @functools.lru_cache(maxsize=256)
 def _compiled(text: str, machine: Machine) -> tuple[str, LaunchShape]:
-    return ptx(text, machine), shape_of(text)
+    return assembly(text, machine), shape_of(text)
 
 
 def _exact(text: str) -> str:

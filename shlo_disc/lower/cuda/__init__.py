@@ -30,5 +30,5 @@ def target(architecture: str) -> Target:
     Raises ValueError for an unknown one.
     """
     machine = machine_of(architecture)
-    ptx = functools.partial(codegen.ptx_of_all, machine=machine)
+    ptx = functools.partial(codegen.assembly_of_all, machine=machine)
     return gpu_target(machine, EMITTERS, compile_host, {"ptx": ptx})

@@ -153,13 +153,21 @@ class GpuBuilder(KernelBuilder):
             else ""
         )
         return [
-            f"gpu.module @kernels {{\n{shared}"
+            f"gpu.module @kernels {{\n{self._flags()}{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
             f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
             *self._numbers(),
             *(self._runs() if self._has_scratch else self._one_task()),
         ]
+
+    def _flags(self) -> str:
+        """The line with the flags of the module, if there are any."""
+        flags = [
+            f'#llvm.mlir.module_flag<error, "{name}", {value} : i32>'
+            for name, value in self.machine.flags
+        ]
+        return f"llvm.module_flags [{', '.join(flags)}]\n" if flags else ""
 
     def _numbers(self) -> list[str]:
         """The number %_task of the task of this thread among `%tasks`, as index."""
