@@ -10,7 +10,7 @@ task to each thread, or a run of tasks where tasks need scratch memory of their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.tasks.sized import Sized
@@ -298,6 +298,8 @@ class GroupBuilder(GpuBuilder):
 
     All threads of a group run the same tasks, so that they may wait for each other.
     """
+
+    one_task: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, group: int, threads: int = THREADS) -> None:
         self.group = group
