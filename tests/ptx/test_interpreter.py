@@ -554,6 +554,16 @@ def test_race_in_global_memory():
             run(body, out, blocks=blocks, threads=threads)
 
 
+def test_a_warp_that_spins_lets_others_run():
+    body = """setp.lt.u32 %p1, %r0, 32; @!%p1 st.volatile.shared.u32 [first], 1; @!%p1 bra $done;
+    bar.warp.sync -1;
+    $spin: ld.volatile.shared.u32 %r1, [first]; setp.ne.u32 %p2, %r1, 1; @%p2 bra $spin;
+    $done: mad.wide.u32 %d4, %r0, 4, %d0; st.global.u32 [%d4], 5;"""
+    out = np.zeros(64, U32)
+    run(body, out, threads=64, outside=SHARED)
+    assert (out == 5).all()
+
+
 NEVER = {
     "setp.lt.u32 %p1, %r0, 40; @%p1 bar.sync 0; $l: @!%p1 bar.sync 1;": "never come",
     "setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0; @!%p1 bar.sync 1;": "never come",

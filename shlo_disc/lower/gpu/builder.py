@@ -312,6 +312,8 @@ class GroupBuilder(GpuBuilder):
     All threads of a group run the same tasks, so that they may wait for each other.
     """
 
+    one_task: ClassVar[bool] = True
+
     def __init__(self, machine: Machine, group: int, threads: int = THREADS) -> None:
         self.group = group
         super().__init__(machine, threads)

@@ -22,6 +22,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.row_writers import (
@@ -38,7 +39,6 @@ from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
-from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.row_layouts import ColumnWriter
 from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows
@@ -130,7 +130,7 @@ class _Emitter:
         self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
         self._in_pieces: tuple[Step, ...] = ()
-        lanes = self.most_lanes = max(1, choose_lanes(self.block, machine))
+        lanes = self.most_lanes = max(1, access_lanes(self.block, self.plan.roots, machine))
         self.lanes = 0 if lanes == 1 else lanes
         if self.plan.layout is Layout.SIDE_BY_SIDE:
             self.lanes = lanes if is_aligned else 1
