@@ -50,7 +50,7 @@ LANES = 4
 
 Write = Callable[[], tuple[Step, ...]]
 
-Least = tuple[tuple[Expr, int], ...]
+Least = tuple[tuple[Expr, Expr], ...]
 """Sizes, and what each must be at least."""
 
 
@@ -80,10 +80,16 @@ ENOUGH_TILES = 200
 """Large tiles from which on they leave no multiprocessor without work: 132 of an H100 have room
 for two each."""
 
-ENOUGH_WIDE, ENOUGH_NARROW = 67, 40
-"""Likewise tiles of warpgroups. There is room for one a multiprocessor: from 67 wide ones on, twice
-as many narrow ones take two turns. 40 narrow ones read as fast as four times as many little ones,
+ENOUGH_NARROW = 40
+"""Narrow tiles of warpgroups from which on they read as fast as four times as many little ones,
 which read twice as much."""
+
+MULTIPROCESSORS = 132
+"""Of an H100 and an H200; each has room for one wide or narrow tile of warpgroups."""
+
+WIDE_TURN, NARROW_TURN = 5, 3
+"""Time of a turn, in which each multiprocessor computes a tile. Narrow ones read more for as many
+products."""
 
 LEAST = 65
 """Rows, and columns, from which on these tiles are more than half full."""
@@ -99,16 +105,21 @@ class MatrixProduct(TiledProduct):
         asked = self._asked_by_warpgroups()
         if asked is None:
             return self._by_warps()
-        options = [
-            (
-                ((tile.count(self), enough), (self.p.rows, LEAST), (self.p.columns, LEAST)),
-                functools.partial(self._by_warpgroups, tile),
-            )
-            for tile, enough in ((WIDE, ENOUGH_WIDE), (NARROW, ENOUGH_NARROW))
-        ]
+        wide, narrow, little = (
+            functools.partial(self._by_warpgroups, tile) for tile in (WIDE, NARROW, LITTLE)
+        )
+        turns_of_wide, turns = (
+            ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
+        )
+        enough = (
+            (NARROW.count(self), Expr.const(ENOUGH_NARROW)),
+            (self.p.rows, Expr.const(LEAST)),
+            (self.p.columns, Expr.const(LEAST)),
+        )
+        slower = ((turns * NARROW_TURN, turns_of_wide * WIDE_TURN),)
         return self._where(
             asked,
-            lambda: self._by_size(options, functools.partial(self._by_warpgroups, LITTLE)),
+            lambda: self._by_size(enough, lambda: self._by_size(slower, wide, narrow), little),
             lambda: self._by_warps(never=asked),
         )
 
@@ -117,21 +128,19 @@ class MatrixProduct(TiledProduct):
         p = self.p
         tiles = p.batches * ceil_div(p.rows, LARGE.rows) * ceil_div(p.columns, LARGE.columns)
         large, small = (functools.partial(self._with, tile, never) for tile in (LARGE, SMALL))
-        return self._by_size([(((tiles, ENOUGH_TILES),), large)], small)
+        enough = ((tiles, Expr.const(ENOUGH_TILES)),)
+        return self._by_size(enough, large, small)
 
-    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
-        """The first of `options` for which all sizes are large enough, else `last`."""
-        if not options:
-            return last()
-        (sizes, write), *rest = options
+    def _by_size(self, sizes: Least, then: Write, otherwise: Write) -> tuple[Step, ...]:
+        """`then` where all of `sizes` are large enough."""
         asked: list[Condition] = []
         for size, enough in sizes:
-            least, most = self.shapes.constraints.bounds(size)
-            if most is not None and most < enough:
-                return self._by_size(rest, last)
-            if least is None or least < enough:
-                asked.append(Condition(size, ">=", Expr.const(enough)))
-        return self._where(asked, write, lambda: self._by_size(rest, last))
+            least, most = self.shapes.constraints.bounds(size - enough)
+            if most is not None and most < 0:
+                return otherwise()
+            if least is None or least < 0:
+                asked.append(Condition(size, ">=", enough))
+        return self._where(asked, then, otherwise)
 
     def _with(self, tile: Tile, never: Sequence[Condition]) -> tuple[Step, ...]:
         def launched(by_chunks: bool) -> tuple[Step, ...]:
