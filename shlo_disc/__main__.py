@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shlo_disc import flags, ral
+from shlo_disc.errors import DeviceError
 from shlo_disc.lower.target import parse
 
 __all__ = ["main", "report"]
@@ -29,12 +30,28 @@ def report() -> dict[str, dict[str, str]]:
             **parse("cpu").details(),
             "Threads of the pool": str(ral.num_threads()),
         },
+        "GPUs": {
+            "llvmlite (extra gpu)": _version("llvmlite"),
+            **{platform: _devices(platform) for platform in ("cuda", "rocm")},
+        },
         "Caches of this process": {
             **_rows("Buffer pool", ral.pool_stats()),
             **_rows("Packed weights", ral.pack_stats()),
         },
         "Settings": {flag.name: flags.value(key) or "-" for key, flag in flags.FLAGS.items()},
     }
+
+
+def _devices(platform: str) -> str:
+    """The driver of a platform and its devices, or why there is none."""
+    try:
+        driver, devices = ral.gpu_driver(platform), ral.gpu_devices(platform)
+    except DeviceError as error:
+        return str(error).partition("; ")[0]
+    names = ", ".join(
+        f"{d['name']} ({d['architecture']}, {d['total_bytes'] >> 30} GiB)" for d in devices
+    )
+    return f"{names}; {driver['library']} {driver['version']}"
 
 
 def _rows(title: str, numbers: dict[str, int]) -> dict[str, str]:

@@ -8,9 +8,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from shlo_disc import ral
+import numpy as np
 
-__all__ = ["donated_twice", "jax_bridge", "register_ffi_target"]
+from shlo_disc import ral
+from shlo_disc.devices import Place, is_stand_in
+from shlo_disc.errors import DeviceError
+
+__all__ = ["bridge_at", "donated_twice", "jax_bridge", "register_ffi_target"]
+
+_LEARN_STREAM = "shlo_disc.learn_stream"
 
 
 @functools.cache
@@ -34,12 +40,79 @@ def jax_bridge(wide: bool = False) -> ral.JaxBridge:
     )
 
 
+def bridge_at(place: Place, wide: bool = False) -> ral.JaxBridge:
+    """How the runtime reads and makes arrays of `place`; `wide` as of :func:`jax_bridge`.
+
+    Raises DeviceError where the driver or the device is missing.
+    """
+    return jax_bridge(wide) if place.is_cpu else _gpu_bridge(place)
+
+
+@functools.cache
+def _gpu_bridge(place: Place) -> ral.GpuBridge:
+    from shlo_disc import jax_private  # noqa: PLC0415 - as above
+
+    device = place.device
+    stands_in = is_stand_in(place)
+
+    def sharding(other: Any) -> Any:
+        return jax_private.sharding_on(other) if other == device else None
+
+    def wait(array: Any, _: int) -> None:
+        array.block_until_ready()
+
+    return ral.GpuBridge(
+        platform=place.platform,
+        ordinal=place.ordinal,
+        stream=None if stands_in else _compute_stream(place),
+        array_type=jax_private.ArrayImpl,
+        shaped_array=jax_private.shaped_array,
+        device=device,
+        sharding=sharding,
+        order=wait if stands_in else jax_private.order_on_stream,
+        adopt=jax_private.adopt_memory,
+        rewrap=jax_private.rewrap,
+        to_host=np.asarray,
+        collect_garbage=jax_private.collect_garbage,
+        # XLA's CPU has no stream: it reads results as soon as it is given them.
+        dlpack_device=_DLPACK_CPU if stands_in else None,
+        waits=stands_in,
+    )
+
+
+_DLPACK_CPU = 1
+
+
+def _compute_stream(place: Place) -> int:
+    """The stream that XLA computes on: a call on the device tells its handler."""
+    import jax  # noqa: PLC0415
+
+    _register_learning()
+    array_of: Any = jax.ShapeDtypeStruct
+    call = jax.ffi.ffi_call(_LEARN_STREAM, array_of((1,), np.int32), has_side_effect=True)
+    with jax.default_device(place.device):
+        result: Any = jax.jit(call)()
+    result.block_until_ready()
+    stream = ral.gpu_learned_stream(place.ordinal)
+    if stream is None:
+        raise DeviceError(f"XLA has no stream for {place.device}, which shlo_disc could work on")
+    return stream
+
+
+@functools.cache
+def _register_learning() -> None:
+    import jax  # noqa: PLC0415
+
+    for platform in ("CUDA", "ROCM"):
+        jax.ffi.register_ffi_target(_LEARN_STREAM, ral.ffi_learn_stream(), platform=platform)
+
+
 @functools.cache
 def register_ffi_target() -> None:
     """Register the one FFI target of shlo_disc with XLA, for every platform, once per process."""
     import jax  # noqa: PLC0415
 
-    jax.devices("cpu")  # a target registered before the backend exists can stop it from starting
+    jax.devices()  # a target registered before the backends exist can stop them from starting
     jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
     for platform in ("CUDA", "ROCM"):  # kept for later where there is no such backend
         jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(on_gpu=True), platform=platform)

@@ -14,6 +14,7 @@ from typing import Any
 
 from shlo_disc import flags
 from shlo_disc.data_sized import Branches, DataSizedExecutable, Impossible, Loop, Program, Step
+from shlo_disc.devices import full_target
 from shlo_disc.dialect import complex_arguments, complex_results
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
@@ -96,7 +97,8 @@ def compile(
     results are weakly typed in JAX. `likely` gives values of symbols to have specialised kernels
     for. `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those
     whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other
-    machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2".
+    machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2". Or it is a GPU: "cuda" (the first
+    one of this machine), or an architecture of any machine's, such as "cuda:sm_90".
 
     The result is a :class:`DataSizedExecutable` if sizes come from data, or depend on which branch
     runs, or on how often a loop does.
@@ -176,7 +178,7 @@ class _Options:
         text = stated_text("target", target)
         if text is None:
             raise TypeError("target must be a string, got None")
-        return cls(text, weak_results, stated_likely(likely), stated_donated(donated))
+        return cls(full_target(text), weak_results, stated_likely(likely), stated_donated(donated))
 
 
 def _compile_one(

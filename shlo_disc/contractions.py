@@ -1,4 +1,4 @@
-"""The dimensions of a `dot_general`, said once.
+"""The dimensions of a `dot_general`, and how exact it is, said once.
 
     batch x rows x k  times  batch x columns x k      lhs: batch (0,), contracting (2,), free (1,)
     ==> batch x rows x columns                        rhs: batch (0,), contracting (2,), free (1,)
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["Side", "dot_numbers", "dot_sides"]
+__all__ = ["Side", "dot_numbers", "dot_sides", "may_round"]
 
 
 @dataclass(frozen=True)
@@ -48,3 +48,15 @@ def dot_numbers(
     return stablehlo.DotDimensionNumbers.get(
         *(list(dims) for dims in batch), *(list(dims) for dims in contracting)
     )
+
+
+def may_round(op: ir.Operation) -> bool:
+    """True if f32 operands of a contraction may be rounded to the digits of tf32.
+
+    So it is at precision DEFAULT, as XLA has it on GPUs, and where `algorithm` names tf32.
+    """
+    if "algorithm" in op.attributes:
+        return "lhs_precision_type = tf32" in str(op.attributes["algorithm"])
+    if "precision_config" not in op.attributes:
+        return True
+    return all("DEFAULT" in str(one) for one in ir.ArrayAttr(op.attributes["precision_config"]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "ELSEWHERE",
+    "ArgumentPlaceError",
     "ChangedArrayError",
     "DeletedArrayError",
     "DeviceError",
@@ -63,6 +64,10 @@ class DeviceError(ShloDiscError, RuntimeError, ValueError, TypeError):
     An argument lies on a device, or on several, where the program does not run. Or the driver or
     the device is missing, is lost, refuses a launch, or needs kernels of another architecture.
     """
+
+
+class ArgumentPlaceError(DeviceError):
+    """An argument lies on a device, or on several, where the program does not run."""
 
 
 class ForkError(ShloDiscError, RuntimeError):

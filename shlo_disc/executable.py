@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import locks, ral
-from shlo_disc.bridge import donated_twice, jax_bridge, register_ffi_target
+from shlo_disc.bridge import bridge_at, donated_twice, jax_bridge, register_ffi_target
+from shlo_disc.devices import Place, place_of_platform
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.errors import (
+    ArgumentPlaceError,
     ChangedArrayError,
     DeletedArrayError,
-    DeviceError,
     ForeignCallError,
     NumberRangeError,
     ShapeMismatchError,
@@ -50,7 +51,7 @@ __all__ = [
 _CLASSES: dict[str, Callable[[str], Exception]] = {
     "changed": ChangedArrayError,
     "deleted": DeletedArrayError,
-    "device": DeviceError,
+    "device": ArgumentPlaceError,
     "donated": donated_twice,
     "overlap": ValueError,
     "rank": ShapeMismatchError,
@@ -273,17 +274,21 @@ class Executable(OfThisProcess):
         """
         return tuple(self.call_leaves(arrays))
 
-    def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
-        """As calling, from and to lists."""
+    def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
+        """As calling, from and to lists.
+
+        `place`: where a program for GPUs runs; by default where its first `jax.Array` is, or else
+        on JAX's first device of the platform.
+        """
         if not self._known_to_jax:
             return self.run_numpy(leaves)
-        return self._run(
-            lambda apart: apart.call_leaves(leaves), self._native.call, self._bridge, leaves
-        )
+        bridge = self._bridge(leaves, place)
+        return self._run(lambda apart: apart.call_leaves(leaves), self._native.call, bridge, leaves)
 
-    @property
-    def _bridge(self) -> ral.JaxBridge:
-        return jax_bridge(self._has_wide_results)
+    def _bridge(self, leaves: Sequence[Any] = (), place: Place | None = None) -> ral.JaxBridge:
+        if self.target.platform == "cpu":
+            return jax_bridge(self._has_wide_results)
+        return bridge_at(place or place_of_platform(self.target.platform, leaves))
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
@@ -385,18 +390,21 @@ class Executable(OfThisProcess):
         self,
         unflatten: Callable[[list[Any]], Any] | None,
         dtypes: tuple[np.dtype[Any] | None, ...],
+        place: Place | None = None,
     ) -> ral.DispatchEntry:
         """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
-        `call_leaves` explains them.
+        `call_leaves` explains them. `place` as there.
         """
-        return ral.DispatchEntry(self._native, self._bridge, unflatten, dtypes)
+        return ral.DispatchEntry(self._native, self._bridge((), place), unflatten, dtypes)
 
     def call_marked(self, run: Function, leaves: Sequence[Any]) -> MarkedCall:
-        """As `call_leaves`, by the host program `run` (see `report.profile`)."""
+        """As `call_leaves`, by the host program `run` (see `report.profile`).
+
+        Arrays are copied to a GPU, whose own times the marks then are.
+        """
+        bridge = self._bridge(leaves) if self.target.platform == "cpu" else None
         try:
-            return MarkedCall(
-                *self._checked(self._native.profile, run.address, self._bridge, leaves)
-            )
+            return MarkedCall(*self._checked(self._native.profile, run.address, bridge, leaves))
         except _BrokenInRegionError as broken:
             raise self._explained(broken.args[0]) from None
 
@@ -469,7 +477,9 @@ class Executable(OfThisProcess):
 
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage: "stablehlo" (as ingested), "disc" (fusions and buffers planned),
-        "host" (the host program), "kernels" (MLIR of every kernel), "llvm" or "asm".
+        "host" (the host program), "kernels" (MLIR of every kernel) or "llvm".
+
+        The last stage is "asm" on CPUs, "ptx" for NVIDIA's GPUs and "amdgcn" for AMD's.
 
         Raises ValueError for another stage and UnsupportedError where `objdump` is missing ("asm").
         """
@@ -486,7 +496,8 @@ class Executable(OfThisProcess):
             )
         if stage in self.target.views:
             return self.target.views[stage](texts)
-        raise ValueError(f"no stage {stage!r}; stages: {', '.join(STAGES)}")
+        stages = ", ".join((*STAGES, *self.target.views))
+        raise ValueError(f"no stage {stage!r}; stages: {stages}")
 
     def explain(
         self,
@@ -565,8 +576,8 @@ class Executable(OfThisProcess):
         return f"<shlo_disc.Executable {self.name}{self.signature}>"
 
 
-STAGES = ("stablehlo", "disc", "host", "kernels", "llvm", "asm")
-"""What `as_text` shows, in the order of compilation."""
+STAGES = ("stablehlo", "disc", "host", "kernels")
+"""What `as_text` shows of every target, in the order of compilation."""
 
 
 def _total(arrays: Iterable[tuple[int, Sequence[Expr]]]) -> Expr:

@@ -21,6 +21,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
 * `enable_x64`: while it is off, `batched_device_put` halves 64-bit elements; see `wide_device_put`.
 * `cpu_sharding`: the sharding of one device (public `SingleDeviceSharding`, kept).
+* `order_on_stream`, `adopt_memory`, `rewrap`: arrays of a GPU (public `jax.dlpack` waits).
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
 * `KeyArray`, `prngs`: typed keys with their words, taken and made without a primitive's call.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
@@ -135,6 +136,7 @@ __all__ = [
     "Lowering",
     "SymbolicScope",
     "Variable",
+    "adopt_memory",
     "are_plain",
     "batched_by",
     "batched_device_put",
@@ -170,15 +172,18 @@ __all__ = [
     "numbers_sought",
     "on_device",
     "on_many_devices",
+    "order_on_stream",
     "parsed_module",
     "plain_text",
     "portable_artifact",
     "replace_functions",
     "reshapes_of",
     "retyped",
+    "rewrap",
     "scan_operands",
     "shaped_array",
     "sharding_of_tiles",
+    "sharding_on",
     "size_as_array",
     "size_named",
     "stablehlo_version",
@@ -550,8 +555,8 @@ def chosen_device() -> Any:
 
 
 def on_device(array: Any, device: jax.Device) -> Any:
-    """`array`, uncommitted, as an uncommitted array of a CPU device; the memory is the same."""
-    sharding = cpu_sharding(device)
+    """`array`, uncommitted, as an uncommitted array of another device; CPUs share the memory."""
+    sharding = sharding_on(device)
     return unguarded_device_put(array.aval, sharding, [np.asarray(array)], [device], False)
 
 
@@ -582,6 +587,33 @@ def unguarded_device_put(*args: Any) -> Any:
     """`wide_device_put` under any transfer guard: our results already are where they belong."""
     with jax.transfer_guard_host_to_device("allow"):
         return wide_device_put(*args)
+
+
+def order_on_stream(array: Any, stream: int) -> None:
+    """Let work that a GPU's stream gets from now on see `array`; the host waits for nothing.
+
+    The export goes at once: while one is outstanding, the array cannot be donated.
+    """
+    _jax.buffer_to_dlpack_managed_tensor(array, stream=stream)
+
+
+def adopt_memory(capsule: Any, device: jax.Device) -> Any:
+    """A committed array over the memory of a DLPack capsule, without a copy.
+
+    It is ready when what XLA's stream has been given by now is done.
+    """
+    return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
+
+
+def rewrap(aval: Any, sharding: Any, committed: bool) -> Any:
+    """`((array,) -> array)`: arrays of one device as arrays of type `aval`, with its weak type."""
+    return _jax.array_result_handler(aval, sharding, committed=committed, _skip_checks=True)
+
+
+@functools.cache
+def sharding_on(device: jax.Device) -> jax.sharding.Sharding:
+    """The sharding of `device` alone."""
+    return jax.sharding.SingleDeviceSharding(device)
 
 
 collect_garbage = _jax.collect_garbage

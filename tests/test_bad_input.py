@@ -178,7 +178,7 @@ def test_bytes_cut_anywhere_are_refused():
 def test_a_target_we_do_not_have():
     with pytest.raises(UnsupportedError) as raised:
         shlo_disc.compile(MODULE, target="gpu")
-    assert str(raised.value) == "target 'gpu' is not supported; targets: 'cpu'"
+    assert str(raised.value) == "target 'gpu' is not supported; targets: 'cpu', 'cuda', 'rocm'"
     with pytest.raises(UnsupportedError, match=r"cpu:z80.*architectures: sse2, avx2, avx512"):
         shlo_disc.compile(MODULE, target="cpu:z80")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import jax
 from jax import export
 
+from shlo_disc.devices import Place
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.leaves import (
     Leaf,
@@ -30,6 +31,13 @@ __all__ = ["Blueprint", "Call", "Compiler", "Options"]
 
 class Compiler(Protocol):
     """The seam to the compiler."""
+
+    @property
+    def target(self) -> str:
+        """What it compiles for."""
+
+    def at(self, target: str) -> Compiler:
+        """The compiler for another target."""
 
     def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
         """:func:`shlo_disc.compile` of a lowered program, counted as a compilation.
@@ -70,6 +78,12 @@ class Options:
     told: set[str] = field(default_factory=set, compare=False)
     """Lines of the program that a message was logged for."""
 
+    def at(self, target: str) -> Options:
+        """The same, for programs of another target."""
+        if target == self.compile.target:
+            return self
+        return replace(self, compile=self.compile.at(target))
+
 
 class Call:
     """One call of a function: its array leaves, and everything else about it."""
@@ -82,7 +96,10 @@ class Call:
         positions: Sequence[int],
         named: dict[str, Any],
         static: tuple[Hashable, ...],
+        place: Place,
     ) -> None:
+        self.place = place
+        """Where it runs."""
         self.args = args
         self.kwargs = kwargs
         self.positions = positions
@@ -107,8 +124,9 @@ class Call:
             self.types.append(type_)
         self.shapes = tuple(shape for shape, _, _ in self.types)
         kinds = tuple((len(shape), dtype, weak) for shape, dtype, weak in self.types)
-        self.family = (self.tree, kinds, static, trace_context())
-        """What versions are for: structure, ranks, dtypes, static arguments, configuration."""
+        self.family = (self.tree, kinds, static, trace_context(), self.place.target)
+        """What versions are for: structure, ranks, dtypes, static arguments, configuration, target.
+        """
 
     @cached_property
     def top_names(self) -> list[str]:

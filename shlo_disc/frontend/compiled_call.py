@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shlo_disc import flags, locks
+from shlo_disc.devices import Place
 from shlo_disc.frontend.lowered import LoweredModule
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class CompiledCall(Protocol):
     def fingerprint(self) -> int:
         """The attribute that names the program to the FFI target."""
 
-    def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
-        """Run on concrete arrays."""
+    def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
+        """Run on concrete arrays, which are at `place`; None: on a CPU."""
 
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage of compilation."""
@@ -57,7 +58,7 @@ def compiled_once(
     """`compile(lowered, **options)`; equal programs alive at the same time are compiled once."""
     data = lowered.data
     digest = hashlib.sha256(data.encode() if isinstance(data, str) else data)
-    known = lowered.dims, lowered.constraints
+    known = lowered.dims, lowered.constraints, getattr(compile, "target", "cpu")
     digest.update(repr((known, sorted(options.items()), flags.fusion())).encode())
     key = digest.hexdigest()
     with _programs_lock:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shlo_disc import locks
+from shlo_disc.frontend.call import Compiler
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.lowered import LoweredModule
 
@@ -27,9 +28,15 @@ class CountingCompiler:
     Python's garbage collector.
     """
 
+    target = "cpu"
+
     def __init__(self) -> None:
         self._lock = locks.lock()
         self.count = 0
+
+    def at(self, target: str) -> Compiler:
+        """The compiler for another target; compilations are counted here."""
+        return self if target == self.target else _OfTarget(self, target)
 
     def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
         """The compiled program, counted."""
@@ -51,3 +58,31 @@ class CountingCompiler:
         """Count one compilation."""
         with self._lock:
             self.count += 1
+
+
+class _OfTarget:
+    """The compiler of a function, for one target."""
+
+    def __init__(self, compiler: CountingCompiler, target: str) -> None:
+        self._compiler = compiler
+        self.target = target
+
+    def at(self, target: str) -> Compiler:
+        """See :meth:`CountingCompiler.at`."""
+        return self if target == self.target else self._compiler.at(target)
+
+    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        """The compiled program, counted."""
+        return self._compiler(lowered, target=self.target, **options)
+
+    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
+        """The compiled program, not counted."""
+        return self._compiler.part(lowered, target=self.target, **options)
+
+    def examine(self, lowered: LoweredModule) -> None:
+        """Raise UnsupportedError for a program that cannot be compiled."""
+        self._compiler.examine(lowered)
+
+    def counted(self) -> None:
+        """Count one compilation."""
+        self._compiler.counted()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -30,7 +32,11 @@ class Entry:
     def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
         plain = all(map(needs_no_conversion, call.values, version.leaves))
         native = all(map(runs_natively, call.values))
-        self.call = executable.call_leaves
+        self.call: Callable[[list[Any]], list[Any]] = (
+            executable.call_leaves
+            if call.place.is_cpu
+            else functools.partial(executable.call_leaves, place=call.place)
+        )
         self.leaves: tuple[Leaf, ...] | None = None if plain else version.leaves
         """None when no argument needs a conversion."""
         tree: Any = version.out_tree(call.shapes)
@@ -38,7 +44,7 @@ class Entry:
         self.version = version
         self.shapes = call.shapes
         self.slow_calls = 0
-        self.native = version.dispatch_entry(tree) if native else None
+        self.native = version.dispatch_entry(tree, call.place) if native else None
 
     @property
     def calls(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import operator
 import time
 import types
 import weakref
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 
 from shlo_disc import locks, ral
-from shlo_disc.errors import DeviceError, ShapeMismatchError, UnsupportedError
+from shlo_disc.devices import Place, place_of
+from shlo_disc.errors import ArgumentPlaceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.executable import foreign_call_error
 from shlo_disc.frontend import generic
 from shlo_disc.frontend.call import Call, Options
@@ -27,7 +29,7 @@ from shlo_disc.frontend.captured import with_captured
 from shlo_disc.frontend.compiler import CountingCompiler
 from shlo_disc.frontend.entries import Entry, type_parts
 from shlo_disc.frontend.family import Family
-from shlo_disc.frontend.jit_devices import cpu_device, number_in, placed, why_not_in_blocks
+from shlo_disc.frontend.jit_devices import number_in, placed, why_not_in_blocks
 from shlo_disc.frontend.jit_report import Report
 from shlo_disc.frontend.leaves import (
     RefArgumentError,
@@ -39,6 +41,7 @@ from shlo_disc.frontend.leaves import (
 from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
+from shlo_disc.frontend.places import default_place, moved, place_of_arrays, usual_place
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import Statics, static_arguments
@@ -186,14 +189,8 @@ class JitFunction(ral.Dispatcher):
         try:
             if is_staging():
                 return self._in_a_trace(self._describe(args, kwargs))
-            if (device := chosen_device()) is None:
-                results = self._call_in_python(args, kwargs)
-            else:
-                place = cpu_device(device)
-                with jax.default_device(None):  # the same versions as elsewhere
-                    results = self._call_in_python(args, kwargs)
-                results = jax.tree.map(lambda x: placed(x, place), results)
-        except DeviceError as error:
+            results = self._call_at(default_place(), args, kwargs)
+        except ArgumentPlaceError as error:
             return self._on_devices(error, args, kwargs)
         except RefArgumentError as error:
             leaves = jax.tree.leaves((args, kwargs))
@@ -210,11 +207,29 @@ class JitFunction(ral.Dispatcher):
             raise FloatingPointError(f"invalid value ({found}) encountered in {self._options.name}")
         return results
 
+    def _call_at(self, default: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose arguments are at the default place, or else committed to another."""
+        try:
+            return self._call_in_python(args, kwargs, default)
+        except ArgumentPlaceError as error:
+            leaves, tree = _flatten((args, kwargs))
+            try:
+                place = place_of_arrays(leaves, default)
+            except ArgumentPlaceError:
+                raise error from None
+            there = moved(leaves, place)
+            if place == default and all(map(operator.is_, there, leaves)):
+                raise
+            args, kwargs = tree.unflatten(there)
+            return self._call_in_python(args, kwargs, place)
+
     def _foreign_error(self, error: ral.ForeignError) -> Exception:
         """What the dispatcher raises where an FFI handler has failed."""
         return foreign_call_error(error)
 
-    def _on_devices(self, why: DeviceError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_devices(
+        self, why: ArgumentPlaceError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call with arguments elsewhere than on one CPU device, under `jax.jit`.
 
         Where they are sharded along dimensions that blocks of the function have, JAX compiles for
@@ -234,7 +249,7 @@ class JitFunction(ral.Dispatcher):
         self._jax.tell(f"runs as jax.jit runs it on the devices of its arguments: {text}")
         return self._jax.function(*args, **kwargs)
 
-    def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: DeviceError) -> str:
+    def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: ArgumentPlaceError) -> str:
         """Why a call cannot run in blocks on the devices of these arrays; empty if it can."""
         devices = [d for x in arrays if x is not None for d in x.sharding.device_set]
         if self._background or any(d.platform != "cpu" for d in devices):
@@ -252,35 +267,52 @@ class JitFunction(ral.Dispatcher):
             return False
         try:
             used = self._family(call).version(call).used
-            refuse_place([call.values[k] for k in used], lambda: call.names)
-        except (DeviceError, UnsupportedError):
+            refuse_place([call.values[k] for k in used], lambda: call.names, call.place)
+        except (ArgumentPlaceError, UnsupportedError):
             return False
         return True
 
-    def _call_in_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_in_python(self, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> Any:
+        """A call at `place`. Raises ArgumentPlaceError for an array that is elsewhere."""
+        if chosen_device() is None:
+            return self._call_from_here(args, kwargs, place)
+        chosen = default_place().device
+        with jax.default_device(None):  # the same versions as elsewhere
+            results = self._call_from_here(args, kwargs, place)
+        return jax.tree.map(lambda x: placed(x, chosen), results) if place.is_cpu else results
+
+    def _call_from_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> Any:
         if self._capturing and is_transforming():
             return self._in_a_trace(self._describe(args, kwargs))
         positions, named, static = self._statics.split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
         types = [part for leaf in leaves for part in type_parts(leaf)]
-        key = (tree, trace_context(), static, *types)
+        # All CPUs are one place: arrays say on which of them a program runs.
+        where = None if place.is_cpu else place
+        key = (tree, trace_context(), static, where, *types)
         entry = self._entries.get(key)
         if entry is None:
-            call = Call(self._options, args, kwargs, positions, named, static)
+            call = Call(self._options, args, kwargs, positions, named, static, place)
             return self._new_call(key, call)
         entry.slow_calls += 1
         return entry.run(leaves)
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        return Call(self._options, args, kwargs, *self._statics.split(args, kwargs))
+        """A call that is looked at: where it would run if nothing is in the way of that."""
+        leaves = jax.tree.leaves((args, kwargs))
+        try:
+            place = place_of_arrays(leaves, default_place())
+        except ArgumentPlaceError:
+            place = place_of(jax.local_devices(backend="cpu")[0])
+        return Call(self._options, args, kwargs, *self._statics.split(args, kwargs), place)
 
     def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:
         """A call of types and sizes that are new, or of tracers."""
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
             return self._in_a_trace(call)
         try:
-            refuse_place(call.values, lambda: call.names)
-        except DeviceError:
+            refuse_place(call.values, lambda: call.names, call.place)
+        except ArgumentPlaceError:
             if not self._uses_one_device(call):
                 raise
         return self._or_by_jax(call, lambda: self._call_on_arrays(key, call))
@@ -318,7 +350,7 @@ class JitFunction(ral.Dispatcher):
             if len(self._entries) + len(self._found()) >= _MAX_ENTRIES:
                 self._forget_entries()
             self._entries[key] = entry
-            if entry.native is not None:
+            if entry.native is not None and call.place == usual_place():
                 self._add(call.args, call.kwargs, entry.native)
                 family.update_offers()
                 self._offer(call.args, call.kwargs, family.offers)
@@ -334,7 +366,8 @@ class JitFunction(ral.Dispatcher):
         with self._lock:
             family = self._families.get(call.family)
             if family is None:
-                family = Family(self._options, captures=bool(call.captured))
+                options = self._options.at(call.place.target)
+                family = Family(options, captures=bool(call.captured))
                 self._families[call.family] = family
             return family
 

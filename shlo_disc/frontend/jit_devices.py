@@ -8,20 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from shlo_disc.errors import DeviceError
 from shlo_disc.frontend.sharding_types import runs_in_blocks
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import ArrayImpl, KeyArray, key_of_words, on_device
 
-__all__ = ["cpu_device", "number_in", "placed", "why_not_in_blocks"]
-
-
-def cpu_device(device: Any) -> jax.Device:
-    """The device that `jax.default_device(device)` means; DeviceError for another than a CPU."""
-    place = jax.local_devices(backend=device)[0] if isinstance(device, str) else device
-    if place.platform != "cpu":
-        raise DeviceError(f"jax.default_device is {place}")
-    return place
+__all__ = ["number_in", "placed", "why_not_in_blocks"]
 
 
 def placed(result: Any, device: jax.Device) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from shlo_disc.errors import DeviceError, UnsupportedError
+from shlo_disc.devices import Place, place_of
+from shlo_disc.errors import ArgumentPlaceError, UnsupportedError
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 
 __all__ = [
@@ -132,17 +133,23 @@ def arrays_of(values: Sequence[Any]) -> list[Any]:
     return [array if type(array) is ArrayImpl else None for array in arrays]
 
 
-def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]]) -> None:
-    """Raise DeviceError for a jax.Array that does not lie in the memory of one CPU device."""
+def refuse_place(values: Sequence[Any], names: Callable[[], Sequence[str]], place: Place) -> None:
+    """Raise ArgumentPlaceError for a jax.Array that programs at `place` do not read where it is.
+
+    They read arrays of one device: of any CPU, or of the GPU that `place` is.
+    """
     for index, array in enumerate(arrays_of(values)):
         if array is None:
             continue
         devices = array.sharding.device_set
         if len(devices) > 1:
-            raise DeviceError(f"argument {names()[index]} is spread over {len(devices)} devices")
+            raise ArgumentPlaceError(
+                f"argument {names()[index]} is spread over {len(devices)} devices"
+            )
         (device,) = devices
-        if device.platform != "cpu":
-            raise DeviceError(f"argument {names()[index]} is on {device}")
+        here = place_of(device)
+        if here != place and not (here.is_cpu and place.is_cpu):
+            raise ArgumentPlaceError(f"argument {names()[index]} is on {device}")
 
 
 class RefArgumentError(UnsupportedError):

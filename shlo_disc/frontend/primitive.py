@@ -10,6 +10,7 @@ gradient of a sum gets only a scalar.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -19,11 +20,13 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
 
+from shlo_disc.devices import place_of, place_of_platform
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.derived import batched, linearized, pushed_forward, transposed, with_numbers
 from shlo_disc.frontend.devices import Blocks, mesh_of
 from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.places import default_place, moved, place_of_arrays
 from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.sharding_types import (
     is_sharded,
@@ -89,10 +92,12 @@ def _evaluate(*arguments: Any, program: Program, sizes: Sizes) -> list[Any]:
         x if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
         for x, aval in zip(arguments, program.in_avals, strict=True)
     ]
-    executable = program.executable
+    place = place_of_arrays(leaves, default_place())
+    executable = program.executable_for(place.target)
     if program.needs_carrier:
         leaves.append(np.zeros(_carrier(program, sizes), np.float32))
-    return executable.call_leaves(leaves)
+    leaves = moved(leaves, place)
+    return executable.call_leaves(leaves) if place.is_cpu else executable.call_leaves(leaves, place)
 
 
 def _ffi_call(
@@ -112,18 +117,19 @@ def _target() -> str:
     return FFI_TARGET
 
 
-def _lower(*arguments: Any, program: Program, sizes: Sizes) -> Any:
+def _lower(*arguments: Any, program: Program, sizes: Sizes, target: str) -> Any:
     program = program.at(sizes)
     results = [abstract(a.shape, a.dtype) for a in program.result_avals(sizes)]
     carrier = _carrier(program, sizes) if program.needs_carrier else None
-    return _ffi_call(program.executable, results, carrier)(*arguments)
+    return _ffi_call(program.executable_for(target), results, carrier)(*arguments)
 
 
 _lower_call = mlir.lower_fun(_lower, multiple_results=True)
 
 
 def _run(program: Program, sizes: Sizes, arguments: Sequence[Any]) -> Sequence[Any]:
-    results: Sequence[Any] = _lower(*arguments, program=program, sizes=sizes)
+    """One block of several, each of which is a CPU's."""
+    results: Sequence[Any] = _lower(*arguments, program=program, sizes=sizes, target="cpu")
     return results
 
 
@@ -147,15 +153,34 @@ def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes)
         context.module_context.add_keepalive(blocks)
         lower = mlir.lower_fun(blocks, multiple_results=True)
         return lower(on_many_devices(context, mesh), *arguments)
-    context.module_context.add_keepalive(program.at(sizes).executable)
-    return _lower_call(context, *arguments, program=program, sizes=sizes)
+    place = place_of(jax.local_devices(backend="cpu")[0])
+    return _lower_for(place.target, context, *arguments, program=program, sizes=sizes)
+
+
+def _lower_for(target: str, context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
+    context.module_context.add_keepalive(program.at(sizes).executable_for(target))
+    return _lower_call(context, *arguments, program=program, sizes=sizes, target=target)
+
+
+def _lower_on_gpu(
+    platform: str, context: Any, *arguments: Any, program: Program, sizes: Sizes
+) -> Any:
+    if is_export(context):
+        return _lower_plain(context, *arguments, program=program, sizes=sizes)
+    if device_count(context) > 1:
+        raise UnsupportedError(
+            f"{program.name} is used in a jax.jit over several GPUs; call it under jax.shard_map, "
+            "or outside that jit"
+        )
+    target = place_of_platform(platform).target
+    return _lower_for(target, context, *arguments, program=program, sizes=sizes)
 
 
 def _lower_elsewhere(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
     if is_export(context):
         return _lower_plain(context, *arguments, program=program, sizes=sizes)
     raise UnsupportedError(
-        f"{program.name} is compiled for the CPU, but was used in a jax.jit for "
+        f"{program.name} is compiled for CPUs and GPUs, but was used in a jax.jit for "
         f"{', '.join(context.module_context.platforms)}. Call it outside that jit, or run the jit "
         "on the CPU: with jax.default_device(jax.devices('cpu')[0])."
     )
@@ -242,4 +267,7 @@ ad.primitive_transposes[call_p] = _transpose
 batched_by(call_p, _batch)
 mlir.register_lowering(call_p, _lower_elsewhere)
 mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
+for _platform in ("cuda", "rocm"):
+    _rule = functools.partial(_lower_on_gpu, _platform)
+    mlir.register_lowering(call_p, _rule, platform=_platform)
 check_by_jaxpr(call_p, lambda program, sizes: with_numbers(program, sizes).jaxpr)

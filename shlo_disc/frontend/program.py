@@ -91,6 +91,8 @@ class Program:
         self._ran_at: Sizes | None = None
         """Values for which :meth:`at` is this program, as was found last."""
         self._compiled: CompiledCall | None = None
+        self._elsewhere: dict[str, CompiledCall] = {}
+        """The program compiled for other targets than its own."""
         self._turn = locks.reentrant_lock()
         """Held while something is derived, by code of the user too."""
         self._tables = locks.lock()
@@ -146,12 +148,16 @@ class Program:
         """
         if self._given is not None or sizes == self._ran_at:
             return self
-        program, _ = self.found("lowered", sizes, lambda program, _: program._lower())
+        program, _ = self.found("lowered", sizes, lambda program, _: program._lower_own())
         program._ran_at = sizes
         return program
 
+    def _lower_own(self) -> None:
+        if self._given is None:
+            self._lower()
+
     def _lower(self) -> None:
-        if self._given is None and self._lowered is None:
+        if self._lowered is None:
             specs = [spec_of(aval) for aval in self.in_avals]
             run = self.run
             count = len(specs)
@@ -173,15 +179,27 @@ class Program:
         """The program, compiled; equal programs are compiled once. See :meth:`at`."""
         # No `cached_property`: in Python 3.11 it has one lock for the programs of all threads.
         if self._compiled is None:
-            self._compiled = self._compile_now() if self._given is None else self._given()
+            self._compiled = (
+                self._compile_now(self._compile) if self._given is None else self._given()
+            )
         return self._compiled
 
-    def _compile_now(self) -> CompiledCall:
+    def executable_for(self, target: str) -> CompiledCall:
+        """As `executable`, for a target: compiled once for each."""
+        if target == getattr(self._compile, "target", "cpu"):
+            return self.executable
+        found = self._elsewhere.get(target)
+        if found is None:
+            compiler: Any = self._compile
+            found = self._elsewhere[target] = self._compile_now(compiler.at(target))
+        return found
+
+    def _compile_now(self, compile: Callable[..., CompiledCall]) -> CompiledCall:
         options: dict[str, Any] = {"likely": self.likely} if self.likely else {}
         weak = [bool(aval.weak_type) for aval in self.out_avals]
         if any(weak):
             options["weak_results"] = weak
-        return compiled_once(self.lowered, self._compile, name=self.name, **options)
+        return compiled_once(self.lowered, compile, name=self.name, **options)
 
     @property
     def lowered(self) -> LoweredModule:

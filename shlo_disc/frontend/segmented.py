@@ -17,6 +17,7 @@ from jax import export
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from shlo_disc import locks
+from shlo_disc.devices import Place
 from shlo_disc.dynamic.relations import holds
 from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.at_sizes import closed_at, read, run_equations
@@ -127,8 +128,8 @@ class Segmented:
         """What XLA runs, and why: `fft (model.py:7): element type complex64 is not compiled`."""
         return list(dict.fromkeys(text for v in self._variants for text in v.kinds.told()))
 
-    def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
-        """Run on concrete arrays; donated ones are deleted."""
+    def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
+        """Run on concrete arrays; donated ones are deleted. Each part runs where its arrays are."""
         shapes = [np.shape(leaf) for leaf in leaves]
         results = self.run(leaves, self._pattern.values(shapes))
         given = [leaves[k] for k in self._donated if type(leaves[k]) is ArrayImpl]

@@ -15,11 +15,13 @@ import jax
 from jax import export
 
 from shlo_disc import locks, ral
+from shlo_disc.devices import Place
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
 from shlo_disc.frontend.donations import taken_over, warn_of_kept
 from shlo_disc.frontend.leaves import is_key_dtype, native_dtypes, raw_spec
+from shlo_disc.frontend.places import usual_place
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.program import Program, Sizes
 from shlo_disc.frontend.segmented import Segmented, Trial
@@ -126,6 +128,7 @@ class Version:
 
     def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
         self.name = options.name
+        self._target = call.place.target
         self.leaves = call.leaves
         self.pattern = found.choice.pattern
         self.lowered, self.jaxpr = found.program
@@ -226,14 +229,17 @@ class Version:
         """The version for the C++ dispatcher, which tests and runs it at new sizes.
 
         None when Python is needed: to compile it, to make a structure with sizes of the results,
-        or for numbers of more than 64 bits.
+        or for numbers of more than 64 bits. None where JAX's default device has another target.
         """
         if self._offer is None and self.is_compiled and not self._has_static_sizes:
+            place = usual_place()
+            if place.target != self._target:
+                return None
             try:
                 pattern = self.pattern.native
             except OverflowError:
                 return None
-            entry = self.dispatch_entry(self.lowered.out_tree)
+            entry = self.dispatch_entry(self.lowered.out_tree, place)
             self._offer = None if entry is None else (pattern, entry)
         return self._offer
 
@@ -242,8 +248,8 @@ class Version:
         unflatten: Callable[[list[Any]], Any] = tree.unflatten
         return functools.partial(_with_keys, unflatten, self.keys) if self.keys else unflatten
 
-    def dispatch_entry(self, tree: Any) -> ral.DispatchEntry | None:
-        """For the C++ dispatcher: a call with results in the structure `tree`.
+    def dispatch_entry(self, tree: Any, place: Place) -> ral.DispatchEntry | None:
+        """For the C++ dispatcher: a call at `place` with results in the structure `tree`.
 
         None for an executable that only Python runs.
         """
@@ -253,7 +259,10 @@ class Version:
         # JAX calls an empty container a leaf too (`treedef_is_leaf`): it has no result.
         alone = not self.keys and tree.num_nodes == tree.num_leaves == 1
         finish = None if alone else self.finisher(tree)
-        entry: ral.DispatchEntry = executable.dispatch_entry(finish, native_dtypes(self.leaves))
+        more = {} if place.is_cpu else {"place": place}
+        entry: ral.DispatchEntry = executable.dispatch_entry(
+            finish, native_dtypes(self.leaves), **more
+        )
         return entry
 
     @cached_property

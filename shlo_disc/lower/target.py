@@ -27,10 +27,15 @@ __all__ = [
     "Probes",
     "Target",
     "loaded",
+    "native_architecture",
     "parse",
 ]
 
-_MODULES = {"cpu": "shlo_disc.lower.cpu", "cuda": "shlo_disc.lower.cuda"}
+_MODULES = {
+    "cpu": "shlo_disc.lower.cpu",
+    "cuda": "shlo_disc.lower.cuda",
+    "rocm": "shlo_disc.lower.rocm",
+}
 """Family of a target to the module that has it."""
 
 Emitter = Callable[[Planned[Any], Any], KernelPlan]
@@ -149,6 +154,15 @@ def parse(text: str) -> Target:
 def _target(family: str, architecture: str) -> Target:
     made: Target = importlib.import_module(_MODULES[family]).target(architecture)
     return made
+
+
+def native_architecture(family: str, device: str) -> str:
+    """The architecture that gets the most of a device which the driver calls `device`.
+
+    Such code runs on this device, and perhaps on no other.
+    """
+    found = getattr(importlib.import_module(_MODULES[family]), "NATIVE", {})
+    return str(found.get(device, device))
 
 
 def loaded() -> list[Target]:

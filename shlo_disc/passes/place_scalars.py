@@ -25,6 +25,8 @@ Results of kernels and arguments of `main` are on the target. One that is asked 
 where the block that defines it first needs it: the fusion `read`, for which the program waits.
 
 A `host` fusion that would wait for data, and that nobody asks for, becomes a kernel (kind `loop`).
+What a kernel computes in integers of values on the host, and somebody asks for, becomes a `host`
+fusion, too.
 
 Kernels get a value of the host by value. It is written to the target once (the fusion `write`) if
 it is a result of `main`, or if the runtime is given its address. A constant is on both sides.
@@ -34,11 +36,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dialect import Fusion, Yield
-from shlo_disc.mlir import clone, ir, producer, terminator, walk
+from shlo_disc.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.homes import (
     forget_homes,
@@ -50,12 +52,10 @@ from shlo_disc.passes.homes import (
 )
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.op_classes import CONTROL, RESHAPES, is_integer_scalar
+from shlo_disc.passes.op_classes import CONTROL, RESHAPES
+from shlo_disc.passes.scalar_flow import ScalarFlow, arguments_of, homes
 
 __all__ = ["PlaceScalars", "forget_scalars"]
-
-_WIDTHS = frozenset({1, 8, 16, 32, 64})
-"""Bits of the integers that a host program reads and writes; a flag is a byte."""
 
 _TRANSFER = "disc.transfer"
 """On a fusion that this pass made: its result is its operand, on the other side."""
@@ -98,137 +98,44 @@ def forget_scalars(module: ir.Module) -> None:
 
 def _place(func: ir.Operation) -> int:
     set_far_memory(func)
-    flow = _Flow()
-    flow.add(func.regions[0].blocks[0])
-    on_host = _homes(flow)
-    _Rewrite(flow, on_host).run(func)
-    return len(on_host)
-
-
-def _is_scalar(value: ir.Value) -> bool:
-    """True for an integer or flag of rank 0 that the host program can read."""
-    return is_integer_scalar(value) and value.type.element_type.width in _WIDTHS
-
-
-@dataclass
-class _Flow:
-    """What the scalars of a function are computed from, where a host program could compute them."""
-
-    sources: dict[ir.Value, list[ir.Value]] = field(default_factory=dict)
-    """A carried value stands for the argument of the condition and the result, too."""
-    carried: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    """Result of a loop to the argument of its body."""
-    constants: set[ir.Value] = field(default_factory=set)
-    asked: list[ir.Value] = field(default_factory=list)
-    """Conditions."""
-    operations: list[ir.Operation] = field(default_factory=list)
-    """All in the function but those in fusions, in program order."""
-
-    def add(self, block: ir.Block) -> None:
-        """Take in what is in `block`."""
-        for view in block.operations:
-            op = view.operation
-            self.operations.append(op)
-            if op.name == "stablehlo.constant":
-                self.constants.update(filter(_is_scalar, op.results))
-            elif op.name == "disc.fusion" and kind_of(op).on_host:
-                first, *others = op.results
-                self.sources[first] = list(op.operands)
-                self.sources.update((other, [first]) for other in others)
-            elif op.name in RESHAPES:
-                if _is_scalar(op.operands[0]) or op.operands[0] in self.sources:
-                    self.sources[op.results[0]] = [op.operands[0]]
-            elif op.name == "stablehlo.while":
-                self._add_loop(op)
-            elif op.name in CONTROL:
-                self._add_branches(op)
-            if op.name in CONTROL:
-                for region in op.regions:
-                    for inner in region.blocks:
-                        self.add(inner)
-
-    def _add_loop(self, loop: ir.Operation) -> None:
-        condition, body = (region.blocks[0] for region in loop.regions)
-        self.asked.append(terminator(condition).operands[0])
-        for k, following in enumerate(terminator(body).operands):
-            argument = body.arguments[k]
-            if _is_scalar(argument):
-                self.sources[argument] = [loop.operands[k], following]
-                self.sources[condition.arguments[k]] = [argument]
-                self.carried[loop.results[k]] = argument
-
-    def _add_branches(self, op: ir.Operation) -> None:
-        self.asked.append(op.operands[0])
-        ends = [terminator(block) for region in op.regions for block in region.blocks]
-        for k, result in enumerate(op.results):
-            if _is_scalar(result):
-                self.sources[result] = [end.operands[k] for end in ends]
-
-
-def _homes(flow: _Flow) -> set[ir.Value]:
-    """The values on the host. A fusion that would wait more often than it has results is left to a
-    kernel, and out of the flow: its results are read.
-    """
     while True:
-        on_host = {*flow.sources, *flow.carried} - _elsewhere(flow)
-        waiting = [op for op in flow.operations if _waits_in_vain(op, flow, on_host)]
-        if not waiting:
-            return on_host
-        for op in waiting:
-            for result in op.results:
-                del flow.sources[result]
+        flow = ScalarFlow()
+        flow.add(func.regions[0].blocks[0])
+        on_host = homes(flow)
+        computed = {value: ops for value, ops in flow.in_kernels.items() if value in on_host}
+        if not computed:
+            _Rewrite(flow, on_host).run()
+            return len(on_host)
+        for value, ops in computed.items():
+            _compute_here(value, flow.sources[value], ops)
 
 
-def _elsewhere(flow: _Flow) -> set[ir.Value]:
-    """What is computed from values of the target, and not asked for."""
-    asked = _asked_for(flow)
-    readers: dict[ir.Value, list[ir.Value]] = defaultdict(list)
-    for value, sources in flow.sources.items():
-        for source in sources:
-            readers[source].append(value)
-    for result, argument in flow.carried.items():
-        readers[argument].append(result)
-    known = flow.sources.keys() | flow.carried.keys() | flow.constants
-    waiting = [value for value in readers if value not in known]
-    found: set[ir.Value] = set()
-    while waiting:
-        for reader in readers[waiting.pop()]:
-            stays = reader in asked and reader not in flow.carried
-            if not stays and reader not in found:
-                found.add(reader)
-                waiting.append(reader)
-    return found
+def _compute_here(result: ir.Value, sources: list[ir.Value], ops: list[ir.Operation]) -> None:
+    """Have the host program compute what `ops` of a kernel compute of `sources`, its operands.
+
+    The kernel computes `result` for itself all the same.
+    """
+    kernel = producer(result)
+    assert kernel is not None
+    with ir.InsertionPoint(kernel), ops[-1].location:
+        fusion = _host_fusion(sources, result.type, ops[-1].name.split(".", 1)[1], "asked for here")
+    block = fusion.regions[0].blocks[0]
+    known = dict(zip(arguments_of(ops), block.arguments, strict=True))
+    with ir.InsertionPoint(block), ops[-1].location:
+        for op in ops:
+            known.update(zip(op.results, clone(op, known).results, strict=True))
+        Yield([known[ops[-1].results[0]]])
+    result.replace_all_uses_with(fusion.results[0])
 
 
-def _waits_in_vain(op: ir.Operation, flow: _Flow, on_host: set[ir.Value]) -> bool:
-    """True for a `host` fusion that reads more values than it has results, for itself alone."""
-    if op.name != "disc.fusion" or not kind_of(op).on_host or op.results[0] not in on_host:
-        return False
-    here = on_host | flow.constants
-    read = [value for value in dict.fromkeys(op.operands) if value not in here]
-    return sum(_is_read_alone(value, op) for value in read) > len(op.results)
-
-
-def _is_read_alone(value: ir.Value, reader: ir.Operation) -> bool:
-    """True if `value` is defined beside `reader`, and what else uses it is a kernel."""
-    source = producer(value)
-    if (value.owner if source is None else source.block) != reader.block:
-        return False
-    users = [use.owner.operation for use in value.uses]
-    return all(
-        user == reader or (user.name == "disc.fusion" and not kind_of(user).on_host)
-        for user in users
-    )
-
-
-def _asked_for(flow: _Flow) -> set[ir.Value]:
-    waiting, found = list(flow.asked), set(flow.asked)
-    while waiting:
-        for source in flow.sources.get(waiting.pop(), ()):
-            if source not in found:
-                found.add(source)
-                waiting.append(source)
-    return found
+def _host_fusion(operands: list[ir.Value], kind: ir.Type, name: str, why: str) -> ir.Operation:
+    """A fusion that the host program computes, at the insertion point; its block is empty."""
+    fusion = Fusion(operands, [kind], kind=ir.StringAttr.get("host")).operation
+    fusion.attributes["name"] = ir.StringAttr.get(name)
+    fusion.attributes["why"] = ir.ArrayAttr.get([ir.StringAttr.get(f"{name}: {why}")])
+    types = [operand.type for operand in operands]
+    fusion.regions[0].blocks.append(*types, arg_locs=[fusion.location] * len(types))
+    return fusion
 
 
 _BRANCHES = CONTROL - {"stablehlo.while"}
@@ -240,12 +147,12 @@ _Use = tuple[ir.Operation, int]
 class _Rewrite:
     """Marks homes, and moves values between them where their users are elsewhere."""
 
-    def __init__(self, flow: _Flow, on_host: set[ir.Value]) -> None:
+    def __init__(self, flow: ScalarFlow, on_host: set[ir.Value]) -> None:
         self._flow = flow
         self._on_host = on_host
 
-    def run(self, func: ir.Operation) -> None:
-        """Rewrite `func`, all of whose operations are in the flow."""
+    def run(self) -> None:
+        """Rewrite the operations of the flow."""
         elsewhere: dict[ir.Value, list[_Use]] = defaultdict(list)
         for op in self._flow.operations:
             self._mark(op)
@@ -348,12 +255,10 @@ def _moved(value: ir.Value, before: ir.Operation, *, to_host: bool) -> ir.Value:
     location = before.location if source is None else source.location
     name, why = ("read", "waits for the target") if to_host else ("write", "the target reads it")
     with ir.InsertionPoint(before), location:
-        fusion = Fusion([value], [value.type], kind=ir.StringAttr.get("host")).operation
-        fusion.attributes["name"] = ir.StringAttr.get(name)
-        fusion.attributes["why"] = ir.ArrayAttr.get([ir.StringAttr.get(f"{name}: {why}")])
-        fusion.attributes[_TRANSFER] = ir.UnitAttr.get()
-        set_on_host(fusion, [0] if to_host else [])
-        block = fusion.regions[0].blocks.append(value.type, arg_locs=[location])
+        fusion = _host_fusion([value], value.type, name, why)
+    fusion.attributes[_TRANSFER] = ir.UnitAttr.get()
+    set_on_host(fusion, [0] if to_host else [])
+    block = fusion.regions[0].blocks[0]
     with ir.InsertionPoint(block), location:
         Yield([block.arguments[0]])
     return fusion.results[0]

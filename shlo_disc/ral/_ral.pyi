@@ -115,6 +115,41 @@ class JaxBridge:
         device_name: str = "_device",
     ) -> None: ...
 
+class GpuBridge(JaxBridge):
+    """How to read and make `jax.Array`s in the memory of one GPU; its parts come from
+    `shlo_disc.jax_private`.
+
+    platform, ordinal: the device of the driver. device: the same device of JAX. stream: an address,
+    the stream XLA computes on; None for one that waits for no other. sharding: `(device) ->` its
+    sharding, None for another device. order: `(array, stream) -> None`, after which work of the
+    stream sees the array. adopt: `(capsule, device) ->` a committed array over the memory of a
+    DLPack capsule. rewrap: `(aval, sharding, committed) -> ((array,) -> array)`, which gives arrays
+    another type and another commitment. to_host: `(array) -> ndarray`, which waits. waits: a call
+    ends when its work is done. dlpack_device: the code of the device's kind, if it is not that of
+    the platform. The others are those of JaxBridge.
+    """
+
+    def __init__(
+        self,
+        *,
+        platform: str,
+        ordinal: int,
+        stream: int | None,
+        array_type: type,
+        shaped_array: Callable[..., Any],
+        device: Any,
+        sharding: Callable[[Any], Any],
+        order: Callable[[Any, int], None],
+        adopt: Callable[[Any, Any], Any],
+        rewrap: Callable[..., Callable[[tuple[Any]], Any]],
+        to_host: Callable[[Any], npt.NDArray[Any]],
+        collect_garbage: Callable[[], None] | None = None,
+        dlpack_device: int | None = None,
+        waits: bool = False,
+        committed_name: str = "_committed",
+        device_name: str = "_device",
+    ) -> None: ...
+
 class Executable:
     """A compiled program; stateless in calls, callable from any number of threads.
 
@@ -159,6 +194,10 @@ class Executable:
 
         Arguments: `jax.Array`, numpy, Python scalars, or anything with `__dlpack__` on the CPU.
         Raises ArgumentError, GuardError, MemoryError.
+
+        With a `GpuBridge` the program runs on its device. The call gives work to the stream of the
+        bridge and waits for none of it, unless the program reads memory. Arguments that are no
+        `jax.Array` are copied to the device. Raises DeviceError, too, as :meth:`run_gpu` does.
         """
 
     def run_numpy(self, leaves: Sequence[Any], /) -> list[npt.NDArray[Any]]:
@@ -372,6 +411,9 @@ class Dispatcher:
         """Run no entry and no version any more."""
 
 def ffi_handler(on_gpu: bool = False) -> dict[str, Any]: ...
+def ffi_learn_stream() -> Any:
+    """The capsule of an FFI handler of GPUs that remembers the stream of its calls."""
+
 def ffi_registered() -> int: ...
 def limit_threads(threads: int) -> int:
     """At most so many threads work on what this thread runs from now on; 0: no limit.
@@ -414,6 +456,9 @@ def gpu_devices(platform: str) -> list[dict[str, Any]]:
     Uses no memory of the devices. Raises as :func:`gpu_driver`, and DeviceError where there is no
     device.
     """
+
+def gpu_learned_stream(ordinal: int) -> int | None:
+    """The address of the stream of the last call of `ffi_learn_stream`'s handler on a device."""
 
 def gpu_pool_stats(platform: str, device: int = 0) -> dict[str, int]:
     """As `pool_stats`, of the memory of a device. Raises as :func:`gpu_devices`."""

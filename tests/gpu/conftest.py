@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from shlo_disc import ral
+from shlo_disc import jax_private, ral
+from shlo_disc.devices import stand_in_for
 from tests.gpu.stand_in import StandIn, shared_library
 
 
@@ -20,6 +23,16 @@ def stand_in() -> Iterator[StandIn]:
     driver.reset()
     yield driver
     driver.reset()
+
+
+@pytest.fixture
+def gpu(stand_in: StandIn) -> Iterator[Any]:
+    """A CPU device of JAX, which stands for a GPU."""
+    stand_in.library.stand_in_strict(0)
+    device = jax.devices("cpu")[0]
+    with stand_in_for(device, "cuda"):
+        yield device
+    gc.collect()
 
 
 class Programs:
@@ -70,11 +83,11 @@ class Programs:
             kernels=[],
             constants=options.pop("constants", ()),
             arguments=[(np.dtype(d), tuple(sizes), name) for d, sizes, name in arguments],
-            results=[(np.dtype(d), rank, False) for d, rank in results],
-            symbols=1,
+            results=[(np.dtype(d), rank, options.get("weak", False)) for d, rank in results],
+            symbols=2,
             keep_alive=self.library,
             gpu=gpu,
-            **options,
+            **{k: v for k, v in options.items() if k != "weak"},
         )
 
     def add1(self, **options: Any) -> ral.Executable:
@@ -96,6 +109,43 @@ class Programs:
     def tasks_run(self) -> int:
         """The address of the host program of `tasks`."""
         return self._address("tasks_run")
+
+
+def new_bridge(
+    *,
+    waits: bool,
+    order: Any = None,
+    sharding: Any = None,
+    array_type: type = jax_private.ArrayImpl,
+    stream: int | None = None,
+    platform: str = "cuda",
+) -> ral.GpuBridge:
+    """A bridge for which a CPU device of JAX is the stand-in's.
+
+    Arrays that JAX has enqueued are waited for by the host: the stand-in has no stream of XLA.
+    """
+    place = jax.devices("cpu")[0]
+
+    def wait(array: Any, stream: int) -> None:
+        assert stream
+        array.block_until_ready()
+
+    return ral.GpuBridge(
+        platform=platform,
+        ordinal=0,
+        stream=stream,
+        array_type=array_type,
+        shaped_array=jax_private.shaped_array,
+        device=place,
+        sharding=sharding or jax_private.sharding_on,
+        order=order or wait,
+        adopt=jax_private.adopt_memory,
+        rewrap=jax_private.rewrap,
+        to_host=np.asarray,
+        collect_garbage=jax_private.collect_garbage,
+        dlpack_device=1,
+        waits=waits,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -107,3 +107,31 @@ API void tasks_run(disc_context* c, void* const* args, void* const* results, con
   c->gpu_launch(c, c->kernels[0], NULL, NULL, s[0]);
   if (c->mark != NULL) c->mark(c, 7, 1);
 }
+
+/* ---- y = kernel(x), a result for each argument, f32[n] and f32[m] ---- */
+API int64_t pair_prepare(const int64_t* in, int64_t* symbols, int64_t* out, int64_t* arena) {
+  symbols[0] = out[0] = in[0];
+  symbols[1] = out[1] = in[1];
+  *arena = 0;
+  return 0;
+}
+API void pair_run(disc_context* c, void* const* args, void* const* results, const int64_t* s,
+                  void* arena) {
+  (void)arena;
+  for (int i = 0; i < 2; ++i) {
+    void* given[2] = {args[i], results[i]};
+    c->gpu_launch(c, c->kernels[0], given, &s[i], s[i]);
+  }
+}
+
+/* ---- y = x[:n] for i64[2] (n, ...) as sizes: an argument whose elements are sizes ---- */
+API int64_t sized_prepare(const int64_t* in, int64_t* symbols, int64_t* out, int64_t* arena) {
+  symbols[0] = out[0] = in[2];
+  *arena = 0;
+  return 0;
+}
+API void sized_run(disc_context* c, void* const* args, void* const* results, const int64_t* s,
+                   void* arena) {
+  (void)arena;
+  c->gpu_copy(c, results[0], args[0], 4 * s[0]);
+}

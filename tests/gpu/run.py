@@ -11,11 +11,12 @@ import numpy as np
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cuda.machine import machine_of
-from shlo_disc.lower.gpu.codegen import ptx, shape_of
+from shlo_disc.lower.gpu.codegen import assembly, shape_of
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
 from shlo_disc.lower.target import parse
+from shlo_disc.mlir import ir, new_context, ops_of
 from tests.gpu import device
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
@@ -29,12 +30,30 @@ FILL = 0xFF
 
 @functools.lru_cache(maxsize=256)
 def _compiled(text: str, machine: Machine) -> tuple[str, LaunchShape]:
-    return ptx(text, machine), shape_of(text)
+    return assembly(text, machine), shape_of(text)
 
 
-def gpu_plan(text: str, machine: Machine = MACHINE) -> Emitted:
-    """The plan of the one fusion in `text`, by the emitter of its kind."""
-    kind = text.partition('kind = "')[2].partition('"')[0]
+def _exact(text: str) -> str:
+    """`text` with contractions of the highest precision, as tests of CPU kernels expect."""
+    if "dot_general" not in text and "convolution" not in text:
+        return text
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        highest = ir.Attribute.parse(
+            "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
+        )
+        for op in ops_of(module, "stablehlo.dot_general", "stablehlo.convolution"):
+            op.attributes["precision_config"] = highest
+        return str(module)
+
+
+def gpu_plan(text: str, machine: Machine = MACHINE, *, exact: bool = True) -> Emitted:
+    """The plan of the one fusion in `text`, by the emitter of its kind.
+
+    `exact`: f32 products are not rounded to fewer digits.
+    """
+    text = _exact(text) if exact else text
+    kind = text.rpartition('kind = "')[2].partition('"')[0]
     return plan_of(parse(machine.name).emitters[kind], text, machine)
 
 

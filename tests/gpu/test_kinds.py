@@ -47,6 +47,7 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
         "a_static_number_of_many_rows_is_never_split",
         "few_long_rows_are_split_in_pieces",
         "rows_of_scratch_are_split_however_many_there_are",
+        "the_residual_sum_is_written_once_and_read_back",
         "the_second_of_two_sums_is_taken_relative_to_the_piece",
     ),
     test_scan: (),

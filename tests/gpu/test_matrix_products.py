@@ -1,13 +1,15 @@
-"""Products of 16-bit floats by matrix units: every layout, around tiles, both ways of copying."""
+"""Products by matrix units: every layout and type, around tiles, both ways of copying."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from shlo_disc.lower.plan import If, kernels_of
+from shlo_disc.lower.plan import If, Step, kernels_of
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
@@ -29,7 +31,7 @@ CASES = [(1, 1, 1), (16, 8, 16), (65, 63, 33), (64, 64, 160), (40, 136, 72), (3,
 def planned(layout: int, dtype: str) -> Emitted:
     dot = LAYOUTS[layout]
     typed = Dot(dot.spec, dot.batch, dot.contract, dot.sizes, dtype, dtype, dtype, dot.perm)
-    return gpu_plan(typed.text())
+    return gpu_plan(typed.text(), exact=False)
 
 
 def expected(dot: Dot, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -37,27 +39,68 @@ def expected(dot: Dot, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.einsum(f"{left},{right}->{dot.permuted}", x.astype(float), y.astype(float))
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}
+"""Half a unit of the result in its last digit."""
+
+
+def check(emitted: Emitted, dot: Dot, dtype: str, m: int, n: int, k: int) -> None:
+    """Sums of k products in f32, of operands that are exact in bf16, f16 or tf32."""
+    of = {"b": 2, "m": m, "n": n, "k": k}
+    x, y = (
+        tf32(sample([of[c] for c in side], dtype, seed) / 3).astype(DTYPES[dtype])
+        for seed, side in enumerate(dot.sides)
+    )
+    (got,) = run_gpu(emitted, [x, y], seed=m)
+    want = expected(dot, x, y)
+    bound = ROUNDING[dtype] * np.abs(want) + 1e-30
+    bound += (k + 2) * 2.0**-23 * expected(dot, abs(x), abs(y))
+    assert (np.abs(got.astype(float) - want) <= bound).all(), (m, n, k)
+
+
+def tf32(x: np.ndarray) -> np.ndarray:
+    """Numbers of f32 cut to ten digits behind the first."""
+    if x.dtype != np.float32:
+        return x
+    return (x.view(np.uint32) & 0xFFFFE000).view(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("layout", range(len(LAYOUTS)))
-def test_products_of_halves(layout: int, dtype: str) -> None:
-    dot, emitted = LAYOUTS[layout], planned(layout, dtype)
+def test_products(layout: int, dtype: str) -> None:
+    emitted = planned(layout, dtype)
     assert all("mma.sync" in kernel.text for kernel in kernels_of(emitted.plan.steps))
     for m, n, k in CASES:
-        of = {"b": 2, "m": m, "n": n, "k": k}
-        x, y = (
-            (sample([of[c] for c in side], dtype, seed) / 3).astype(DTYPES[dtype])
-            for seed, side in enumerate(dot.sides)
-        )
-        (got,) = run_gpu(emitted, [x, y], seed=m)
-        want = expected(dot, x, y)
-        # f32 sums of k products, and the rounding of the result.
-        room = 2.0**-8 if dtype == "bf16" else 2.0**-11
-        bound = room * np.abs(want) + (k + 2) * 2.0**-23 * expected(dot, abs(x), abs(y)) + 1e-30
-        assert (np.abs(got.astype(float) - want) <= bound).all(), (m, n, k)
+        check(emitted, LAYOUTS[layout], dtype, m, n, k)
+
+
+def variants(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """Every plan that some sizes would take, each without choices."""
+    (step,) = steps
+    if isinstance(step, If):
+        yield from variants(step.then)
+        yield from variants(step.otherwise)
+    else:
+        yield (step,)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("layout", [0, 1, 2])
+def test_every_tile_is_right(layout: int, dtype: str) -> None:
+    """Also those that the choice by sizes would not take; strides are multiples of a copy."""
+    emitted, names = planned(layout, dtype), set()
+    for steps in variants(emitted.plan.steps):
+        (step,) = steps
+        names.add(step.kernel.text)
+        one = replace(emitted, plan=replace(emitted.plan, steps=steps))
+        for m, n, k in ((136, 136, 72), (16, 264, 320)):
+            check(one, LAYOUTS[layout], dtype, m, n, k)
+    assert len(names) == 4, "three tiles, and one that is copied by elements"
 
 
 def test_large_tiles_are_taken_where_there_are_enough() -> None:
-    (choice,) = planned(0, "bf16").plan.steps
+    (by_strides,) = planned(0, "bf16").plan.steps
+    assert isinstance(by_strides, If)
+    (choice,) = by_strides.then
     assert isinstance(choice, If)
     for large, m, n in ((True, 128 * 20, 128 * 10), (False, 512, 512)):
         assert choice.condition.holds({"m": m, "n": n, "k": 64}) is large
@@ -65,20 +108,15 @@ def test_large_tiles_are_taken_where_there_are_enough() -> None:
     assert not any(isinstance(step, If) for step in gpu_plan(few.text()).plan.steps)
 
 
-def test_large_tiles_are_right() -> None:
-    """Two tiles down, and two across, of the largest: the choice by sizes would not take them."""
-    (choice,) = planned(1, "bf16").plan.steps
-    assert isinstance(choice, If)
-    large = Emitted(
-        type(planned(1, "bf16").plan)(choice.then), planned(1, "bf16").results,
-        planned(1, "bf16").symbols,
-    )  # fmt: skip
-    for m, n, k in ((130, 129, 48), (128, 256, 41)):
-        x, y = sample((m, k), "bf16"), sample((n, k), "bf16", 1)
-        (got,) = run_gpu(large, [x, y], seed=k)
-        want = expected(LAYOUTS[1], x, y)
-        bound = 2.0**-8 * np.abs(want) + k * 2.0**-23 * expected(LAYOUTS[1], abs(x), abs(y))
-        assert (np.abs(got.astype(float) - want) <= bound).all(), (m, n, k)
+def test_f32_is_rounded_to_tf32_where_the_program_lets_it() -> None:
+    dot = LAYOUTS[0]
+    x, y = sample((33, 40), "f32"), sample((40, 17), "f32", 1)
+    (got,) = run_gpu(planned(0, "f32"), [x, y])
+    (exact,) = run_gpu(gpu_plan(dot.text()), [x, y])
+    want, size = expected(dot, x, y), expected(dot, abs(x), abs(y))
+    assert (np.abs(got - want) <= 2.0**-10 * size).all()
+    assert (np.abs(got - want) > 2.0**-20 * size).any()
+    assert (np.abs(exact - want) <= 42 * 2.0**-24 * size).all()
 
 
 def test_values_that_are_not_finite_stay_in_their_rows_and_columns() -> None:

@@ -293,7 +293,7 @@ def test_out_of_memory_trims_the_pool_and_tries_again(stand_in, added):
         added.run_gpu([numbers(2**21)])
     text = str(error.value)
     assert text.startswith(
-        "add1: result 0 takes 8388608 bytes (0.00 GiB) of Stand-in 0 (cuda:0, sm_90)"
+        "add1: result 0 takes 8388608 bytes (8.00 MiB) of Stand-in 0 (cuda:0, sm_90)"
     )
     assert f"shlo_disc holds {held + 2**23} bytes" in text
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in text

@@ -129,15 +129,17 @@ def test_what_is_chosen() -> None:
         (1024, 768, 768, "narrow"),
         (1024, 3072, 768, "wide"),
         (1024, 4096 + 256, 768, "narrow"),  # 136 wide tiles
-        (256, 512, 512, "little"),
+        (512, 512, 512, "little"),
+        (256, 512, 512, "warps"),
+        (16, 12800, 512, "warps"),
         (64, 40 * 128, 512, "little"),
         (100 * 128, 64, 512, "little"),
         (4096, 4096, 4095, "warps"),
         (4096, 4095, 4096, "warps"),
     ):
         assert chosen(steps, {"m": m, "n": n, "k": k}) == want
-    (slim,) = planned(Dot("mk,kn", "", "k", {"m": "m", "n": "64", "k": "512"})).plan.steps
-    assert chosen([slim], {}) == "little"
+    slim = planned(Dot("mk,kn", "", "k", {"m": "m", "n": "64", "k": "512"})).plan.steps
+    assert chosen(slim, {"m": 100 * 128}) == "little"
     odd = Dot("mk,kn", "", "k", {"m": "m", "n": "512", "k": "511"})
     assert not by_warpgroups(planned(odd))
     two_steps = Dot("kcm,kcn", "", "kc", {**SIZES, "c": "c"})  # K is one run of either operand

@@ -234,26 +234,33 @@ def test_arg_max_takes_the_first_of_equals_and_the_first_nan(width: int) -> None
         np.testing.assert_array_equal(v, np.where(np.isnan(x).any(1), np.nan, x.max(1)))
 
 
+AFFINE = """%one = stablehlo.constant dense<1> : tensor<i32>
+%z = stablehlo.constant dense<0> : tensor<i32>
+%u, %v = stablehlo.reduce(%x init: %one), (%w init: %z) across dimensions = [1] :
+ (tensor<?x?xi32>, tensor<?x?xi32>, tensor<i32>, tensor<i32>) -> (tensor<?xi32>, tensor<?xi32>)
+ reducer(%a: tensor<i32>, %c: tensor<i32>) (%b: tensor<i32>, %d: tensor<i32>) {
+  %p = stablehlo.multiply %a, %c : tensor<i32>
+  %q = stablehlo.multiply %b, %c : tensor<i32>
+  %r = stablehlo.add %q, %d : tensor<i32>
+  stablehlo.return %p, %r : tensor<i32>, tensor<i32>
+}"""
+"""(a, b) * (c, d) = (a*c, b*c + d): composition of affine maps is associative only."""
+
+
+def affine(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.ones(len(x), np.int32), np.zeros(len(x), np.int32)
+    with np.errstate(all="ignore"):
+        for k in range(x.shape[1]):
+            a, b = a * x[:, k], b * x[:, k] + w[:, k]
+    return a, b
+
+
 def test_a_body_that_does_not_commute_keeps_the_order() -> None:
-    """(a, b) * (c, d) = (a*c, b*c + d): composition of affine maps is associative only."""
-    body = """%one = stablehlo.constant dense<1> : tensor<i32>
-    %z = stablehlo.constant dense<0> : tensor<i32>
-    %u, %v = stablehlo.reduce(%x init: %one), (%w init: %z) across dimensions = [1] :
-     (tensor<?x?xi32>, tensor<?x?xi32>, tensor<i32>, tensor<i32>) -> (tensor<?xi32>, tensor<?xi32>)
-     reducer(%a: tensor<i32>, %c: tensor<i32>) (%b: tensor<i32>, %d: tensor<i32>) {
-      %p = stablehlo.multiply %a, %c : tensor<i32>
-      %q = stablehlo.multiply %b, %c : tensor<i32>
-      %r = stablehlo.add %q, %d : tensor<i32>
-      stablehlo.return %p, %r : tensor<i32>, tensor<i32>
-    }"""
-    text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], body, ["u: n i32", "v: n i32"])
+    text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], AFFINE, ["u: n i32", "v: n i32"])
     emitted = plan_of(emit, text)
     for m in (0, 1, 5, 16, 64, 65, 200):
         x, w = sample((3, m), "i32"), sample((3, m), "i32", 1)
-        a, b = np.ones(3, np.int32), np.zeros(3, np.int32)
-        with np.errstate(all="ignore"):
-            for k in range(m):
-                a, b = a * x[:, k], b * x[:, k] + w[:, k]
+        a, b = affine(x, w)
         u, v = run(emitted, [x, w])
         np.testing.assert_array_equal(u, a)
         np.testing.assert_array_equal(v, b)
@@ -353,6 +360,30 @@ def test_rows_of_scratch_are_split_however_many_there_are() -> None:
     (whole,) = long.otherwise
     assert whole.scratch_bytes != Expr.const(0)
     assert all(step.scratch_bytes == Expr.const(0) for step in long.then)
+
+
+def test_scratch_rows_of_two_widths_do_not_overlap() -> None:
+    """The second sweep reads bf16 elements of a row, and stores f32 elements."""
+    body = "\n".join([
+        "%e = stablehlo.exponential %x : tensor<?x?xbf16>",
+        reduce("r", "e", "z", "maximum", "bf16"), spread("rb", "r", "0", t="bf16"),
+        "%d = stablehlo.subtract %e, %rb : tensor<?x?xbf16>",
+        "%w = stablehlo.convert %d : (tensor<?x?xbf16>) -> tensor<?x?xf32>",
+        "%f = stablehlo.exponential %w : tensor<?x?xf32>",
+        reduce("s", "f", "z32", "add"), spread("sb", "s", "0"),
+        "%q = stablehlo.divide %f, %sb : tensor<?x?xf32>",
+        "%y = stablehlo.convert %q : (tensor<?x?xf32>) -> tensor<?x?xf16>",
+    ])  # fmt: skip
+    operands = ["x: n,m bf16", "z: bf16", "z32: f32"]
+    emitted = plan_of(emit, fusion_text("row", operands, body, ["y: n,m f16"]))
+    zero = np.zeros((), np.float32)
+    for m in (1, 33, 1000):
+        x = np.clip(sample((3, m), "f32"), -1, 1).astype(ml_dtypes.bfloat16)
+        (y,) = run(emitted, [x, zero.astype(ml_dtypes.bfloat16), zero])
+        e = np.exp(x.astype(np.float64)).astype(ml_dtypes.bfloat16)
+        d = (e - np.maximum(e.max(1, keepdims=True), 0)).astype(np.float64)
+        want = np.exp(d) / np.exp(d).sum(1, keepdims=True)
+        np.testing.assert_allclose(y.astype(np.float64), want, rtol=2e-2)
 
 
 def test_a_static_number_of_many_rows_is_never_split() -> None:

@@ -337,6 +337,89 @@ func.func public @main(%x: tensor<4xf32>) -> tensor<1xi32> attributes {disc.far_
 
 // -----
 
+// A kernel computes the condition of a branch from the counter, beside a float: so does the host.
+func.func public @main(%x: tensor<f32>) -> tensor<f32> attributes {disc.far_memory} {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<f32>
+  cond {
+    %p = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %n = stablehlo.constant dense<9> : tensor<i32>
+      %l = stablehlo.compare LT, %u, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      "disc.yield"(%l) : (tensor<i1>) -> ()
+    }) {kind = "host", name = "less"} : (tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %t:2 = "disc.fusion"(%a, %i) ({
+    ^bb0(%v: tensor<f32>, %u: tensor<i32>):
+      %n = stablehlo.constant dense<3> : tensor<i32>
+      %m = stablehlo.remainder %u, %n : tensor<i32>
+      %f = stablehlo.convert %m : (tensor<i32>) -> tensor<f32>
+      %s = stablehlo.add %v, %f : tensor<f32>
+      "disc.yield"(%s, %m) : (tensor<f32>, tensor<i32>) -> ()
+    }) {kind = "loop", name = "sum"} : (tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)
+    %b = "stablehlo.case"(%t#1) ({
+      stablehlo.return %t#0 : tensor<f32>
+    }, {
+      stablehlo.return %a : tensor<f32>
+    }) : (tensor<i32>) -> tensor<f32>
+    %j = "disc.fusion"(%i) ({
+    ^bb0(%u: tensor<i32>):
+      %n = stablehlo.constant dense<1> : tensor<i32>
+      %l = stablehlo.add %u, %n : tensor<i32>
+      "disc.yield"(%l) : (tensor<i32>) -> ()
+    }) {kind = "host", name = "count"} : (tensor<i32>) -> tensor<i32>
+    stablehlo.return %j, %b : tensor<i32>, tensor<f32>
+  }
+  return %r#1 : tensor<f32>
+}
+// EXPECT:
+//   module {
+//     func.func public @main(%arg0: tensor<f32>) -> tensor<f32> attributes {disc.far_memory} {
+//       %c = stablehlo.constant {disc.on_host = array<i64: 0>} dense<0> : tensor<i32>
+//       %0:2 = stablehlo.while(%iterArg = %c, %iterArg_0 = %arg0) : tensor<i32>, tensor<f32> attributes {disc.on_host = array<i64: 0>}
+//       cond {
+//         %1 = "disc.fusion"(%iterArg) ({
+//         ^bb0(%arg1: tensor<i32>):
+//           %c_1 = stablehlo.constant dense<9> : tensor<i32>
+//           %2 = stablehlo.compare LT, %arg1, %c_1 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//           "disc.yield"(%2) : (tensor<i1>) -> ()
+//         }) {disc.on_host = array<i64: 0>, kind = "host", name = "less"} : (tensor<i32>) -> tensor<i1>
+//         stablehlo.return %1 : tensor<i1>
+//       } do {
+//         %1 = "disc.fusion"(%iterArg) ({
+//         ^bb0(%arg1: tensor<i32>):
+//           %c_1 = stablehlo.constant dense<3> : tensor<i32>
+//           %5 = stablehlo.remainder %arg1, %c_1 : tensor<i32>
+//           "disc.yield"(%5) : (tensor<i32>) -> ()
+//         }) {disc.on_host = array<i64: 0>, kind = "host", name = "remainder", why = ["remainder: asked for here"]} : (tensor<i32>) -> tensor<i32>
+//         %2:2 = "disc.fusion"(%iterArg_0, %iterArg) ({
+//         ^bb0(%arg1: tensor<f32>, %arg2: tensor<i32>):
+//           %c_1 = stablehlo.constant dense<3> : tensor<i32>
+//           %5 = stablehlo.remainder %arg2, %c_1 : tensor<i32>
+//           %6 = stablehlo.convert %5 : (tensor<i32>) -> tensor<f32>
+//           %7 = stablehlo.add %arg1, %6 : tensor<f32>
+//           "disc.yield"(%7, %5) : (tensor<f32>, tensor<i32>) -> ()
+//         }) {disc.by_value = array<i64: 1>, kind = "loop", name = "sum"} : (tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)
+//         %3 = "stablehlo.case"(%1) ({
+//           stablehlo.return %2#0 : tensor<f32>
+//         }, {
+//           stablehlo.return %iterArg_0 : tensor<f32>
+//         }) : (tensor<i32>) -> tensor<f32>
+//         %4 = "disc.fusion"(%iterArg) ({
+//         ^bb0(%arg1: tensor<i32>):
+//           %c_1 = stablehlo.constant dense<1> : tensor<i32>
+//           %5 = stablehlo.add %arg1, %c_1 : tensor<i32>
+//           "disc.yield"(%5) : (tensor<i32>) -> ()
+//         }) {disc.on_host = array<i64: 0>, kind = "host", name = "count"} : (tensor<i32>) -> tensor<i32>
+//         stablehlo.return %4, %3 : tensor<i32>, tensor<f32>
+//       }
+//       return %0#1 : tensor<f32>
+//     }
+//   }
+
+// -----
+
 // Memory is the host's own: nothing changes.
 func.func public @main(%p: tensor<i1>) -> tensor<i32> {
   %c = stablehlo.constant dense<1> : tensor<i32>

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "shlo_disc"
 STAGES = ("ingest", "dynamic", "passes", "lower", "ral")
 ABOVE = ("frontend", "report", "tools", "compile", "executable", "replan", "process")
 """Modules and packages that put the stages together: no stage may import them."""
-TARGETS = ("shlo_disc.lower.cpu", "shlo_disc.lower.cuda", "shlo_disc.lower.gpu")
+TARGETS = tuple(f"shlo_disc.lower.{name}" for name in ("cpu", "cuda", "gpu", "rocm"))
 LAYERS = {
     "values": ("schedule", "tasks", "products", "host", "target"),
     "schedule": ("tasks", "products", "host", "target"),

@@ -61,6 +61,8 @@ class Assembled:
     """Address, initial bytes, and whether they may be written, of a module's arrays."""
     granule: int
     """Bytes of the smallest access to shared memory."""
+    global_granule: int
+    """Bytes of the smallest access to global memory."""
 
 
 def assemble(kernel: Kernel) -> Assembled:
@@ -83,8 +85,9 @@ def assemble(kernel: Kernel) -> Assembled:
     operands = np.array(a.operands, np.int32)
     program = Program(code, operands, constants, len(a.registers))
     return Assembled(
-        program, a.texts, kernel.parameters, a.shared, a.dynamic, a.local, a.arrays, a.granule
-    )
+        program, a.texts, kernel.parameters, a.shared, a.dynamic, a.local, a.arrays,
+        a.granule, a.global_granule,
+    )  # fmt: skip
 
 
 class Assembler:
@@ -100,7 +103,7 @@ class Assembler:
         self.starts: list[int] = []
         self.guard = -1
         self.text = ""
-        self.granule = 16
+        self.granule = self.global_granule = 16
         self.symbols = {p.name: p.offset for p in kernel.parameters}
         self.shared: list[tuple[int, int]] = []
         self.local: list[tuple[int, int]] = []
@@ -188,10 +191,12 @@ class Assembler:
         """The registers of `{a, b}` or `a`."""
         return [self.register(name) for name in parts_of(text)]
 
-    def touches_shared(self, space: int, size: int) -> None:
-        """Note the size of an access that may be to shared memory."""
+    def touches(self, space: int, size: int) -> None:
+        """Note the size of an access."""
         if space in (SPACES["shared"], SPACES["generic"]):
             self.granule = min(self.granule, size)
+        if space in (SPACES["global"], SPACES["generic"]):
+            self.global_granule = min(self.global_granule, size)
 
     def add(self, number: int, i: Instruction) -> None:
         """Encode instruction `number` of the kernel."""

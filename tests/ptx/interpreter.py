@@ -26,8 +26,8 @@ FILL = 0xFF
 """The byte of memory that nothing wrote: NaN in every float format, -1 in integers."""
 GRID_X = 1 << 30
 """Blocks along x; further ones are along y."""
-LIMIT = 50_000_000
-"""Instructions of warps, some seconds: a launch of more does not end."""
+LIMIT = 20_000_000
+"""Instructions of the warps of a block, a few seconds: one that needs more does not end."""
 _SHIFT = 40
 """Arrays of `launch` are at multiples of 2^40, so no access of one can reach another."""
 
@@ -152,7 +152,8 @@ def run_kernel(
     for name, array in (("segment", table), ("shared", shared), ("local", local)):
         setattr(state, f"{name}s", ctypes.c_void_p(array.ctypes.data))
         setattr(state, f"{name}_count", len(array))
-    state.granule, state.seed, state.limit, state.fill = kernel.granule, seed, LIMIT, fill
+    state.granule, state.global_granule = kernel.granule, kernel.global_granule
+    state.seed, state.limit, state.fill = seed, LIMIT, fill
     code = kernel.program.launch(state)
     if code:
         message = f"{state.message.decode()}: {kernel.texts[state.at]}"

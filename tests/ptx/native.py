@@ -20,7 +20,7 @@ import numpy as np
 __all__ = ["CODE", "SEGMENT", "Launch", "Program", "handlers"]
 
 SOURCES = Path(__file__).with_name("src")
-FLAGS = ["-std=c++20", "-O1", "-march=native", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra"]
+FLAGS = ["-std=c++20", "-O2", "-march=native", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra"]
 
 CODE = np.dtype(
     [
@@ -47,6 +47,7 @@ class Launch(ctypes.Structure):
             for part in ((f"{name}s", ctypes.c_void_p), (f"{name}_count", ctypes.c_uint64))
         ),
         ("granule", ctypes.c_uint64),
+        ("global_granule", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("limit", ctypes.c_uint64),
         ("fill", ctypes.c_uint64),

@@ -146,13 +146,30 @@ def _isspacep(a: Assembler, i: Instruction) -> None:
     a.emit("isspacep", operands, [SPACES[i.mods[0]]])
 
 
+_ORDERS = "weak|volatile|relaxed|acquire|release|acq_rel|sc|cta|cluster|gpu|sys"
+_ACCESS = re.compile(
+    rf"global|const|local|shared|param|v[248]|nc|ca|cg|cs|lu|cv|wb|wt|unified|{_ORDERS}"
+    r"|L[12]::(?!cache_hint)\w+"
+)
+
+
+def _expect(i: Instruction, known: re.Pattern[str]) -> None:
+    """Refuse a modifier that may change what the instruction does."""
+    for mod in i.mods:
+        if not known.fullmatch(mod) and not known.fullmatch(mod.partition("::")[0]):
+            raise NotImplementedError(f"{i.text}: .{mod}")
+
+
 @rule("ld", "ldu", "st")
 def _access(a: Assembler, i: Instruction) -> None:
     (type_,) = i.types
+    _expect(i, _ACCESS)
     size = bytes_of(type_)
+    if size > 8:
+        raise NotImplementedError(i.text)
     count = next((int(m[1:]) for m in i.mods if re.fullmatch(r"v\d", m)), 1)
     space = space_of(i)
-    a.touches_shared(space, size)
+    a.touches(space, size)
     is_strong = bool({"volatile", "relaxed", "acquire", "release"} & set(i.mods))
     is_load = i.name != "st"
     place, values = i.operands if not is_load else reversed(i.operands)
@@ -161,18 +178,19 @@ def _access(a: Assembler, i: Instruction) -> None:
     imm = [offset, space, size | count << 8 | flags << 16]
     if is_load:
         operands = [*a.results(values), base]
-        a.emit("ld", operands, imm)
+        a.emit(f"ld.{size}", operands, imm)
     else:
-        a.emit("st", [base, *a.parts(values, type_)], imm)
+        a.emit(f"st.{size}", [base, *a.parts(values, type_)], imm)
 
 
 @rule("atom", "red")
 def _atomic(a: Assembler, i: Instruction) -> None:
     (type_,) = i.types
     operation = next(m for m in i.mods if m in _ATOMIC)
+    _expect(i, _ATOMIC_MODS)
     space = space_of(i)
     size = bytes_of(type_)
-    a.touches_shared(space, size)
+    a.touches(space, size)
     operands = list(i.operands)
     to = operands.pop(0) if i.name == "atom" else "_"
     base, offset = a.address(operands.pop(0))
@@ -181,7 +199,8 @@ def _atomic(a: Assembler, i: Instruction) -> None:
     a.emit(f"atom.{'.'.join(parts)}", [a.register(to), base, *values], [offset, space])
 
 
-_ATOMIC = {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}
+_ATOMIC = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+_ATOMIC_MODS = re.compile("|".join(["global|shared|noftz", *_ATOMIC, _ORDERS]))
 
 
 @rule("bra")
@@ -207,12 +226,17 @@ def _barrier(a: Assembler, i: Instruction) -> None:
     if mods[0] == "warp":
         a.emit("bar.warp.sync", [a.value(i.operands[0])], [0, 0, 0, 0], NAMED)
         return
-    if mods[0] not in ("sync", "arrive"):
+    if mods[0] not in ("sync", "arrive", "red"):
         raise NotImplementedError(i.text)
     is_aligned = i.name == "bar" or "aligned" in mods
-    operands = [a.value(o) for o in i.operands]
-    together = ALIGNED if is_aligned else ALONE
-    a.emit("bar", operands, [len(operands) == 2, mods[0] == "sync"], together)
+    operands, reduced, how = list(i.operands), [], 0
+    if mods[0] == "red":
+        result, predicate = operands.pop(0), operands.pop()
+        how = ("popc", "and", "or").index(mods[1])
+        reduced = [a.value(predicate), a.register(result)]
+    numbers = [a.value(o) for o in operands]
+    imm = [len(numbers) == 2, mods[0] != "arrive", len(reduced) > 0, how]
+    a.emit("bar", [*numbers, *reduced], imm, ALIGNED if is_aligned else ALONE)
 
 
 @rule("shfl")

@@ -23,13 +23,20 @@ def _copy(a: Assembler, i: Instruction) -> None:
         count = int(i.operands[0], 0) if i.operands else 0
         a.emit(f"cp.async.{kind}", [], [count])
         return
-    if kind not in ("ca", "cg"):
-        raise NotImplementedError(i.text)
+    if kind == "mbarrier":
+        base, offset = a.address(i.operands[0])
+        a.touches(SPACES["shared"], 8)
+        a.emit("cp.async.mbarrier.arrive", [base], [offset, "noinc" in i.mods])
+        return
     to, source, size, *given = i.operands
+    is_predicate = given and a.kernel.registers.get(given[0]) == "pred"
+    if kind not in ("ca", "cg") or "L2::cache_hint" in i.mods or is_predicate:
+        raise NotImplementedError(i.text)
     bytes_ = int(size, 0)
     if bytes_ not in ((16,) if kind == "cg" else (4, 8, 16)):
         raise NotImplementedError(f"{i.text}: {bytes_} bytes")
-    a.touches_shared(SPACES["shared"], bytes_)
+    a.touches(SPACES["shared"], bytes_)
+    a.touches(SPACES["global"], bytes_)
     (base, offset), (from_base, from_offset) = a.address(to), a.address(source)
     operands = [base, from_base, a.value(given[0]) if given else a.constant(bytes_)]
     a.emit("cp.async", operands, [offset, from_offset, bytes_])
@@ -38,13 +45,15 @@ def _copy(a: Assembler, i: Instruction) -> None:
 @rule("ldmatrix", "stmatrix")
 def _matrix_access(a: Assembler, i: Instruction) -> None:
     """Registers and a row's address; imm: offset, matrices, whether transposed."""
-    if "m8n8" not in i.mods or i.types != ("b16",):
+    known = r"sync|aligned|m8n8|x[124]|trans|shared(::cta)?"
+    is_known = all(re.fullmatch(known, m) for m in i.mods)
+    if "m8n8" not in i.mods or i.types != ("b16",) or not is_known:
         raise NotImplementedError(i.text)
     is_load = i.name == "ldmatrix"
     place, values = reversed(i.operands) if is_load else i.operands
     base, offset = a.address(place)
     registers = a.results(values)
-    a.touches_shared(SPACES["shared"], 16)
+    a.touches(SPACES["shared"], 16)
     if len(registers) != int(next(m[1:] for m in i.mods if re.fullmatch(r"x\d", m))):
         raise NotImplementedError(i.text)
     imm = [offset, len(registers), "trans" in i.mods]
@@ -56,7 +65,8 @@ def _mma(a: Assembler, i: Instruction) -> None:
     """Registers of d, a, b, c; imm: m | n << 8 | k << 16, elements, registers of each, sat."""
     shape = next(m for m in i.mods if re.fullmatch(r"m\d+n\d+k\d+", m))
     m, n, k = map(int, re.findall(r"\d+", shape))
-    if "row" not in i.mods or "col" not in i.mods or "sp" in i.mods:
+    is_known = set(i.mods) <= {"sync", "aligned", shape, "row", "col", "satfinite"}
+    if not is_known or i.mods.index("row") > i.mods.index("col"):
         raise NotImplementedError(i.text)
     types = [_ELEMENTS[t] for t in i.types]
     d, *sources = i.operands
@@ -81,7 +91,8 @@ def _bulk(a: Assembler, i: Instruction) -> None:
     is_load = spaces[0] != "global"
     if {"im2col", "multicast::cluster", "prefetch", "reduce"} & mods or len(spaces) != 2:
         raise NotImplementedError(i.text)
-    a.touches_shared(SPACES["shared"], 16)
+    a.touches(SPACES["shared"], 16)
+    a.touches(SPACES["global"], 1 if "tensor" in mods and not is_load else 16)
     if "tensor" not in mods:
         to, source, count, *barrier = i.operands
         (base, offset), (from_base, from_offset) = a.address(to), a.address(source)
@@ -109,7 +120,7 @@ def _bulk(a: Assembler, i: Instruction) -> None:
 @rule("mbarrier")
 def _mbarrier(a: Assembler, i: Instruction) -> None:
     kind = i.mods[0]
-    a.touches_shared(SPACES["shared"], 8)
+    a.touches(SPACES["shared"], 8)
     if any(m == "shared::cluster" for m in i.mods) or kind not in _PHASES:
         raise NotImplementedError(i.text)
     handler, has_result = _PHASES[kind]
@@ -150,7 +161,8 @@ def _wgmma(a: Assembler, i: Instruction) -> None:
         return
     shape = next(m for m in i.mods if re.fullmatch(r"m\d+n\d+k\d+", m))
     m, n, k = map(int, re.findall(r"\d+", shape))
-    if m != 64 or "sp" in i.mods or "satfinite" in i.mods or i.types[1] != i.types[2]:
+    is_known = set(i.mods) == {"mma_async", "sync", "aligned", shape}
+    if m != 64 or not is_known or i.types[1] != i.types[2]:
         raise NotImplementedError(i.text)
     d, first, second, scale, *numbers = i.operands
     results, left = a.results(d), a.parts(first)
@@ -159,7 +171,7 @@ def _wgmma(a: Assembler, i: Instruction) -> None:
     flags = (
         [x == -1 for x in signs[:2]] + [False] * (2 - len(signs[:2])) + [t == 1 for t in transposes]
     )
-    a.touches_shared(SPACES["shared"], 16)
+    a.touches(SPACES["shared"], 16)
     imm = [
         n | k << 16,
         _packed([_ELEMENTS[t] for t in i.types[:2]]),

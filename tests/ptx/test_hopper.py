@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ptx.interpreter import PtxFault, launch
 from tests.ptx.tensor_map import TensorMap, encode_tensor_map
-from tests.ptx.writing import kernel, run
+from tests.ptx.writing import faults, kernel, launch, run
 
 U16, U32, F16, F32 = np.uint16, np.uint32, np.float16, np.float32
 SHARED = ".extern .shared .align 1024 .b8 dynamic[]; .shared .align 8 .b8 bar[16];"
@@ -39,13 +38,13 @@ def test_a_phase_orders_what_was_written_before():
     late = body.replace("$reader:", "bra $end; $reader:").replace(
         "mbarrier.arrive.shared::cta.b64 %d5, [bar]; bra", "bra"
     )
-    with pytest.raises(PtxFault, match="never come"):
+    with faults("never come"):
         run(late.replace("ARRIVE", ""), out, **options)
     # arriving before the write orders nothing
     early = body.replace("st.shared.u32 [%r2], %r0; ARRIVE", "").replace(
         "bra $end;\n    $reader", "st.shared.u32 [%r2], %r0; bra $end;\n    $reader"
     )
-    with pytest.raises(PtxFault, match="a data race"):
+    with faults("a data race"):
         run(early, out, **options)
 
 
@@ -58,9 +57,30 @@ def test_phases_alternate():
     add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 5; @%p2 bra $loop;
     mbarrier.inval.shared::cta.b64 [bar+8];
     """  # fmt: skip
-    with pytest.raises(PtxFault, match="nothing has initialised"):
+    with faults("nothing has initialised"):
         run(body, np.zeros(1), outside=SHARED)
     run(body.replace("mbarrier.inval.shared::cta.b64 [bar+8];", ""), np.zeros(1), outside=SHARED)
+
+
+def test_copies_arrive_at_an_mbarrier():
+    """Warp 0 copies; its copies' ends are its arrivals. Warp 1 waits and reads."""
+    body = INIT.replace("COUNT", "32") + """
+    setp.lt.u32 %p2, %r0, 32; @!%p2 bra $reader;
+    mad.lo.u32 %r2, %r0, 4, %r1; mad.wide.u32 %d4, %r0, 4, %d0;
+    cp.async.ca.shared.global [%r2], [%d4], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+    bra $end;
+    $reader: """ + WAIT.replace("PARITY", "0") + """
+    mad.lo.u32 %r2, %r0, 4, %r1; ld.shared.u32 %r3, [%r2+-128]; mad.wide.u32 %d4, %r0, 4, %d1;
+    st.global.u32 [%d4+-128], %r3;
+    $end: """  # fmt: skip
+    x, y = np.arange(32, dtype=U32), np.zeros(32, U32)
+    options = {"threads": 64, "outside": SHARED, "shared_bytes": 128}
+    run(body, x, y, **options)
+    assert (x == y).all()
+    with faults("never come"):  # without .noinc the arrivals are beyond the 32 that are expected
+        run(body.replace(".noinc", ""), x, y, **options)
+    with faults("waited for|a data race"):
+        run(body.replace(WAIT.replace("PARITY", "0"), ""), x, y, **options)
 
 
 PHASE_FAULTS = {
@@ -73,13 +93,13 @@ PHASE_FAULTS = {
 
 @pytest.mark.parametrize("line", PHASE_FAULTS)
 def test_phase_fault(line):
-    with pytest.raises(PtxFault, match=PHASE_FAULTS[line]):
+    with faults(PHASE_FAULTS[line]):
         run(INIT.replace("COUNT", "1") + line, np.zeros(1), threads=1, outside=SHARED)
 
 
 def test_an_mbarrier_needs_a_barrier_behind_its_init():
     body = INIT.replace("COUNT", "64").replace("bar.sync 0;", "bar.warp.sync -1;")
-    with pytest.raises(PtxFault, match=r"a data race|nothing has initialised"):
+    with faults(r"a data race|nothing has initialised"):
         run(body + "mbarrier.arrive.shared::cta.b64 %d5, [bar];", np.zeros(1), threads=64,
             outside=SHARED)  # fmt: skip
 
@@ -148,15 +168,15 @@ def test_swizzles(swizzle, lines):
 def test_a_load_that_is_not_waited_for():
     x = np.zeros((8, 16), U16)
     no_wait = (LOAD + STORE_OUT).replace(WAIT.replace("PARITY", "0"), "bar.sync 0;")
-    with pytest.raises(PtxFault, match="before the copy to it has been waited for"):
+    with faults("before the copy to it has been waited for"):
         loaded(x, (16, 8), (0, 0), 0, no_wait)
     skipped = WAIT.replace("PARITY", "0").replace("{ .reg", "@%p2 bra $over; { .reg")
     one_waits = (LOAD + STORE_OUT).replace(
         WAIT.replace("PARITY", "0"), f"setp.gt.u32 %p2, %r0, 31; {skipped} $over:"
     )
-    with pytest.raises(PtxFault, match=r"waited for|a data race"):
+    with faults(r"waited for|a data race"):
         loaded(np.zeros((64, 16), U16), (16, 64), (0, 0), 0, one_waits)
-    with pytest.raises(PtxFault, match="never come"):
+    with faults("never come"):
         loaded(x, (16, 8), (0, 0), 0, (LOAD + STORE_OUT).replace("BYTES", "272"))
 
 
@@ -165,7 +185,7 @@ def test_a_load_over_what_others_still_read():
     @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
       [%r1], [%d5, {%r4, %r5}], [bar];
     """  # fmt: skip
-    with pytest.raises(PtxFault, match=r"read what thread 0 writes"):
+    with faults(r"read what thread 0 writes"):
         loaded(np.zeros((8, 16), U16), (16, 8), (0, 0), 0, again)
     ordered = again.replace(STORE_OUT, STORE_OUT + "bar.sync 0;")
     loaded(np.zeros((8, 16), U16), (16, 8), (0, 0), 0, ordered)
@@ -194,9 +214,9 @@ def test_a_tile_is_stored():
     want = np.full((4, 12), 99)
     want[:3, 4:10] = np.arange(32).reshape(4, 8)[1:, :6]
     assert (out == want).all()
-    with pytest.raises(PtxFault, match=r"without fence\.proxy\.async"):
+    with faults(r"without fence\.proxy\.async"):
         stored(body.replace("fence.proxy.async.shared::cta;", ""))
-    with pytest.raises(PtxFault, match="may still read"):
+    with faults("may still read"):
         stored(body.replace("group.read 0", "group.read 1"))
 
 
@@ -212,7 +232,7 @@ def test_rows_of_bytes():
     x, y = np.arange(20, dtype=U32), np.zeros(16, U32)
     run(body, x, y, outside=SHARED, shared_bytes=64)
     assert (y == x[4:]).all()
-    with pytest.raises(PtxFault, match="into an array of 80"):
+    with faults("into an array of 80"):
         run(body.replace("%d0+16", "%d0+32"), x, y, outside=SHARED, shared_bytes=64)
 
 
@@ -386,9 +406,9 @@ def test_wgmma_faults():
             r"still read|a data race",
         ),
     ):
-        with pytest.raises(PtxFault, match=match):
+        with faults(match):
             wgmma(a, b, "f32", "bf16", change=change)
     line = "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 " \
            "{%r1, %r2, %r3, %r4}, %d4, %d4, %p1, 1, 1, 0, 0;"  # fmt: skip
-    with pytest.raises(PtxFault, match="four whole warps"):
+    with faults("four whole warps"):
         run(line, np.zeros(1), threads=96, outside=SHARED, shared_bytes=1024)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ptx.interpreter import PtxFault
-from tests.ptx.writing import run
+from tests.ptx.writing import ON_DEVICE, faults, run
 
 U16, U32, F16, F32, F64 = np.uint16, np.uint32, np.float16, np.float32, np.float64
 DYNAMIC = ".extern .shared .align 16 .b8 dynamic[];"
@@ -38,17 +37,17 @@ def test_what_is_copied_arrives_at_the_wait():
     assert (zeroed[:, 2:] == 0).all()
     second = copied("cp.async.wait_group 0;", place=512)
     assert (second[:, 0] == x[:, 0]).all()
-    assert (second[:, 1:] == 0xFFFFFFFF).all()  # the fill
+    assert ON_DEVICE or (second[:, 1:] == 0xFFFFFFFF).all()  # the fill
 
 
 @pytest.mark.parametrize("wait", ["", "cp.async.wait_group 2;", "bar.sync 0;"])
 def test_missing_wait(wait):
-    with pytest.raises(PtxFault, match="before the copy to it has been waited for"):
+    with faults("before the copy to it has been waited for"):
         copied(wait)
 
 
 def test_the_last_group_is_not_there_yet():
-    with pytest.raises(PtxFault, match="before the copy"):
+    with faults("before the copy"):
         copied("cp.async.wait_group 1;", place=512)
 
 
@@ -57,7 +56,7 @@ def test_a_copy_that_others_read_needs_a_barrier():
     x, y = np.arange(128, dtype=U32), np.zeros(128, U32)
     options = {"outside": DYNAMIC, "shared_bytes": 1024}
     run(body.replace("WAIT", "cp.async.wait_all; bar.sync 0;"), x, y, **options)
-    with pytest.raises(PtxFault, match="a data race"):
+    with faults("a data race"):
         run(body.replace("WAIT", "cp.async.wait_all;"), x, y, **options)
     # a copy over what another one still reads
     again = (
@@ -65,7 +64,7 @@ def test_a_copy_that_others_read_needs_a_barrier():
         + """
     setp.eq.u32 %p1, %r0, 0; @%p1 cp.async.ca.shared.global [dynamic], [%d4], 4;"""
     )
-    with pytest.raises(PtxFault, match="a data race"):
+    with faults("a data race"):
         run(body.replace("WAIT", again), x, y, **options)
 
 
@@ -78,7 +77,7 @@ def test_copy_faults():
         "cp.async.ca.shared.global [dynamic+64], [%d0], 4;": "no array is",
         "cp.async.ca.shared.global [dynamic], [%d0], 4, 5;": "more bytes",
     }.items():
-        with pytest.raises(PtxFault, match=text):
+        with faults(text):
             run(line, x, outside=DYNAMIC, shared_bytes=64, threads=1)
     # nothing is read where the size of the source is 0
     run("cp.async.cg.shared.global [dynamic], [%d0+6400], 16, 0;", x, outside=DYNAMIC,
@@ -112,15 +111,15 @@ def test_ldmatrix_and_stmatrix(count, is_transposed):
     want = matrices.transpose(0, 2, 1) if is_transposed else matrices
     assert (got[:count] == want[:count]).all()
     assert (back[:count] == matrices[:count]).all()
-    assert (back[count:] == 0xFFFF).all()
+    assert ON_DEVICE or (back[count:] == 0xFFFF).all()
 
 
 def test_matrix_instructions_need_a_whole_warp():
     line = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [dynamic];"
     options = {"outside": DYNAMIC, "shared_bytes": 512}
-    with pytest.raises(PtxFault, match="a whole warp"):
+    with faults("a whole warp"):
         run(line, np.zeros(1), threads=31, **options)
-    with pytest.raises(PtxFault, match="never come"):
+    with faults("never come"):
         run(f"setp.eq.u32 %p1, %r0, 3; @%p1 bra $x; {line} $x: bar.sync 0;", np.zeros(1), **options)
 
 
@@ -131,7 +130,7 @@ def test_ldmatrix_takes_part_in_races():
     x = np.zeros(256, U32)
     options = {"outside": DYNAMIC, "shared_bytes": 1024, "threads": 64}
     run(body.replace("WAIT", "bar.sync 0;"), x, **options)
-    with pytest.raises(PtxFault, match="a data race"):
+    with faults("a data race"):
         run(body.replace("WAIT", "bar.warp.sync -1;"), x, **options)
 
 

@@ -1,14 +1,25 @@
-"""Short kernels for the tests of the interpreter, written by hand."""
+"""Short kernels for the tests of the interpreter, written by hand.
+
+With SHLO_DISC_PTX_DEVICE=1 they run on a GPU, and what only the interpreter can show is skipped.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
+import pytest
 
-from tests.ptx.interpreter import launch
+from tests.ptx import device, interpreter
+from tests.ptx.interpreter import PtxFault
 
-__all__ = ["kernel", "per_thread", "run"]
+__all__ = ["ON_DEVICE", "faults", "interpreter_only", "kernel", "launch", "per_thread", "run"]
+
+ON_DEVICE = os.environ.get("SHLO_DISC_PTX_DEVICE") == "1"
+launch = device.launch if ON_DEVICE else interpreter.launch
+interpreter_only = pytest.mark.skipif(ON_DEVICE, reason="a GPU does not do this")
 
 _REGISTERS = """
 .reg .pred %p<16>; .reg .b16 %h<64>; .reg .b32 %r<256>; .reg .f32 %f<64>;
@@ -32,9 +43,16 @@ def kernel(body: str, arguments: int = 1, outside: str = "") -> str:
 
 def run(
     body: str, *arrays: np.ndarray, threads: int = 32, blocks: int = 1, outside: str = "", **options
-) -> int:
+) -> int | None:
     """Launch a kernel of that body; arrays are changed in place."""
     return launch(kernel(body, len(arrays), outside), blocks, threads, arrays, [], 0, **options)
+
+
+def faults(match: str) -> AbstractContextManager[pytest.ExceptionInfo[PtxFault]]:
+    """What is inside faults. Ends the test on a GPU, where what it did may be anything."""
+    if ON_DEVICE:
+        pytest.skip("a fault of the interpreter")
+    return pytest.raises(PtxFault, match=match)
 
 
 def per_thread(

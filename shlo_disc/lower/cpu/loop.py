@@ -25,6 +25,7 @@ from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
+from shlo_disc.lower.schedule.transposed_operands import Staged, find, worthwhile
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.odometer import odometer
@@ -62,8 +63,8 @@ class Written:
     params: tuple[Expr, ...]
     arguments: Arguments
     space: Space
-    crossed: list[staging.Staged]
-    """Operands read across the lanes (see `transposed_staging.py`)."""
+    crossed: list[Staged]
+    """Operands read across the lanes (see `schedule/transposed_operands.py`)."""
 
 
 def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
@@ -107,7 +108,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     inner = factors[-1] if factors else Expr.const(1)
     scratch = Expr.const(0)
     short = None if within > 1 else short_of(done)
-    staged = [] if heavy or within > 1 else staging.worthwhile(done.crossed, factors)
+    staged = [] if heavy or within > 1 else worthwhile(done.crossed, factors)
 
     if short is not None:
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, short=short)
@@ -153,7 +154,7 @@ def _write(
     factors: Sequence[Expr],
     lanes: int,
     chunk: int,
-    staged: Sequence[staging.Staged] = (),
+    staged: Sequence[Staged] = (),
     within: int = 1,
     parts: Sequence[Sequence[ir.Value]] = (),
     pieces: Pieces | None = None,
@@ -273,4 +274,4 @@ def _write(
 
 def _written(e: Elemental) -> Written:
     text, params = e.b.finish()
-    return Written(text, params, e.arguments, e.space, staging.find(e))
+    return Written(text, params, e.arguments, e.space, find(e))

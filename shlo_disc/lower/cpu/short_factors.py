@@ -21,8 +21,8 @@ from typing import cast
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu.interleaved import load_vectors, store_vectors
-from shlo_disc.lower.cpu.transposed_staging import Staged, in_tiles
 from shlo_disc.lower.plan import Input, Output
+from shlo_disc.lower.schedule.transposed_operands import Staged, in_tiles
 from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.tasks.strips import vector_loop
 from shlo_disc.lower.values.elemental import Elemental

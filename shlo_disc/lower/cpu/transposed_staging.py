@@ -9,28 +9,24 @@ memory, one row per value of u. The loop over the lanes then reads scratch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import Input
+from shlo_disc.lower.schedule import transposed_operands
+from shlo_disc.lower.schedule.transposed_operands import Staged
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
-from shlo_disc.mlir import ir
 
 __all__ = [
     "BLOCK",
     "COLUMNS",
-    "Staged",
     "fill",
-    "find",
-    "in_tiles",
     "scratch_bytes",
     "use",
-    "worthwhile",
 ]
 
 BLOCK = 16
@@ -41,52 +37,6 @@ COLUMNS = 128
 
 AHEAD = 48
 """Lines asked for in advance: each is in a page of its own, where the hardware sees no stream."""
-
-
-@dataclass(frozen=True)
-class Staged:
-    """An operand turned at one index, contiguous along factor `along`."""
-
-    value: ir.Value
-    index: Index
-    along: int
-    is_close: bool
-    """Its reads are few whole vectors: it is not worth turning."""
-
-
-def find(e: Elemental) -> list[Staged]:
-    """The operands read across the lanes, from the reads seen while a kernel was written."""
-    found: list[Staged] = []
-    inner = len(e.space.factors) - 1
-    for read in e.reads:
-        place = in_tiles(e, read.index)
-        if place is None:
-            continue
-        tiles = [g.at.tile for g in place if g.at.tile is not None]
-        along = tiles[-1][1] - 1
-        crosses = any(i <= inner < j for i, j in tiles) and along != inner
-        if crosses:
-            found.append(Staged(read.value, place, along, read.is_close))
-    return found
-
-
-def worthwhile(found: list[Staged], factors: Sequence[Expr]) -> list[Staged]:
-    """Those of `found` that are faster turned, along one factor."""
-
-    def is_faster(item: Staged) -> bool:
-        size = factors[item.along]
-        return not item.is_close and not (size.is_const and size.value < BLOCK // 2)
-
-    faster = [item for item in found if is_faster(item)]
-    return [item for item in faster if item.along == faster[0].along]
-
-
-def in_tiles(e: Elemental, index: Index) -> Index | None:
-    """`index` in factors of the tile space only, without names of the kernel it was seen in."""
-    groups = e.space.joined(index)
-    if not groups or any(g.at.tile is None for g in groups):
-        return None
-    return tuple(Group(g.sizes, Ix(None, tile=g.at.tile)) for g in groups)
 
 
 def _row_bytes(staged: Staged) -> int:
@@ -179,20 +129,9 @@ def _transposed(e: Elemental, rows: list[Register]) -> list[Register]:
 def use(e: Elemental, staged: list[Staged], row: IndexValue, first: IndexValue) -> None:
     """From now on the turned operands are read from scratch, at `row` of the tile."""
 
-    def reader(k: int) -> Callable[[Index, Mask | None], Register | None]:
-        item = staged[k]
+    def load(k: int, mask: Mask | None) -> Register:
+        inner = e.space.tiles[-1]
+        base = row * COLUMNS + (inner.base - first)
+        return e.load_from(_memory(e, staged, k), Ix(base, inner.stride), mask, readonly=False)
 
-        def read(index: Index, mask: Mask | None) -> Register | None:
-            if in_tiles(e, index) != item.index:
-                return None
-            inner = e.space.tiles[-1]
-            base = row * COLUMNS + (inner.base - first)
-            loaded = e.load_from(
-                _memory(e, staged, k), Ix(base, inner.stride), mask, readonly=False
-            )
-            return e.as_register(loaded, element_of(item.value))
-
-        return read
-
-    for k, item in enumerate(staged):
-        e.overrides[item.value] = reader(k)
+    transposed_operands.use(e, staged, load)

@@ -25,20 +25,25 @@ def store_sums(
     sums: Sequence[Register],
     first: tuple[IndexValue, IndexValue | int],
     across: int,
+    parts: int = 1,
+    part: IndexValue | int = 0,
 ) -> None:
     """Store the tile at `row` and `column` of batch `place`, of which each warp has a part.
 
     The part begins at row and column `first` of the tile and has `across` columns. `sums`: those of
     16 rows and 8 columns after each other, along columns first.
 
+    Sums come in `parts`, of which a warp has number `part`; they are added first to last.
+
     They go through shared memory, so that neighbouring threads store neighbouring columns. No
     thread may still read that memory. Behind this it may be written again.
     """
     b, line = w.b, w.columns + _PAD
     lane = b.thread % w.plan.machine.warp
-    memory = b.shared_at("f32", 0, line * w.rows)
+    size = line * w.rows
+    memory = b.shared_at("f32", 0, size * parts)
     pair = vector_type(2, "f32")
-    own = (first[0] + lane // 4) * line + first[1] + lane % 4 * 2
+    own = b.index(part) * size + (first[0] + lane // 4) * line + first[1] + lane % 4 * 2
     for at in range(0, len(sums), 2):
         fragment, half = divmod(at // 2, 2)
         i, j = divmod(fragment, across // 8)
@@ -48,11 +53,14 @@ def store_sums(
         memory.vector_store(both, there, aligned=True)
     b.barrier_of_block()
     vectors = w.columns // w.lanes
-    with b.loop(0, w.rows * vectors // b.threads, 1, hint="part", barrier=True) as part:
-        number = part.index * b.threads + b.thread
-        down, right = number // vectors, number % vectors * w.lanes
+    with b.loop(b.thread, w.rows * vectors, b.threads, hint="vector", barrier=True) as vector:
+        down, right = vector.index // vectors, vector.index % vectors * w.lanes
         r, c = row + down, column + right
         with b.if_((r < w.m) & (c < w.n)):
-            found = memory.vector_load(down * line + right, w.lanes, False, aligned=True)
+            start = down * line + right
+            found = memory.vector_load(start, w.lanes, False, aligned=True)
+            for k in range(1, parts):
+                more = memory.vector_load(start + k * size, w.lanes, False, aligned=True)
+                found = found + more
             w.store(place, r, c, [found], b.mask(w.n - c, w.lanes))
     b.barrier_of_block()

@@ -18,8 +18,10 @@ __all__ = [
     "fence_for_warpgroups",
     "global_address",
     "load_matrices",
+    "load_word",
     "multiply",
     "multiply_by_warpgroup",
+    "round_to_tf32",
     "wait_for_copies",
     "wait_for_warpgroup",
 ]
@@ -118,6 +120,18 @@ def load_matrices(b: GpuBuilder, at: Register, is_transposed: bool) -> list[Regi
     )
 
 
+def load_word(b: GpuBuilder, at: Register) -> Register:
+    """The i32 at an address of shared memory (i32)."""
+    (word,) = _assembly(b, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [at], ["i32"])
+    return word
+
+
+def round_to_tf32(b: GpuBuilder, word: Register) -> Register:
+    """The bits (i32) of an f32 rounded to the digits of tf32, ties away from zero."""
+    right = f'llvm.inline_asm asm_dialect = att "cvt.rna.tf32.f32 $0, $1;", "=r,r" {word}'
+    return b.define(Register, f"{right} : (i32) -> i32", "i32", [word])
+
+
 def multiply(
     b: GpuBuilder,
     element: str,
@@ -125,11 +139,12 @@ def multiply(
     right: Sequence[Register],
     sums: Sequence[Register],
 ) -> list[Register]:
-    """Sums of 16 x 8 products over 16 elements of `element` ("f16" or "bf16"), in f32.
+    """Sums of 16 x 8 products over 32 bytes of elements ("f16", "bf16" or "tf32"), in f32.
 
     A thread has rows `lane // 4` and 8 behind it, columns `2 * (lane % 4)` and the next.
     """
-    shape = f"mma.sync.aligned.m16n8k16.row.col.f32.{element}.{element}.f32"
+    depth = 8 if element == "tf32" else 16
+    shape = f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{element}.{element}.f32"
     text = f"{shape} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
     constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
     return _assembly(b, text, constraints, [*left, *right, *sums], ["f32"] * 4)

@@ -1,11 +1,15 @@
-"""Products of 16-bit floats by the matrix units of NVIDIA's GPUs (`mma.sync`, from sm_80 on).
+"""Products by the matrix units of NVIDIA's GPUs (`mma.sync`, from sm_80 on).
+
+    f16, bf16   as they are
+    f32         rounded to tf32, where the program allows it (`Problem.may_round`)
 
 A block of warps computes a tile of C. Tiles of A and B pass through a ring of stages in shared
 memory, which `cp.async` fills ahead of the products. Where rows do not lie at multiples of 16 bytes
 threads copy elements instead; the host program chooses by the strides. Sums are f32. Every sum is
-added up in blocks of 16 along K, first to last, in the order of the matrix unit.
+added up in steps of 32 bytes along K. Where tiles are few, warps share a tile and take steps in
+turn; their sums are added in the order of the warps. So sizes and strides alone decide a rounding.
 
-The layout of fragments is that of NVIDIA's PTX ISA, section 9.7.14.5.8 (m16n8k16).
+The layouts of fragments are those of NVIDIA's PTX ISA, sections 9.7.14.5.7 and 8 (m16n8k8, k16).
 """
 
 from __future__ import annotations
@@ -16,14 +20,9 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.fragments import store_sums
-from shlo_disc.lower.cuda.instructions import (
-    commit_copies,
-    copy_16_bytes,
-    load_matrices,
-    multiply,
-    wait_for_copies,
-)
+from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
+from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
     LITTLE,
     NARROW,
@@ -40,18 +39,10 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_conv", "emit_dense"]
-
-CHUNK = 8
-"""Elements of 16 bits in one copy."""
+__all__ = ["MatrixProduct", "Tile", "emit_conv", "emit_dense"]
 
 LANES = 4
 """Columns that a thread finishes and stores at once."""
-
-Write = Callable[[], tuple[Step, ...]]
-
-Least = tuple[tuple[Expr, Expr], ...]
-"""Sizes, and what each must be at least."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +51,31 @@ class Tile:
 
     rows: int
     columns: int
-    depth: int
-    """Steps along K of a stage."""
-    warps_down: int
-    warps_across: int
+    depth_bytes: int
+    """What a stage has along K."""
+    down: int
+    """Warps below each other."""
+    across: int
+    """Warps side by side."""
+    deep: int
+    """Warps that take steps along K in turn."""
     stages: int
     """Stages of the ring in shared memory."""
 
     @property
     def warps(self) -> int:
         """Warps of a block."""
-        return self.warps_down * self.warps_across
+        return self.down * self.across * self.deep
 
 
-LARGE = Tile(128, 128, 32, 2, 4, 4)
-SMALL = Tile(64, 64, 32, 2, 2, 4)
+LARGE = Tile(128, 128, 128, 2, 4, 1, 3)
+SMALL = Tile(64, 64, 128, 2, 2, 2, 4)
+STRIP = Tile(16, 32, 512, 1, 1, 8, 3)
+"""For few rows: all warps share 16 of them."""
 
-ENOUGH_TILES = 200
-"""Large tiles from which on they leave no multiprocessor without work: 132 of an H100 have room
-for two each."""
+ENOUGH = {LARGE: 200, SMALL: 100}
+"""Tiles from which on they leave no multiprocessor without work: 132 of an H100 have room for two
+each."""
 
 ENOUGH_NARROW = 40
 """Narrow tiles of warpgroups from which on they read as fast as four times as many little ones,
@@ -91,8 +88,16 @@ WIDE_TURN, NARROW_TURN = 5, 3
 """Time of a turn, in which each multiprocessor computes a tile. Narrow ones read more for as many
 products."""
 
+ENOUGH_LITTLE = 64
+"""Likewise little tiles, beside strips: these read B once for 16 rows."""
+
 LEAST = 65
 """Rows, and columns, from which on these tiles are more than half full."""
+
+Write = Callable[[], tuple[Step, ...]]
+
+Least = tuple[tuple[Expr, int], ...]
+"""Sizes, and what each must be at least."""
 
 
 class MatrixProduct(TiledProduct):
@@ -100,61 +105,79 @@ class MatrixProduct(TiledProduct):
 
     def steps(self) -> tuple[Step, ...]:
         """The launches, by sizes and strides."""
-        if not self._is_for_matrix_units():
+        if self.element is None:
             return super().steps()
         asked = self._asked_by_warpgroups()
         if asked is None:
-            return self._by_warps()
-        wide, narrow, little = (
-            functools.partial(self._by_warpgroups, tile) for tile in (WIDE, NARROW, LITTLE)
-        )
+            return self._by_warps((LARGE, SMALL))
         turns_of_wide, turns = (
             ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
         )
         enough = (
-            (NARROW.count(self), Expr.const(ENOUGH_NARROW)),
-            (self.p.rows, Expr.const(LEAST)),
-            (self.p.columns, Expr.const(LEAST)),
+            (NARROW.count(self), ENOUGH_NARROW),
+            (self.p.rows, LEAST),
+            (self.p.columns, LEAST),
         )
-        slower = ((turns * NARROW_TURN, turns_of_wide * WIDE_TURN),)
+        is_wide = (*enough, (turns * NARROW_TURN - turns_of_wide * WIDE_TURN, 0))
+        options = [
+            (is_wide, functools.partial(self._by_warpgroups, WIDE)),
+            (enough, functools.partial(self._by_warpgroups, NARROW)),
+        ]
         return self._where(
             asked,
-            lambda: self._by_size(enough, lambda: self._by_size(slower, wide, narrow), little),
-            lambda: self._by_warps(never=asked),
+            lambda: self._by_size([*options, self._few_warpgroups()], self._strips),
+            lambda: self._by_warps((SMALL,), never=asked),
         )
 
-    def _by_warps(self, never: Sequence[Condition] = ()) -> tuple[Step, ...]:
-        """By warps; not all of `never` hold, if there are any."""
-        p = self.p
-        tiles = p.batches * ceil_div(p.rows, LARGE.rows) * ceil_div(p.columns, LARGE.columns)
-        large, small = (functools.partial(self._with, tile, never) for tile in (LARGE, SMALL))
-        enough = ((tiles, Expr.const(ENOUGH_TILES)),)
-        return self._by_size(enough, large, small)
+    def _by_warps(self, tiles: Sequence[Tile], never: Sequence[Condition] = ()) -> tuple[Step, ...]:
+        """By `mma.sync`: the first of `tiles` of which there are enough.
 
-    def _by_size(self, sizes: Least, then: Write, otherwise: Write) -> tuple[Step, ...]:
-        """`then` where all of `sizes` are large enough."""
-        asked: list[Condition] = []
-        for size, enough in sizes:
-            least, most = self.shapes.constraints.bounds(size - enough)
-            if most is not None and most < 0:
-                return otherwise()
-            if least is None or least < 0:
-                asked.append(Condition(size, ">=", enough))
-        return self._where(asked, then, otherwise)
-
-    def _with(self, tile: Tile, never: Sequence[Condition]) -> tuple[Step, ...]:
-        def launched(by_chunks: bool) -> tuple[Step, ...]:
-            return (_MatrixWriter(self, tile, by_chunks=by_chunks).launch(),)
-
+        Not all of `never` hold, if there are any.
+        """
         asked = None
         if all(self.contiguous(array) for array in "ab"):
             asked = self._multiples(self.strides())
         if asked and set(asked) == set(never):
             asked = None
-        return self._where(asked, lambda: launched(True), lambda: launched(False))
+        return self._where(
+            asked,
+            lambda: self._by_size([self._option(tile) for tile in tiles], self._strips),
+            lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),),
+        )
+
+    def _option(self, tile: Tile) -> tuple[Least, Write]:
+        p = self.p
+        count = p.batches * ceil_div(p.rows, tile.rows) * ceil_div(p.columns, tile.columns)
+        return ((count, ENOUGH[tile]),), functools.partial(self._launch, tile)
+
+    def _launch(self, tile: Tile) -> tuple[Step, ...]:
+        return (_MatrixWriter(self, tile, by_chunks=True).launch(),)
+
+    def _strips(self) -> tuple[Step, ...]:
+        return self._launch(STRIP)
+
+    def _few_warpgroups(self) -> tuple[Least, Write]:
+        enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
+        return enough, functools.partial(self._by_warpgroups, LITTLE)
 
     def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
         return (WarpgroupWriter(self, tile).launch(),)
+
+    # ---------------------------------------------------------------- choices
+
+    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
+        """The first of `options` for which all sizes are large enough, else `last`."""
+        if not options:
+            return last()
+        (sizes, write), *rest = options
+        asked: list[Condition] = []
+        for size, enough in sizes:
+            least, most = self.shapes.constraints.bounds(size)
+            if most is not None and most < enough:
+                return self._by_size(rest, last)
+            if least is None or least < enough:
+                asked.append(Condition(size, ">=", Expr.const(enough)))
+        return self._where(asked, write, lambda: self._by_size(rest, last))
 
     @staticmethod
     def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
@@ -169,23 +192,37 @@ class MatrixProduct(TiledProduct):
     def _multiples(self, sizes: Sequence[Expr]) -> list[Condition] | None:
         """What must be asked for all to be multiples of a chunk; None: one never is."""
         asked = [
-            Condition(size % CHUNK, "==", Expr.const(0))
+            Condition(size % self.chunk, "==", Expr.const(0))
             for size in dict.fromkeys(sizes)
-            if not self.divisible(size, CHUNK)
+            if not self.divisible(size, self.chunk)
         ]
         return None if any(condition.lhs.is_const for condition in asked) else asked
 
     def _asked_by_warpgroups(self) -> list[Condition] | None:
         """What must be asked for warpgroups to compute the product; None: they never do."""
-        if self.machine.architecture not in WITH_WARPGROUPS:
+        if self.machine.architecture not in WITH_WARPGROUPS or self.p.a.bytes != 2:
             return None
         sizes = multiples_of_chunks(self)
         return None if sizes is None else self._multiples(sizes)
 
-    def _is_for_matrix_units(self) -> bool:
+    # ---------------------------------------------------------------- what a problem is
+
+    @property
+    def element(self) -> str | None:
+        """What the matrix units multiply: "f16", "bf16" or "tf32"; None: it is not theirs."""
         p = self.p
-        is_half = p.a.name in ("f16", "bf16") and p.a.name == p.b.name
-        return is_half and p.compute.name == "f32" and p.bands == 1 and self.fill is None
+        if p.a.name != p.b.name or p.compute.name != "f32" or p.bands != 1 or p.is_short:
+            return None
+        if self.fill is not None:
+            return None
+        if p.a.name == "f32":
+            return "tf32" if p.may_round else None
+        return p.a.name if p.a.name in ("f16", "bf16") else None
+
+    @property
+    def chunk(self) -> int:
+        """Elements in one copy of 16 bytes."""
+        return 16 // self.p.a.bytes
 
     def contiguous(self, array: str) -> str | None:
         """The walk along which neighbours of A or B follow each other in memory, all of them."""
@@ -207,39 +244,6 @@ class MatrixProduct(TiledProduct):
         return found
 
 
-class _Shared:
-    """Tiles of one operand in shared memory, one for each stage.
-
-    `lines` runs of `length` elements each; runs lie along K, or along rows.
-    """
-
-    def __init__(self, w: _MatrixWriter, array: str, size: int, depth: int) -> None:
-        self.w, self.array = w, array
-        walk = w.plan.contiguous(array) or f"{array}k"
-        self.along_k = walk.endswith("k")
-        self.lines, self.length = (size, depth) if self.along_k else (depth, size)
-        # Eight lines that a matrix is read from lie in different banks.
-        self.line_bytes = 2 * (self.length + CHUNK)
-        self.stage_bytes = self.line_bytes * self.lines
-        self.offset = w.b.shared_offset(self.stage_bytes * w.tile_.stages)
-
-    def address(self, line: IndexValue, at: IndexValue) -> Register:
-        """The address (i32) of element `at` of a line in the first stage."""
-        b = self.w.b
-        place = line * self.line_bytes + at * 2 + self.offset
-        return b.shared_base + b.cast("arith.index_cast", place, "i32")
-
-    def stage(self, number: IndexValue) -> Register:
-        """Bytes (i32) from the first stage to a stage."""
-        b = self.w.b
-        return b.cast("arith.index_cast", number * self.stage_bytes, "i32")
-
-    def step(self, rows: int, k: int) -> int:
-        """Bytes from an element to the one `rows` and `k` further."""
-        line, at = (rows, k) if self.along_k else (k, rows)
-        return line * self.line_bytes + 2 * at
-
-
 class _MatrixWriter(ProductWriter):
     """Writes one variant; `by_chunks`: operands are copied 16 bytes at once."""
 
@@ -248,141 +252,83 @@ class _MatrixWriter(ProductWriter):
     def __init__(self, plan: MatrixProduct, tile: Tile, *, by_chunks: bool) -> None:
         threads = tile.warps * plan.machine.warp
         super().__init__(plan, rows=tile.rows, columns=tile.columns, threads=threads, lanes=LANES)
-        self.tile_, self.by_chunks, self.threads = tile, by_chunks, threads
+        self.tile_, self.threads = tile, threads
         b = self.b
-        self.a_tiles = _Shared(self, "a", tile.rows, tile.depth)
-        self.b_tiles = _Shared(self, "b", tile.columns, tile.depth)
+        depth = tile.depth_bytes // plan.p.a.bytes
+        self.stage_depth = depth
         self.lane = b.thread % plan.machine.warp
         warp = b.thread // plan.machine.warp
-        self.down = tile.rows // tile.warps_down
-        self.across = tile.columns // tile.warps_across
-        self.first_row = warp // tile.warps_across * self.down
-        self.first_column = warp % tile.warps_across * self.across
+        self.deep, flat = warp // (tile.down * tile.across), warp % (tile.down * tile.across)
+        self.down, self.across = tile.rows // tile.down, tile.columns // tile.across
+        self.first_row = flat // tile.across * self.down
+        self.first_column = flat % tile.across * self.across
+        shared = (tile.stages, depth, by_chunks)
+        self.lefts = Stages(self, "a", self._array("a"), tile.rows, *shared)
+        self.rights = Stages(self, "b", self._array("b"), tile.columns, *shared)
+
+    def _array(self, array: str) -> MemRef:
+        found = self.a if array == "a" else self.b_array
+        assert found is not None
+        return found
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """See `ProductWriter.tile`."""
-        b, t = self.b, self.tile_
+        b, t, depth = self.b, self.tile_, self.stage_depth
         copies = [
-            self._copies(self.a_tiles, self.a, self.origin(place, "a"), row, self.m),
-            self._copies(self.b_tiles, self._b(), self.origin(place, "b"), column, self.n),
+            self.lefts.copies(self.origin(place, "a"), row, self.m),
+            self.rights.copies(self.origin(place, "b"), column, self.n),
         ]
+        steps = self.depth.ceil_div(depth)
+        whole = self.depth // depth
+        is_whole = self.plan.divisible(self.p.depth, depth)
 
         def begin(number: IndexValue) -> None:
-            """Begin to fill the stage of step `number`."""
-            for copy in copies:
-                copy(number * t.depth, number % t.stages)
-
-        def begin_or_none(number: IndexValue) -> None:
-            with b.if_(number < steps):
-                begin(number)
+            """Begin to fill the stage of step `number`, if there is such a step."""
+            stage = number % t.stages
+            with b.if_(number < whole):
+                for copy in copies:
+                    copy(number * depth, stage, None)
+            if not is_whole:
+                with b.if_(number.equals(whole) & (whole < steps)):
+                    for copy in copies:
+                        copy(number * depth, stage, self.depth)
             commit_copies(b)  # groups are counted, empty ones too
 
-        steps = self.depth.ceil_div(t.depth)
-        with b.loop(0, t.stages - 1, 1, hint="stage", barrier=True) as stage:
-            begin_or_none(stage.index)
+        with b.loop(0, t.stages - 1, 1, hint="stage", barrier=True) as first:
+            begin(first.index)
         zero = b.constant(0.0, "f32")
         count = self.down // 16 * (self.across // 8) * 4
         with b.loop(0, steps, 1, [zero] * count, hint="k", barrier=True) as k:
             wait_for_copies(b, t.stages - 2)
             b.barrier_of_block()  # the stage is there, and the one before has been read
-            begin_or_none(k.index + (t.stages - 1))
+            begin(k.index + (t.stages - 1))
             k.yield_(*self._multiplied(k.index % t.stages, list(k.args)))
         b.barrier_of_block()  # all have read the last stage: sums take its place
-        first = self.first_row, self.first_column
-        store_sums(self, place, row, column, k.results, first, self.across)
-
-    def _b(self) -> MemRef:
-        assert self.b_array is not None
-        return self.b_array
-
-    # ---------------------------------------------------------------- copies
-
-    def _copies(
-        self,
-        to: _Shared,
-        memory: MemRef,
-        origin: IndexValue,
-        first: IndexValue,
-        size: IndexValue,
-    ) -> Callable[[IndexValue, IndexValue], None]:
-        """What fills a stage from a step of K on, with rows `first`, ... of `size`."""
-        b = self.b
-        line_walk = f"{to.array}{'r' if to.along_k else 'k'}"
-        run_walk = f"{to.array}{'k' if to.along_k else 'r'}"
-        chunks = to.length // CHUNK
-        places = []
-        for e in range(to.lines * chunks // self.threads):
-            number = b.thread + e * self.threads
-            places.append((number // chunks, number % chunks * CHUNK))
-
-        def copy(k: IndexValue, stage: IndexValue) -> None:
-            lines_from, run_from = (first, k) if to.along_k else (k, first)
-            lines_to, run_to = (size, self.depth) if to.along_k else (self.depth, size)
-            for line, at in places:
-                there, start = lines_from + line, run_from + at
-                left = b.select(there < lines_to, run_to - start, b.index(0))
-                base = origin + self.walk(line_walk, there)
-                address = to.address(line, at) + to.stage(stage)
-                if self.by_chunks:
-                    count = b.min(b.max(left, 0), CHUNK) * 2
-                    # Nothing is read at a place that is no element's.
-                    safe = b.select(left > 0, base + start, b.index(0))
-                    source = b.element_pointer(memory, safe)
-                    copy_16_bytes(b, address, source, b.cast("arith.index_cast", count, "i32"))
-                else:
-                    self._copy_elements(memory, base, run_walk, start, left, address)
-
-        return copy
-
-    def _copy_elements(
-        self,
-        memory: MemRef,
-        base: IndexValue,
-        walk: str,
-        start: IndexValue,
-        left: IndexValue,
-        address: Register,
-    ) -> None:
-        b = self.b
-        zero = b.constant(0, memory.element)
-        for e in range(CHUNK):
-            with b.if_(left > e) as branch:
-                branch.yield_(memory.load(base + self.walk(walk, start + e)))
-                with branch.otherwise():
-                    branch.yield_(zero)
-            b.store_shared(branch.results[0], address + 2 * e)
+        own, sums = (self.first_row, self.first_column), k.results
+        store_sums(self, place, row, column, sums, own, self.across, t.deep, self.deep)
 
     # ---------------------------------------------------------------- sums
 
-    def _first_matrix(self, tiles: _Shared, first: IndexValue, is_left: bool) -> Register:
-        """Where this lane's row of the first four matrices is that a warp reads."""
-        matrix, row = self.lane // 8, self.lane % 8
-        # A fragment of A has rows first, then K, and one of B the other way round.
-        outer, inner = (matrix % 2, matrix // 2) if is_left else (matrix // 2, matrix % 2)
-        if tiles.along_k:
-            return tiles.address(first + (outer * 8 + row), inner * 8)
-        return tiles.address(inner * 8 + row, first + outer * 8)
-
     def _multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
         b, t = self.b, self.tile_
-        lefts, rights = self.a_tiles, self.b_tiles
-        from_left = self._first_matrix(lefts, self.first_row, True) + lefts.stage(stage)
-        from_right = self._first_matrix(rights, self.first_column, False) + rights.stage(stage)
-        for k in range(0, t.depth, 16):
-            left = [
-                load_matrices(b, from_left + lefts.step(16 * i, k), not lefts.along_k)
-                for i in range(self.down // 16)
+        element = self.plan.element
+        assert element is not None
+        own = t.depth_bytes // t.deep
+        left = self.lefts.fragments(stage, self.first_row, self.deep * own, is_left=True)
+        right = self.rights.fragments(stage, self.first_column, self.deep * own, is_left=False)
+        for step in range(0, own, STEP_BYTES):
+            mine = [left(16 * i, step) for i in range(self.down // 16)]
+            theirs = [
+                half
+                for j in range(self.across // 16)
+                for whole in [right(16 * j, step)]
+                for half in (whole[:2], whole[2:])
             ]
-            right: list[list[Register]] = []
-            for j in range(self.across // 16):
-                at = from_right + rights.step(16 * j, k)
-                found = load_matrices(b, at, not rights.along_k)
-                right += [found[:2], found[2:]]
-            for i, mine in enumerate(left):
-                for j, theirs in enumerate(right):
-                    place = 4 * (i * len(right) + j)
-                    own = sums[place : place + 4]
-                    sums[place : place + 4] = multiply(b, self.p.a.name, mine, theirs, own)
+            for i, one in enumerate(mine):
+                for j, other in enumerate(theirs):
+                    place = 4 * (i * len(theirs) + j)
+                    before = sums[place : place + 4]
+                    sums[place : place + 4] = multiply(b, element, one, other, before)
         return sums
 
 

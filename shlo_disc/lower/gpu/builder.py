@@ -10,7 +10,7 @@ task to each thread, or a run of tasks where tasks need scratch memory of their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.tasks.sized import Sized
@@ -61,6 +61,8 @@ every code generator of LLVM selects by itself."""
 
 class GpuBuilder(KernelBuilder):
     """Builds a kernel in which a thread computes its own tasks."""
+
+    rounds_to_bf16: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.machine, self.threads = machine, threads
@@ -151,13 +153,21 @@ class GpuBuilder(KernelBuilder):
             else ""
         )
         return [
-            f"gpu.module @kernels {{\n{shared}"
+            f"gpu.module @kernels {{\n{self._flags()}{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
             f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
             *self._numbers(),
             *(self._runs() if self._has_scratch else self._one_task()),
         ]
+
+    def _flags(self) -> str:
+        """The line with the flags of the module, if there are any."""
+        flags = [
+            f'#llvm.mlir.module_flag<error, "{name}", {value} : i32>'
+            for name, value in self.machine.flags
+        ]
+        return f"llvm.module_flags [{', '.join(flags)}]\n" if flags else ""
 
     def _numbers(self) -> list[str]:
         """The number %_task of the task of this thread among `%tasks`, as index."""
@@ -259,6 +269,12 @@ class GpuBuilder(KernelBuilder):
 
     def from_lane(self, value: Register, distance: int) -> Register:
         """`value` of the thread of this warp whose number differs in the bit `distance`."""
+        if value.lanes:
+            found = value
+            for lane in range(value.lanes):
+                other = self.from_lane(self.extract(value, lane), distance)
+                found = self.insert(other, found, self.index(lane))
+            return found
         bits = 1 if value.element == "i1" else value.element_bits
         if bits == 64:
             whole = value.bits() if value.is_float else value
@@ -312,6 +328,16 @@ class GroupBuilder(GpuBuilder):
         """Tasks that a block of threads computes."""
         return self.threads // self.group
 
+    def offset_of_groups(self, size: int) -> int:
+        """Where shared memory begins that has `size` bytes for each group."""
+        return self.shared_offset(_whole_accesses(size) * self.tasks_a_block)
+
+    def shared_of_group(self, offset: int, element: str, size: int) -> MemRef:
+        """The `size` bytes of this group; `offset` is of :meth:`offset_of_groups`."""
+        assert self._shared is not None, "no shared memory was asked for"
+        at = self.thread // self.group * _whole_accesses(size) + offset
+        return self.memref_at(self.place(self._shared, at, "i8"), element)
+
     def _task_of_block(self) -> list[str]:
         if self.group == self.threads:
             return [
@@ -326,6 +352,11 @@ class GroupBuilder(GpuBuilder):
             "%_own = arith.divui %_thread, %_group : index",
             "%_task = arith.addi %_first, %_own : index",
         ]
+
+
+def _whole_accesses(size: int) -> int:
+    """`size` bytes, rounded up to whole accesses."""
+    return -(-size // ACCESS_BYTES) * ACCESS_BYTES
 
 
 class SizedGpuBuilder(Sized, GpuBuilder):

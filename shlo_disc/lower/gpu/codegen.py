@@ -26,10 +26,11 @@ __all__ = [
     "RECENT",
     "Builder",
     "Images",
+    "assembly",
+    "assembly_of_all",
     "function_name",
+    "image",
     "llvm",
-    "ptx",
-    "ptx_of_all",
     "shape_of",
 ]
 
@@ -58,15 +59,23 @@ def function_name(text: str, machine: Machine) -> str:
     return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 
-def ptx(text: str, machine: Machine) -> str:
-    """The PTX of the kernel in `text`."""
+def assembly(text: str, machine: Machine) -> str:
+    """The kernel in `text` as PTX, or as assembly of AMD's."""
     name = function_name(text, machine)
     return workers.compiled(llvm_text(text, name, machine), machine).decode()
 
 
-def ptx_of_all(texts: Sequence[str], machine: Machine) -> str:
-    """The PTX of kernel texts."""
-    return "\n".join(ptx(text, machine) for text in texts)
+def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
+    """Kernel texts as :func:`assembly`."""
+    return "\n".join(assembly(text, machine) for text in texts)
+
+
+def image(text: str, machine: Machine) -> bytes:
+    """What a device loads of the kernel in `text`: PTX, or a code object of AMD's."""
+    lowered = llvm_text(text, function_name(text, machine), machine)
+    if machine.link is None:
+        return workers.compiled(lowered, machine)
+    return machine.link(workers.compiled(lowered, machine, form="object"))
 
 
 def llvm(texts: Sequence[str], machine: Machine) -> str:
@@ -147,8 +156,7 @@ class Builder:
     def _compiled(self, name: str, text: str) -> KernelImage:
         made = RECENT.get(name)
         if made is None:
-            code = workers.compiled(llvm_text(text, name, self._machine), self._machine)
-            made = KernelImage(name, code, shape_of(text))
+            made = KernelImage(name, image(text, self._machine), shape_of(text))
             RECENT.add(made)
         return made
 

@@ -30,7 +30,7 @@ def for_threads(emit: Emit) -> Emit:
 
     def emitted(fusion: Planned[Any], machine: Machine) -> KernelPlan:
         plan = emit(fusion, machine)
-        rewriter = _Rewriter(plan, fusion.by_value)
+        rewriter = _Rewriter(plan, fusion.by_value, machine)
         steps = rewriter.steps(plan.steps)
         return replace(plan, steps=steps, workspaces=tuple(rewriter.workspaces))
 
@@ -40,9 +40,10 @@ def for_threads(emit: Emit) -> Emit:
 class _Rewriter:
     """Rewrites the launches of one plan."""
 
-    def __init__(self, plan: KernelPlan, by_value: Mapping[int, int]) -> None:
+    def __init__(self, plan: KernelPlan, by_value: Mapping[int, int], machine: Machine) -> None:
         self.workspaces = list(plan.workspaces)
         self._by_value = by_value
+        self._stack_space = machine.stack_space
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """`steps` with launches that a GPU runs."""
@@ -82,14 +83,25 @@ class _Rewriter:
             text, count = re.subn(rf"%a{position}: !llvm\.ptr", f"%v{position}: {kind}", text)
             if count != 1:
                 raise InternalError(f"{launch.kernel.name} has no argument {position}")
-            text = text.replace(
-                _BODY,
-                f"{_BODY}  %_one{position} = llvm.mlir.constant(1 : i64) : i64\n"
-                f"  %a{position} = llvm.alloca %_one{position} x {kind} : (i64) -> !llvm.ptr\n"
-                f"  llvm.store %v{position}, %a{position} : {kind}, !llvm.ptr\n",
-                1,
-            )
+            text = text.replace(_BODY, _BODY + self._on_stack(position, kind), 1)
         return replace(launch, kernel=replace(launch.kernel, text=text))
+
+    def _on_stack(self, position: int, kind: str) -> str:
+        """What makes %aN the place of a copy of the value %vN."""
+        space = self._stack_space
+        cell, type_ = (
+            (f"%_cell{position}", f"!llvm.ptr<{space}>")
+            if space
+            else (f"%a{position}", "!llvm.ptr")
+        )
+        lines = [
+            f"%_one{position} = llvm.mlir.constant(1 : i64) : i64",
+            f"{cell} = llvm.alloca %_one{position} x {kind} : (i64) -> {type_}",
+            f"llvm.store %v{position}, {cell} : {kind}, {type_}",
+        ]
+        if space:
+            lines.append(f"%a{position} = llvm.addrspacecast {cell} : {type_} to !llvm.ptr")
+        return "".join(f"  {line}\n" for line in lines)
 
 
 _BODY = ": i64} {\n"

@@ -1,7 +1,8 @@
 """Kind `loop`: every element of the results on its own, as many neighbours a thread as one access.
 
 A task is a vector of neighbouring elements of the innermost factor; the last one of a row may be
-partial. Indices and values are `lower/values/`, as on a CPU.
+partial. Operands read across that factor go through tiles (`tiles.py`). Indices and values are
+`lower/values/`, as on a CPU.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.tiles import tiled_launch
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
+from shlo_disc.lower.schedule.transposed_operands import Staged, find, worthwhile
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
+from shlo_disc.lower.tasks.odometer import digits_of
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
-from shlo_disc.lower.values.typed import IndexValue, Mask
+from shlo_disc.lower.values.typed import Mask
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import Planned
@@ -37,6 +41,8 @@ class _Written:
     params: tuple[Expr, ...]
     arguments: Arguments
     space: Space
+    crossed: list[Staged]
+    """Operands read across the lanes."""
 
 
 def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
@@ -60,10 +66,15 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     factors, within, done = shape_tile_space(sizes, write, lanes, equal, lambda _: False)
     if within > 1:
         factors = [*factors[:-2], factors[-2] * factors[-1]]
+    name = fusion_name(fusion.op, "loop")
+    staged = [] if within > 1 else worthwhile(done.crossed, factors)
+    if staged:
+        launch = tiled_launch(name, machine, block, record.roots, shapes, factors, staged)
+        return KernelPlan((launch,))
     tasks = Expr.product(factors)
     if lanes and factors:
         tasks = Expr.product(factors[:-1]) * ceil_div(factors[-1], lanes)
-    kernel = Kernel(fusion_name(fusion.op, "loop"), done.text)
+    kernel = Kernel(name, done.text)
     buffers = tuple(done.arguments.buffers)
     return KernelPlan((Launch(kernel, buffers, done.params, tasks, Expr.const(1)),))
 
@@ -100,22 +111,13 @@ class _Loop:
             else:
                 self._element()
         text, params = b.finish()
-        return _Written(text, params, self.arguments, self.space)
-
-    def _digits(self, number: IndexValue, sizes: Sequence[IndexValue]) -> list[IndexValue]:
-        """`number` in mixed radix; the first size is not needed."""
-        digits: list[IndexValue] = []
-        for size in reversed(sizes[1:]):
-            radix = self.b.max(size, 1)
-            digits.insert(0, number % radix)
-            number = number // radix
-        return [number, *digits]
+        return _Written(text, params, self.arguments, self.space, find(self.e))
 
     def _element(self) -> None:
         b = self.b
         if self.factors:
             sizes = [b.param(factor) for factor in self.factors]
-            self.space.tiles = [Ix(digit) for digit in self._digits(b.lo, sizes)]
+            self.space.tiles = [Ix(digit) for digit in digits_of(b, b.lo, sizes)]
         self.space.flats[0, len(self.factors)] = b.lo
         self._store(None)
 
@@ -123,7 +125,7 @@ class _Loop:
         b, lanes, size = self.b, self.lanes, self.factors[-1]
         n = b.param(size)
         sizes = [*(b.param(factor) for factor in self.factors[:-1]), n.ceil_div(lanes)]
-        *rows, piece = self._digits(b.lo, sizes)
+        *rows, piece = digits_of(b, b.lo, sizes)
         first = piece * lanes
 
         def store(mask: Mask | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
@@ -34,6 +34,10 @@ class Machine:
     """Shared memory that a block of threads has without asking for more."""
     stack_space: int
     """LLVM's number of the address space of a thread's stack."""
+    flags: tuple[tuple[str, int], ...] = ()
+    """Flags of the LLVM module: name and value."""
+    link: Callable[[bytes], bytes] | None = None
+    """Makes an image of an object file. None where the driver takes assembly."""
 
     @property
     def name(self) -> str:

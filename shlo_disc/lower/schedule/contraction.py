@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.contractions import dot_sides
+from shlo_disc.contractions import dot_sides, may_round
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides, magnitude, outermost_first
@@ -78,6 +78,8 @@ class Problem:
     bands: int = 1
     """N is one of so many bands of equal width: column j of band g is column g * N + j of B, and
     of the sums."""
+    may_round: bool = False
+    """The program lets a target round f32 operands to fewer digits (`contractions.may_round`)."""
     b_value: ir.Value | None = None
     """B is this value, computed in the fusion while it is copied (`prologue.py`), with strides as
     if it were stored; None: it is operand `b_input`."""
@@ -186,6 +188,7 @@ def _problem(
         compute,
         lhs.first,
         rhs.first,
+        may_round=may_round(dot),
         b_value=rhs.base if product.computed else None,
     )
     return normalized(problem, shapes, may_swap)

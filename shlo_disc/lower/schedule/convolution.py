@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
+from shlo_disc.contractions import may_round
 from shlo_disc.convolutions import comes_in_phases, conv_numbers, window_numbers
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -215,6 +216,7 @@ def convolution_problem(
         compute=compute_element(op, a, b, c),
         a_first=a_first,
         b_first=b_first,
+        may_round=may_round(op),
     )
     return normalized(swapped(problem) if apart else problem, shapes, may_swap=not apart)
 

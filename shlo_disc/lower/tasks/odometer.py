@@ -7,7 +7,19 @@ from collections.abc import Callable, Sequence
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
-__all__ = ["odometer"]
+__all__ = ["digits_of", "odometer"]
+
+
+def digits_of(
+    b: KernelBuilder, number: IndexValue, sizes: Sequence[IndexValue]
+) -> list[IndexValue]:
+    """`number` in mixed radix `sizes`, of which there is one at least."""
+    digits: list[IndexValue] = []
+    for size in reversed(sizes[1:]):
+        radix = b.max(size, 1)
+        digits.insert(0, number % radix)
+        number = number // radix
+    return [number, *digits]
 
 
 def odometer(
@@ -20,14 +32,7 @@ def odometer(
         with b.loop(b.lo, b.hi, 1, hint="task") as loop:
             body(loop.index, [loop.index])
         return
-    digits: list[IndexValue] = []
-    rest = b.lo
-    for size in reversed(sizes[1:]):
-        radix = b.max(size, 1)
-        digits.insert(0, rest % radix)
-        rest = rest // radix
-    digits.insert(0, rest)
-    with b.loop(b.lo, b.hi, 1, digits, hint="task") as loop:
+    with b.loop(b.lo, b.hi, 1, digits_of(b, b.lo, sizes), hint="task") as loop:
         body(loop.index, loop.args)
         zero, following = b.index(0), list(loop.args)
         one = following[-1] + 1

@@ -11,8 +11,7 @@ kept between stages. `schedule/online_stages.py` says what is done in which stag
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -26,7 +25,6 @@ from shlo_disc.lower.tasks.row_writer import RowWriter
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.math import emit_math
 from shlo_disc.lower.values.reduction import Reducer
-from shlo_disc.lower.values.text import Loop
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, element_type, lanes_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout
@@ -207,7 +205,7 @@ class Pieces(Stages):
 
 
 class Combine(Stages):
-    """A task is a row; its pieces are combined in order, one after the other."""
+    """A task is a row, whose pieces are combined."""
 
     def work(self) -> None:
         """See `RowWriter.work`."""
@@ -215,29 +213,39 @@ class Combine(Stages):
         self.find_earlier()
         for op in self.stage.reductions:
             reducer = Reducer(self.e, op)
-            with self._pieces(reducer) as (loop, at, _):
-                loop.yield_(*reducer.merge(loop.args, self.get("piece", reducer, at)))
-            self._found(reducer, loop.results, row)
+            self._found(reducer, self._of_pieces(reducer), row)
         for relative in self.stage.relative:
             reducer = Reducer(self.e, relative.op)
-            (type_,) = _types(reducer)
-            final = self.row_value(relative.row)
-            with self._pieces(reducer) as (loop, at, number):
-                own = self.get_one("reference", relative.reference, type_, at)
-                (part,) = self.get("piece", reducer, at)
-                term = self._seen_from(final, relative, own, part, number)
-                loop.yield_(loop.args[0] + term)
-            self._found(reducer, loop.results, row)
+            self._found(reducer, self._of_relative(reducer, relative), row)
         if self.last_to_reduce:
             self.store_row_values()
 
-    @contextlib.contextmanager
-    def _pieces(self, reducer: Reducer) -> Iterator[tuple[Loop[Register], Ix, IndexValue]]:
-        """A loop over the pieces of the row: (loop, place in workspaces, number in the row)."""
+    def over_pieces(
+        self, reducer: Reducer, term: Callable[[Ix, IndexValue], Sequence[Register]]
+    ) -> list[Register]:
+        """The accumulators of a row: `term(place in workspaces, number in the row)` of its pieces,
+        merged in order.
+        """
         b = self.b
         count = b.param(self.split.pieces)
         with b.loop(0, count, 1, reducer.neutral(self.line_lanes), hint="piece") as loop:
-            yield loop, self.line_place(loop.index, count), loop.index
+            here = term(self.line_place(loop.index, count), loop.index)
+            loop.yield_(*reducer.merge(loop.args, here))
+        return loop.results
+
+    def _of_pieces(self, reducer: Reducer) -> list[Register]:
+        return self.over_pieces(reducer, lambda at, _: self.get("piece", reducer, at))
+
+    def _of_relative(self, reducer: Reducer, relative: Relative) -> list[Register]:
+        (type_,) = _types(reducer)
+        final = self.row_value(relative.row)
+
+        def term(at: Ix, number: IndexValue) -> list[Register]:
+            own = self.get_one("reference", relative.reference, type_, at)
+            (part,) = self.get("piece", reducer, at)
+            return [self._seen_from(final, relative, own, part, number)]
+
+        return self.over_pieces(reducer, term)
 
     def _found(self, reducer: Reducer, accumulators: list[Register], row: Ix) -> None:
         accumulators = self.publish(reducer, accumulators)

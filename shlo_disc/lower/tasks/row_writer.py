@@ -284,7 +284,7 @@ class RowWriter:
                 if element.kind == "b":
                     stored = self.b.cast("arith.extui", register, "i8")
                 stored = self.b.broadcast(stored, self.lanes)
-                self.e.store_to(self._scratch(where), stored, self.scratch_place(), mask)
+                self.e.store_to(self.scratch_row(where), stored, self.scratch_place(), mask)
             else:
                 out = where.output if isinstance(where, Materialised) else where
                 assert out is not None
@@ -303,7 +303,8 @@ class RowWriter:
         """Where the current columns are in a scratch row."""
         return self.space.tiles[-1]
 
-    def _scratch(self, item: Materialised) -> MemRef:
+    def scratch_row(self, item: Materialised) -> MemRef:
+        """The scratch row that holds `item`."""
         offset = self.first_scratch
         for element in self.plan.slots[: item.slot]:
             offset = offset + self._row_bytes(element)
@@ -317,7 +318,7 @@ class RowWriter:
                 return None
             element = element_of(item.value)
             if item.output is None:
-                memory, at = self._scratch(item), self.scratch_place()
+                memory, at = self.scratch_row(item), self.scratch_place()
             else:
                 memory, at = self.result(item.output)
             register = self.e.load_from(memory, at, mask, readonly=False)

@@ -69,6 +69,9 @@ def from_compute(b: TextBuilder, value: Register, element: ElementType) -> Regis
     if element.name == "f16":
         half = b.cast("arith.truncf", value, "f16")
         return b.bitcast(half, half.like("i16"))
+    if b.rounds_to_bf16:
+        half = b.cast("arith.truncf", value, "bf16")
+        return b.bitcast(half, half.like("i16"))
     # Integer rounding, not vcvtneps2bf16: that instruction flushes denormals.
     type_ = value.like("i32")
     bits = b.bitcast(value, type_)

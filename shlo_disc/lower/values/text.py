@@ -117,6 +117,8 @@ class TextBuilder:
 
     leaves_branches: ClassVar[bool] = False
     """Pure operations rise out of branches and loops, too, and run always."""
+    rounds_to_bf16: ClassVar[bool] = False
+    """True if the code generator rounds f32 to bf16 as IEEE 754 does, and better than integers."""
 
     def __init__(self) -> None:
         self._regions = [_Region(barrier=True)]

@@ -51,6 +51,7 @@ class ScopedBlock {
     return *this;
   }
   Block* get() const { return block_; }
+  void* data() const { return block_ == nullptr ? nullptr : block_->data; }
   Block* take() {
     Block* block = block_;
     block_ = nullptr;

@@ -10,6 +10,8 @@ namespace shlo_disc::dlpack {
 
 constexpr char kCapsuleName[] = "dltensor";
 constexpr int32_t kCpu = 1;
+constexpr int32_t kCuda = 2;
+constexpr int32_t kRocm = 10;
 
 enum Code : uint8_t {
   kInt = 0,

@@ -1,6 +1,8 @@
 #include "ffi_gpu.h"
 
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -60,12 +62,36 @@ class Scratch {
   size_t bytes_ = 0;
 };
 
-Error* device_of(const CallFrame* frame, const Executable& executable, GpuDevice** device) {
+Error* ordinal_of(const CallFrame* frame, int* ordinal) {
   DeviceOrdinalArgs args{size_up_to(&DeviceOrdinalArgs::device_ordinal), nullptr, frame->context,
                          0};
-  if (Error* const failed = frame->api->get_device_ordinal(&args)) return failed;
+  Error* const failed = frame->api->get_device_ordinal(&args);
+  *ordinal = args.device_ordinal;
+  return failed;
+}
+
+Error* stream_of(const CallFrame* frame, void** stream) {
+  StreamGetArgs args{size_up_to(&StreamGetArgs::stream), nullptr, frame->context, nullptr};
+  Error* const failed = frame->api->get_stream(&args);
+  *stream = args.stream;
+  return failed;
+}
+
+struct LearnedStreams {
+  std::mutex mutex;
+  std::map<int, void*> by_ordinal;
+
+  static LearnedStreams& instance() {
+    static auto* const all = new LearnedStreams;  // XLA may call during exit
+    return *all;
+  }
+};
+
+Error* device_of(const CallFrame* frame, const Executable& executable, GpuDevice** device) {
+  int ordinal = 0;
+  if (Error* const failed = ordinal_of(frame, &ordinal)) return failed;
   GpuFailure failure;
-  *device = GpuDevice::get(executable.spec().gpu->platform, args.device_ordinal, &failure);
+  *device = GpuDevice::get(executable.spec().gpu->platform, ordinal, &failure);
   return *device == nullptr ? gpu_error(frame, executable, failure) : nullptr;
 }
 
@@ -125,10 +151,10 @@ Error* execute_on_gpu(CallFrame* frame, const Executable& executable) {
   }
   GpuDevice* device = nullptr;
   if (Error* const failed = device_of(frame, executable, &device)) return failed;
-  StreamGetArgs stream{size_up_to(&StreamGetArgs::stream), nullptr, frame->context, nullptr};
-  if (Error* const failed = frame->api->get_stream(&stream)) return failed;
+  void* stream = nullptr;
+  if (Error* const failed = stream_of(frame, &stream)) return failed;
   Scratch scratch(frame);
-  return run(frame, executable, {device, stream.stream}, [&](int64_t bytes, void** memory) {
+  return run(frame, executable, {device, stream}, [&](int64_t bytes, void** memory) {
     Error* const failed = scratch.allocate(bytes);
     *memory = scratch.aligned();
     return failed;
@@ -158,6 +184,26 @@ Error* execute_gpu_on_host(CallFrame* frame, const Executable& executable) {
     return gpu_error(frame, executable, failure);
   }
   return failed;
+}
+
+Error* learn_stream(CallFrame* frame) {
+  int ordinal = 0;
+  void* stream = nullptr;
+  if (Error* const failed = ordinal_of(frame, &ordinal)) return failed;
+  if (Error* const failed = stream_of(frame, &stream)) return failed;
+  LearnedStreams& all = LearnedStreams::instance();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.by_ordinal[ordinal] = stream;
+  return nullptr;
+}
+
+bool learned_stream(int ordinal, void** stream) {
+  LearnedStreams& all = LearnedStreams::instance();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.by_ordinal.find(ordinal);
+  if (found == all.by_ordinal.end()) return false;
+  *stream = found->second;
+  return true;
 }
 
 }  // namespace shlo_disc

@@ -16,6 +16,11 @@ xla_ffi::Error* execute_on_gpu(xla_ffi::CallFrame* frame, const Executable& exec
 // is the host's (SHLO_DISC_GPU_HOST_MEMORY=1), it runs on a stream of ours, which is waited for.
 xla_ffi::Error* execute_gpu_on_host(xla_ffi::CallFrame* frame, const Executable& executable);
 
+// Remembers the stream that XLA computes on: that of a call of this handler.
+xla_ffi::Error* learn_stream(xla_ffi::CallFrame* frame);
+// The stream that the last call on this device had; false: there was none.
+bool learned_stream(int ordinal, void** stream);
+
 }  // namespace shlo_disc
 
 #endif  // SHLO_DISC_RAL_FFI_GPU_H_

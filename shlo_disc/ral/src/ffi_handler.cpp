@@ -177,4 +177,6 @@ void* ffi_execute_address(bool on_gpu) {
                 : reinterpret_cast<void*>(&handler<&execute>);
 }
 
+void* ffi_learn_stream_address() { return reinterpret_cast<void*>(&handler<&learn_stream>); }
+
 }  // namespace shlo_disc

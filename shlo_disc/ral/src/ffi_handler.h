@@ -28,6 +28,8 @@ int64_t ffi_registered();
 // buffers are a GPU's; programs of the CPU are refused there, and programs for GPUs elsewhere.
 void* ffi_instantiate_address();
 void* ffi_execute_address(bool on_gpu);
+// Of a handler of GPUs that remembers the stream of its calls; see learned_stream of ffi_gpu.h.
+void* ffi_learn_stream_address();
 
 }  // namespace shlo_disc
 

@@ -1,5 +1,6 @@
 #include "gpu_device.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <new>
@@ -32,12 +33,14 @@ bool is_on(const char* variable) {
   return text != nullptr && text[0] == '1' && text[1] == 0;
 }
 
-std::string gigabytes(int64_t bytes) {
-  const int64_t hundredths = bytes / (int64_t{1} << 30) * 100 +
-                             bytes % (int64_t{1} << 30) * 100 / (int64_t{1} << 30);
-  const std::string fraction = std::to_string(hundredths % 100);
-  return std::to_string(hundredths / 100) + (fraction.size() == 1 ? ".0" : ".") + fraction +
-         " GiB";
+// "4194304 bytes (4.00 MiB)"
+std::string amount(int64_t bytes) {
+  const bool is_large = bytes >= int64_t{1} << 30;
+  const double unit = is_large ? 1024.0 * 1024.0 * 1024.0 : 1024.0 * 1024.0;
+  char text[64];
+  std::snprintf(text, sizeof(text), "%lld bytes (%.2f %s)", static_cast<long long>(bytes),
+                static_cast<double>(bytes) / unit, is_large ? "GiB" : "MiB");
+  return text;
 }
 
 }  // namespace
@@ -71,13 +74,6 @@ GpuDevice* GpuDevice::get(GpuPlatform platform, int ordinal, GpuFailure* failure
   return device;
 }
 
-GpuDevice* GpuDevice::opened(GpuPlatform platform, int ordinal) {
-  Opened& all = opened_devices();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.devices.find({platform, ordinal});
-  return found == all.devices.end() ? nullptr : found->second;
-}
-
 bool GpuDevice::open(GpuFailure* failure) {
   const std::string what = title_ + " cannot be used";
   if (driver_.platform == GpuPlatform::kCuda &&
@@ -88,8 +84,9 @@ bool GpuDevice::open(GpuFailure* failure) {
   return driver_.check(call().create_stream(&stream_, kStreamNonBlocking), what, failure);
 }
 
-GpuBlock* GpuDevice::acquire(int64_t bytes, Hold hold, void* stream, bool (*collect)(),
-                             const std::string& what, GpuFailure* failure) {
+GpuBlock* GpuDevice::acquire(int64_t bytes, Hold hold, void* stream,
+                             const std::function<bool()>& collect, const std::string& what,
+                             GpuFailure* failure) {
   int error = kGpuSuccess;
   const auto size = static_cast<size_t>(bytes);
   GpuBlock* block = pool_.acquire(size, hold, stream, &error);
@@ -106,14 +103,12 @@ GpuBlock* GpuDevice::acquire(int64_t bytes, Hold hold, void* stream, bool (*coll
   size_t free_bytes = 0, total_bytes = 0;
   const GpuScope scope(*this);
   call().memory_info(&free_bytes, &total_bytes);
-  const int64_t held = pool_.stats().in_use_bytes;
   failure->set(GpuFailure::Kind::kOutOfMemory,
-               what + " takes " + std::to_string(bytes) + " bytes (" + gigabytes(bytes) +
-                   ") of " + title_ + ", which has " + std::to_string(free_bytes) +
-                   " bytes free (" + gigabytes(static_cast<int64_t>(free_bytes)) + ") of " +
-                   gigabytes(info_.total_bytes) + "; shlo_disc holds " + std::to_string(held) +
-                   " bytes (" + gigabytes(held) +
-                   "), and JAX takes three quarters of the memory when it starts: lower that by "
+               what + " takes " + amount(bytes) + " of " + title_ + ", which has " +
+                   amount(static_cast<int64_t>(free_bytes)) + " free of " +
+                   amount(info_.total_bytes) + "; shlo_disc holds " +
+                   amount(pool_.stats().in_use_bytes) +
+                   ", and JAX takes three quarters of the memory when it starts: lower that by "
                    "XLA_PYTHON_CLIENT_MEM_FRACTION=0.5 in the environment, or call with smaller "
                    "arrays");
   return nullptr;

@@ -2,6 +2,7 @@
 #ifndef SHLO_DISC_RAL_GPU_DEVICE_H_
 #define SHLO_DISC_RAL_GPU_DEVICE_H_
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -16,8 +17,6 @@ class GpuDevice {
   // The device, which is opened on first use and lives as long as the process. Null with `failure`
   // set where there is no driver or no such device.
   static GpuDevice* get(GpuPlatform platform, int ordinal, GpuFailure* failure);
-  // The device if it was opened, else null.
-  static GpuDevice* opened(GpuPlatform platform, int ordinal);
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
 
@@ -34,8 +33,9 @@ class GpuDevice {
   // Memory of the pool, uninitialised and 256-byte aligned, for work of `stream`. Out of memory: idle
   // memory of the pool is freed, `collect` called (null: nothing) and the request tried once more.
   // Null with `failure` set; `what` is who wants it: "result 0".
-  GpuBlock* acquire(int64_t bytes, Hold hold, void* stream, bool (*collect)(),
-                    const std::string& what, GpuFailure* failure);
+  GpuBlock* acquire(int64_t bytes, Hold hold, void* stream,
+                    const std::function<bool()>& collect, const std::string& what,
+                    GpuFailure* failure);
 
   // Waits for all work of a stream. False with `failure` set when some of it, or earlier work, failed;
   // `when`: "at the end of the call".

@@ -29,25 +29,22 @@ GpuBlock* GpuPool::acquire(size_t bytes, Hold hold, void* stream, int* error) {
   return block;
 }
 
-void GpuPool::release(GpuBlock* block) {
-  GpuBlock* evicted = nullptr;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    in_use_bytes_ -= static_cast<int64_t>(block->size);
-    --in_use_blocks_;
-    idle_.link(block);
-    evicted = idle_.evict_to(limit_);
-  }
-  destroy_all(evicted);
+bool GpuPool::release(GpuBlock* block) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  in_use_bytes_ -= static_cast<int64_t>(block->size);
+  --in_use_blocks_;
+  idle_.link(block);
+  return idle_.bytes() > limit_;
 }
 
-int64_t GpuPool::trim() {
+int64_t GpuPool::free_to(int64_t idle_bytes) {
   GpuBlock* evicted = nullptr;
   int64_t freed = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     freed = idle_.bytes();
-    evicted = idle_.evict_to(0);
+    evicted = idle_.evict_to(idle_bytes);
+    freed -= idle_.bytes();
   }
   destroy_all(evicted);
   return freed;
@@ -94,7 +91,7 @@ void GpuPool::count_use(const GpuBlock* block) {
 }
 
 void gpu_release(GpuBlock* block) {
-  if (block != nullptr) block->device->pool().release(block);
+  if (block != nullptr && block->device->pool().release(block)) block->device->pool().shrink();
 }
 
 }  // namespace shlo_disc

@@ -35,13 +35,17 @@ class GpuPool {
 
   // Null with the driver's error in `error`. Tries once, frees nothing.
   GpuBlock* acquire(size_t bytes, Hold hold, void* stream, int* error);
-  void release(GpuBlock* block);
-  // Gives idle memory back to the driver, after all work of the device; bytes freed.
-  int64_t trim();
+  // Frees nothing. True: more memory is idle than may be, and `shrink` is due.
+  bool release(GpuBlock* block);
+  // Gives idle memory beyond the limit back to the driver, after all work of the device.
+  void shrink() { free_to(limit_); }
+  // Gives all idle memory back; bytes freed.
+  int64_t trim() { return free_to(0); }
   PoolStats stats();
 
  private:
   GpuBlock* create(int size_class, void* stream, int* error);
+  int64_t free_to(int64_t idle_bytes);
   void destroy_all(GpuBlock* block);
   void count_use(const GpuBlock* block);
 
@@ -55,7 +59,7 @@ class GpuPool {
   int64_t misses_ = 0;
 };
 
-void gpu_release(GpuBlock* block);  // null is fine
+void gpu_release(GpuBlock* block);  // null is fine; may wait for the device
 
 // Owns a block for a scope.
 class ScopedGpuBlock {

@@ -100,7 +100,7 @@ const JaxBridge::Device* JaxBridge::known_device(PyObject* device) {
   for (const Device& known : devices_) {
     if (known.device.get() == device) return known.sharding ? &known : nullptr;
   }
-  PyRef sharding(PyObject_CallOneArg(hooks_.cpu_sharding.get(), device));
+  PyRef sharding(PyObject_CallOneArg(hooks_.sharding.get(), device));
   if (!sharding) return nullptr;
   if (sharding.get() == Py_None) sharding = PyRef();
   PyRef tuple(PyTuple_Pack(1, device));
@@ -135,7 +135,7 @@ const JaxBridge::Device* JaxBridge::device_of(Py_ssize_t index, PyObject* array)
   const Device* const known = known_device(device.get());
   if (known == nullptr && !PyErr_Occurred()) {
     raise_argument_error(index, "device",
-                         "is on " + text_of(device.get()) + ", the program runs on the CPU");
+                         "is on " + text_of(device.get()) + ", the program runs on " + hooks_.where);
   }
   return known;
 }
@@ -154,16 +154,19 @@ bool JaxBridge::is_alive(Py_ssize_t index, PyObject* array) {
   return deleted.get() != Py_True || raise_deleted(index);
 }
 
+bool JaxBridge::ask_ready(Py_ssize_t index, PyObject* array, bool* ready) {
+  const BuffersLock lock;
+  if (!is_alive(index, array)) return false;  // `is_ready` would crash
+  const PyRef answer = call_method(array, names().is_ready);
+  *ready = answer.get() == Py_True;
+  return static_cast<bool>(answer);
+}
+
 bool JaxBridge::wait(Py_ssize_t index, PyObject* array) {
-  {
-    const BuffersLock lock;
-    if (!is_alive(index, array)) return false;  // `is_ready` would crash
-    const PyRef ready = call_method(array, names().is_ready);
-    if (!ready) return false;
-    if (ready.get() == Py_True) return true;
-  }
+  bool ready = false;
+  if (!ask_ready(index, array, &ready)) return false;
   // Not under the lock: what is waited for may call us.
-  return static_cast<bool>(call_method(array, names().block_until_ready));
+  return ready || static_cast<bool>(call_method(array, names().block_until_ready));
 }
 
 // `unsafe_buffer_pointer` does not wait, hence wait() before it; it fails on a deleted array.

@@ -1,4 +1,5 @@
-// Reads jax.Array arguments and makes jax.Array results, without a copy and without XLA.
+// Reads jax.Array arguments and makes jax.Array results, without a copy and without XLA: those of the
+// host's memory here, those of a GPU's in gpu_bridge.h.
 //
 // Everything JAX is handed in by Python (shlo_disc/jax_private.py); nothing here imports it.
 #ifndef SHLO_DISC_RAL_JAX_BRIDGE_H_
@@ -25,11 +26,14 @@ struct JaxHooks {
   PyRef batched_device_put;  // (aval, sharding, [ndarray], [device], committed) -> array
   PyRef unguarded_device_put;  // the same where transfers are refused; may be None
   PyRef device;              // where uncommitted results live
-  PyRef cpu_sharding;        // (device) -> its sharding, None when memory is not the host's
+  PyRef sharding;            // (device) -> its sharding, None when programs cannot run there
   PyRef collect_garbage;     // () -> None: drops buffers JAX has finished with; may be None
   PyRef committed_name;      // attribute of an array: is it committed to its device
   PyRef device_name;         // attribute of a single-device sharding: the device
+  std::string where;         // "the CPU": where programs run, for messages
 };
+
+class GpuBridge;
 
 // A jax.Array argument as a program sees it. `record` lives as long as the array.
 struct JaxArgument {
@@ -42,7 +46,7 @@ struct JaxArgument {
 class JaxBridge {
  public:
   explicit JaxBridge(JaxHooks hooks) : hooks_(std::move(hooks)) {}
-  ~JaxBridge();
+  virtual ~JaxBridge();
   JaxBridge(const JaxBridge&) = delete;
   JaxBridge& operator=(const JaxBridge&) = delete;
 
@@ -70,26 +74,39 @@ class JaxBridge {
   // Lets memory of dead arrays go back to the pool (JAX drops it lazily). False: Python error.
   bool collect_garbage();
 
- private:
+  // The bridge as that of a GPU; null: it is the CPU's.
+  virtual GpuBridge* as_gpu() { return nullptr; }
+  // Whether memory that begins at an address is that of a result of ours. Of the host's memory that is
+  // known by its owner.
+  virtual bool owns(const void*) const { return false; }
+
+ protected:
   struct Device {
     PyRef device;
     PyRef sharding;
     PyRef tuple;  // (device,)
   };
 
-  std::shared_ptr<const ArrayType> type_of(Py_ssize_t index, PyRef aval);
-  const Device* device_of(Py_ssize_t index, PyObject* array);
+  // Makes the array's memory readable by what runs next, if it is alive. False with an error set.
+  virtual bool wait(Py_ssize_t index, PyObject* array);
+  // False with an error set for an array that is deleted; else `*ready`: it need not be waited for.
+  bool ask_ready(Py_ssize_t index, PyObject* array, bool* ready);
   const Device* known_device(PyObject* device);
-  bool committed(PyObject* array, bool* out);
-  bool describe(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
-  bool wait(Py_ssize_t index, PyObject* array);
-  bool pointer(Py_ssize_t index, PyObject* array, void** out);
-  bool is_alive(Py_ssize_t index, PyObject* array);
   bool remember(PyObject* array, void* data, DType dtype, PyObject* aval, PyObject* device);
   PyObject* result_aval(PyArray_Descr* descr, DType dtype, bool weak_type, int64_t rank,
                         const int64_t* sizes);
 
   const JaxHooks hooks_;
+
+ private:
+
+  std::shared_ptr<const ArrayType> type_of(Py_ssize_t index, PyRef aval);
+  const Device* device_of(Py_ssize_t index, PyObject* array);
+  bool committed(PyObject* array, bool* out);
+  bool describe(Py_ssize_t index, PyObject* array, bool want_record, JaxArgument* out);
+  bool pointer(Py_ssize_t index, PyObject* array, void** out);
+  bool is_alive(Py_ssize_t index, PyObject* array);
+
   // Other threads may run whenever Python code does, so entries stay where they are.
   std::deque<Device> devices_;
   std::unordered_map<PyObject*, std::shared_ptr<const ArrayType>> types_;  // by aval, kept alive

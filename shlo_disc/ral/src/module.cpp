@@ -541,7 +541,7 @@ NB_MODULE(_ral, m) {
                                           owned(batched_device_put), owned(unguarded_device_put),
                                           owned(device), owned(cpu_sharding),
                                           owned(collect_garbage), owned(committed_name),
-                                          owned(device_name)});
+                                          owned(device_name), "the CPU"});
           },
           nb::kw_only(), "array_type"_a, "shaped_array"_a, "batched_device_put"_a, "device"_a,
           "cpu_sharding"_a, "unguarded_device_put"_a = nb::none(),

@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "dlpack_abi.h"
+#include "ffi_gpu.h"
+#include "ffi_handler.h"
+#include "gpu_bridge.h"
 #include "gpu_device.h"
 #include "py_gpu.h"
 
@@ -113,6 +117,29 @@ GpuDevice& checked_device(GpuPlatform platform, int ordinal) {
   return *device;
 }
 
+PyRef owned(const nb::object& object) { return PyRef::borrow(object.ptr()); }
+
+void init_gpu_bridge(GpuBridge* self, const std::string& platform_name, int ordinal,
+                     nb::object stream, nb::object array_type, nb::object shaped_array,
+                     nb::object device, nb::object sharding, nb::object order, nb::object adopt,
+                     nb::object rewrap, nb::object to_host, nb::object collect_garbage,
+                     nb::object dlpack_device, bool waits, nb::str committed_name,
+                     nb::str device_name) {
+  const GpuPlatform platform = checked_platform(platform_name);
+  GpuDevice& opened = checked_device(platform, ordinal);
+  void* const given = stream.is_none()
+                          ? opened.stream()
+                          : reinterpret_cast<void*>(nb::cast<uintptr_t>(stream));
+  const int32_t usual = platform == GpuPlatform::kCuda ? dlpack::kCuda : dlpack::kRocm;
+  JaxHooks hooks{owned(array_type),      owned(shaped_array), owned(nb::none()),
+                 owned(nb::none()),      owned(device),       owned(sharding),
+                 owned(collect_garbage), owned(committed_name), owned(device_name),
+                 opened.title()};
+  GpuHooks gpu_hooks{owned(order), owned(adopt), owned(rewrap), owned(to_host)};
+  new (self) GpuBridge(std::move(hooks), std::move(gpu_hooks), {&opened, given},
+                       dlpack_device.is_none() ? usual : nb::cast<int32_t>(dlpack_device), waits);
+}
+
 }  // namespace
 
 nb::dict pool_statistics(const PoolStats& stats) {
@@ -169,6 +196,18 @@ void bind_gpu(nb::module_& m) {
       .def("__init__", &init_gpu_program, nb::kw_only(), "platform"_a, "architecture"_a, "images"_a,
            "kernels"_a);
 
+  nb::class_<GpuBridge, JaxBridge>(m, "GpuBridge")
+      .def("__init__", &init_gpu_bridge, nb::kw_only(), "platform"_a, "ordinal"_a,
+           "stream"_a.none(), "array_type"_a, "shaped_array"_a, "device"_a, "sharding"_a, "order"_a,
+           "adopt"_a, "rewrap"_a, "to_host"_a, "collect_garbage"_a = nb::none(),
+           "dlpack_device"_a = nb::none(), "waits"_a = false, "committed_name"_a = "_committed",
+           "device_name"_a = "_device");
+  m.def("ffi_learn_stream", [] { return nb::capsule(ffi_learn_stream_address()); });
+  m.def("gpu_learned_stream", [](int ordinal) -> nb::object {
+    void* stream = nullptr;
+    if (!learned_stream(ordinal, &stream)) return nb::none();
+    return nb::int_(reinterpret_cast<uintptr_t>(stream));
+  }, "ordinal"_a);
   m.def("gpu_driver", &gpu_driver_facts, "platform"_a);
   m.def("gpu_devices", &gpu_devices, "platform"_a);
   m.def("gpu_pool_stats", [](const std::string& platform, int device) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dlpack_abi.h"
+#include "gpu_bridge.h"
 
 namespace shlo_disc {
 namespace {
@@ -118,7 +119,7 @@ bool CallArguments::read(PyObject* leaves) {
     if (!read_one(i, leaves_[i])) return false;
   }
   drop_changed_weights();
-  executable_.read_size_elements(pointers_.data(), next_size_);
+  if (!read_size_elements()) return false;
   // Only now: an array that is passed twice in its first call has not been seen before.
   for (ArrayRecord* record : first_seen_) {
     if (record->owner == nullptr) record->owner = std::make_unique<PackOwner>();
@@ -126,8 +127,25 @@ bool CallArguments::read(PyObject* leaves) {
   return true;
 }
 
-bool CallArguments::take_donated() {
-  if (bridge_ == nullptr) return true;
+bool CallArguments::read_size_elements() {
+  GpuBridge* const gpu = bridge_ == nullptr ? nullptr : bridge_->as_gpu();
+  if (gpu == nullptr) {
+    executable_.read_size_elements(pointers_.data(), next_size_);
+    return true;
+  }
+  std::vector<void*> on_host(pointers_.begin(), pointers_.end());
+  for (const size_t i : executable_.spec().size_arguments) {
+    if (!is_jax(i)) continue;
+    PyRef copy = gpu->to_host(leaves_[i]);
+    if (!copy) return false;
+    on_host[i] = PyArray_DATA(reinterpret_cast<PyArrayObject*>(copy.get()));
+    temporaries_.push_back(std::move(copy));
+  }
+  executable_.read_size_elements(on_host.data(), next_size_);
+  return true;
+}
+
+bool CallArguments::are_donated_once() {
   const auto& specs = executable_.spec().arguments;
   std::unordered_map<const void*, size_t> first;
   const int64_t* size = sizes_.data();
@@ -143,6 +161,13 @@ bool CallArguments::take_donated() {
                                     std::to_string(specs[i].donated ? other : i) +
                                     ", too; pass a copy");
   }
+  return true;
+}
+
+bool CallArguments::take_donated() {
+  if (bridge_ == nullptr) return true;
+  if (!are_donated_once()) return false;
+  const auto& specs = executable_.spec().arguments;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!specs[i].donated || !bridge_->is_array(leaves_[i])) continue;
     (memory_[i] != nullptr ? donated_ : foreign_).push_back(i);
@@ -311,7 +336,7 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
     // Another thread may delete the array; its memory stays as long as the call.
     memory_[index] = owner_at(argument.data).release();
   }
-  if (memory_[index] != nullptr) {
+  if (memory_[index] != nullptr || bridge_->owns(argument.data)) {
     bridge_->came_back(argument.record != nullptr && argument.record->data != nullptr);
   }
   if (argument.device != nullptr && argument.device != device_) {
@@ -346,6 +371,11 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
 // JAX holds several elements in a byte, programs one.
 bool CallArguments::unpack(size_t index, const ArrayType& type, void** data) {
   if (*data == nullptr) return true;  // unread, or empty
+  if (bridge_->as_gpu() != nullptr) {
+    return raise_argument_error(static_cast<Py_ssize_t>(index), "dtype",
+                                std::string("has elements of type ") + dtype_name(type.dtype) +
+                                    ", which are packed on a GPU; convert it to int8");
+  }
   const int64_t count =
       array_bytes(type.dtype, static_cast<int64_t>(type.sizes.size()), type.sizes.data());
   ScopedBlock copy(pool_acquire(static_cast<size_t>(count), Hold::kCall));

@@ -61,6 +61,10 @@ class CallArguments {
   // Takes over the arrays that were donated: deletes those whose memory is ours. False with a
   // Python error set, also when a donated array is another argument, too. To be called once.
   bool take_donated();
+  // False with a Python error set when a donated array is another argument, too.
+  bool are_donated_once();
+  // Deletes arrays among the arguments; false with a Python error set.
+  bool forget(const std::vector<size_t>& which) { return bridge_->forget(leaves_.data(), which); }
   // The owner of a donated argument's memory when nothing else refers to it; else null.
   PyRef owner_of_donated(size_t argument);
   // Deletes donated arrays of foreign memory; after the call has read them. False: another thread
@@ -76,6 +80,14 @@ class CallArguments {
   bool have_kept_memory();
 
   void* const* pointers() { return pointers_.data(); }
+  // Whether an argument is a jax.Array, whose memory is where the program of the bridge runs. All others
+  // are in the host's memory.
+  bool is_jax(size_t argument) { return bridge_ != nullptr && bridge_->is_array(leaves_[argument]); }
+  // Counts an argument that had to be copied.
+  void count_copy(size_t argument, int64_t bytes) {
+    ++call_memory_.copies.calls[argument];
+    call_memory_.copies.bytes += bytes;
+  }
   const int64_t* sizes() { return sizes_.data(); }
   // One per argument, null where not packable in this call; null when none is.
   PackOwner* const* owners() { return any_owner_ ? owners_.data() : nullptr; }
@@ -90,6 +102,7 @@ class CallArguments {
   bool read_one(size_t index, PyObject* leaf);
   bool read_jax(size_t index, PyObject* leaf);
   bool unpack(size_t index, const ArrayType& type, void** data);
+  bool read_size_elements();
   bool read_numpy(size_t index, PyArrayObject* array);
   bool read_scalar(size_t index, PyObject* leaf);
   bool read_dlpack(size_t index, PyObject* leaf);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ffi_handler.h"
+#include "gpu_bridge.h"
 #include "prepared_call.h"
 #include "py_arguments.h"
 #include "small_vector.h"
@@ -70,10 +71,15 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
                              const TensorBridge* tensors, const WeightVersions* weights,
                              PyObject* over) const {
   const ProgramSpec& spec = executable_->spec();
-  if (spec.gpu != nullptr) {
-    if (bridge == nullptr && tensors == nullptr) return run_gpu(host, marks, 0, leaves);
-    return PyErr_Format(errors().device, "%s is compiled for a GPU, the arguments are the CPU's",
-                        spec.name.c_str());
+  GpuBridge* const gpu = bridge == nullptr ? nullptr : bridge->as_gpu();
+  if (spec.gpu != nullptr && bridge == nullptr && tensors == nullptr) {
+    return run_gpu(host, marks, 0, leaves);
+  }
+  if (spec.gpu != nullptr && gpu != nullptr) return call_gpu(host, marks, *gpu, leaves);
+  if (spec.gpu != nullptr || gpu != nullptr) {
+    return PyErr_Format(errors().device, "%s is compiled for %s, and was called on %s",
+                        spec.name.c_str(), spec.gpu != nullptr ? "a GPU" : "the CPU",
+                        spec.gpu != nullptr ? "the CPU" : "a GPU");
   }
   CallArguments arguments(*executable_, argument_descrs_, memory_, bridge, weights);
   if (!arguments.read(leaves)) return nullptr;

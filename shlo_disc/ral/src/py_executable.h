@@ -61,6 +61,10 @@ class PyExecutable {
   }
   PyObject* run_gpu(disc_run host, Marks* marks, int ordinal, PyObject* leaves) const;
 
+  // As run_gpu, on the device and the stream of `bridge`, with jax.Arrays as results. Does not wait for
+  // the device, but where the program reads memory.
+  PyObject* call_gpu(disc_run host, Marks* marks, GpuBridge& bridge, PyObject* leaves) const;
+
   // Makes the program callable as an XLA FFI custom call; XLA executables made while it is alive own
   // it too.
   void register_ffi(int64_t fingerprint) const;

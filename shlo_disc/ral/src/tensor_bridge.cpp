@@ -1,10 +1,10 @@
 #include "tensor_bridge.h"
 
-#include <cstdlib>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "dlpack_result.h"
 
 namespace shlo_disc {
 namespace {
@@ -43,13 +43,6 @@ constexpr DTypeCode kCodes[] = {
     {DType::kFloat8E8M0FNU, {dlpack::kFloat8E8M0FNU, 8, 1}},
 };  // fewer bits than 8 may be packed, so they are no arguments
 
-std::optional<dlpack::DataType> code_of(DType dtype) {
-  for (const DTypeCode& row : kCodes) {
-    if (row.dtype == dtype) return row.type;
-  }
-  return std::nullopt;
-}
-
 struct KnownType {
   PyTypeObject* type;  // owned: the address may not become another type's
   const dlpack::ExchangeApi* api;
@@ -70,65 +63,25 @@ const dlpack::ExchangeApi* usable(const dlpack::ExchangeHeader* header) {
   return nullptr;
 }
 
-// A result as a framework owns it; its sizes and strides lie behind it.
-template <typename Managed>
-struct Result {
-  Managed managed;
-  Block* block;
+}  // namespace
 
-  static_assert(alignof(Managed) >= alignof(int64_t), "numbers follow");
+namespace dlpack {
 
-  // Called by any thread, with or without the GIL.
-  static void destroy(Managed* self) {
-    auto* const result = static_cast<Result*>(self->manager);
-    pool_release(result->block);
-    std::free(result);
+std::optional<DataType> code_of(DType dtype) {
+  for (const DTypeCode& row : kCodes) {
+    if (row.dtype == dtype) return row.type;
   }
+  return std::nullopt;
+}
 
-  // Null with a Python error set.
-  static Result* make(ScopedBlock block, DType dtype, int64_t rank, const int64_t* sizes) {
-    const size_t numbers = 2 * static_cast<size_t>(rank) * sizeof(int64_t);
-    void* const memory = std::malloc(sizeof(Result) + numbers);
-    if (memory == nullptr) {
-      PyErr_NoMemory();
-      return nullptr;
-    }
-    auto* const result = new (memory) Result{};
-    auto* const shape = reinterpret_cast<int64_t*>(result + 1);
-    int64_t stride = 1;
-    for (int64_t i = rank - 1; i >= 0; --i) {
-      shape[i] = sizes[i];
-      shape[rank + i] = stride;
-      stride *= sizes[i] > 0 ? sizes[i] : 1;  // no stride is 0, as frameworks have it
-    }
-    result->block = block.take();
-    result->managed.manager = result;
-    result->managed.deleter = &destroy;
-    result->managed.tensor = {result->block->data, {dlpack::kCpu, 0}, static_cast<int32_t>(rank),
-                              *code_of(dtype), shape, shape + rank, 0};
-    return result;
-  }
-};
-
-// Of a capsule that no framework has taken: one that has, renames it.
 void delete_capsule(PyObject* capsule) {
-  if (!PyCapsule_IsValid(capsule, dlpack::kCapsuleName)) return;
-  auto* const managed = static_cast<dlpack::ManagedTensor*>(
-      PyCapsule_GetPointer(capsule, dlpack::kCapsuleName));
+  if (!PyCapsule_IsValid(capsule, kCapsuleName)) return;
+  auto* const managed =
+      static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule, kCapsuleName));
   managed->deleter(managed);
 }
 
-PyObject* capsule_over(ScopedBlock block, DType dtype, int64_t rank, const int64_t* sizes) {
-  using Unversioned = Result<dlpack::ManagedTensor>;
-  Unversioned* const result = Unversioned::make(std::move(block), dtype, rank, sizes);
-  if (result == nullptr) return nullptr;
-  PyObject* const capsule =
-      PyCapsule_New(&result->managed, dlpack::kCapsuleName, &delete_capsule);
-  if (capsule == nullptr) Unversioned::destroy(&result->managed);
-  return capsule;
-}
-
-}  // namespace
+}  // namespace dlpack
 
 DType dtype_of(const dlpack::DataType& type) {
   for (const DTypeCode& row : kCodes) {
@@ -247,13 +200,16 @@ PyObject* numpy_view(PyObject* object, PyArray_Descr* descr) {
   return view;
 }
 
-bool TensorBridge::can_wrap(DType dtype) { return code_of(dtype).has_value(); }
+bool TensorBridge::can_wrap(DType dtype) { return dlpack::code_of(dtype).has_value(); }
 
 PyObject* TensorBridge::wrap(ScopedBlock block, DType dtype, int64_t rank,
                              const int64_t* sizes) const {
-  if (api_ == nullptr) return capsule_over(std::move(block), dtype, rank, sizes);
-  using Versioned = Result<dlpack::ManagedTensorVersioned>;
-  Versioned* const result = Versioned::make(std::move(block), dtype, rank, sizes);
+  constexpr dlpack::Device kHost = {dlpack::kCpu, 0};
+  if (api_ == nullptr) {
+    return dlpack::capsule_over(std::move(block), kHost, dtype, rank, sizes);
+  }
+  using Versioned = dlpack::Result<dlpack::ManagedTensorVersioned, ScopedBlock>;
+  Versioned* const result = Versioned::make(std::move(block), kHost, dtype, rank, sizes);
   if (result == nullptr) return nullptr;
   result->managed.version = dlpack::kVersion;
   void* object = nullptr;

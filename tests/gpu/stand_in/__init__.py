@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,28 @@ class Kernel:
     sizes: tuple[int, ...]
 
 
+def _of_others(pointers: set[int], own: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Address and bytes of memory that pointers begin, but for the driver's own.
+
+    It reaches to the next known place, or to the end of what is mapped: arrays of JAX's CPU do not
+    tell their sizes.
+    """
+    ranges = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, permissions, *_ = line.split()
+        if permissions.startswith("rw"):
+            first, last = (int(part, 16) for part in span.split("-"))
+            ranges.append((first, last))
+    inside = [p for p in pointers if any(at <= p < at + size for at, size in own)]
+    foreign = sorted(pointers.difference(inside))
+    stops = sorted([*foreign, *(at for at, _ in own)])
+    for pointer in foreign:
+        for first, last in ranges:
+            if first <= pointer < last:
+                stop = next((at for at in stops if at > pointer), last)
+                yield pointer, min(stop, last) - pointer
+
+
 class StandIn:
     """The driver. `kernels` says what launches run, by symbol; `errors` is what they raised."""
 
@@ -150,6 +172,11 @@ class StandIn:
     def pending(self) -> int:
         """Pieces of work that nobody has waited for."""
         return int(self.library.stand_in_pending())
+
+    @property
+    def is_strict(self) -> bool:
+        """True if kernels use memory of the driver alone; else also that of JAX's CPU arrays."""
+        return bool(self.library.stand_in_is_strict())
 
     def memory(self, size: int) -> None:
         """How many bytes the device has."""
@@ -193,8 +220,10 @@ class StandIn:
         text, values = launch.module.decode(), bytearray()
         for (offset, _), value in zip(parameters_of(text, symbol), launch.params, strict=True):
             values += bytes(offset - len(values)) + value
-        pointers = [int.from_bytes(p, "little") for p in launch.params if len(p) == 8]
+        pointers = {int.from_bytes(p, "little") for p in launch.params if len(p) == 8}
         places = {place for pointer in pointers if (place := self._memory_at(pointer))}
+        if not self.is_strict:
+            places |= set(_of_others(pointers, places))
         sizes = launch.grid, launch.block, launch.shared_bytes
         launch_raw(text, symbol, *sizes, bytes(values), sorted(places))
 

@@ -279,7 +279,9 @@ API void stand_in_refuse_launch(int which, int code) { refuse_launch = which, re
 API void stand_in_fault(int which, int code) { fault_kernel = which, fault_code = code; }
 API void stand_in_lose(int code) { lost = code; }
 API void stand_in_strict(int is) { is_strict = is; }
+API int stand_in_is_strict(void) { return is_strict; }
 API void stand_in_eager(int is) { is_eager = is; }
+API void stand_in_finish(void) { wait_for_all(); } /* as if time had passed */
 API int64_t stand_in_pending(void) {
   int64_t pending = 0;
   pthread_mutex_lock(&mutex);

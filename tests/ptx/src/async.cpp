@@ -20,7 +20,9 @@ static Flow copy(Warp& w, const Instr& in, Mask m) {
       if (base_of(shared) <= from) throw Fault("cp.async from memory that is not global");
       const uint64_t step = given == bytes ? bytes : 1;
       for (uint64_t k = 0; k < given; k += step) {
-        std::memcpy(&t.bytes[k], find(w, l, global, from + k, step, false).host, step);
+        const Place place = find(w, l, global, from + k, step, false);
+        note_read(w, l, place, step, false);
+        std::memcpy(&t.bytes[k], place.host, step);
       }
     }
     w.block->order.depart(to, uint32_t(bytes), w.thread(l));
@@ -62,7 +64,31 @@ static Flow wait_all(Warp& w, const Instr& in, Mask m) {
   return wait(w, all, m);
 }
 
+// The end of all copies of a lane so far is an arrival at an mbarrier: base. imm: offset, whether
+// that arrival was expected from the start.
+static Flow arrive(Warp& w, const Instr& in, Mask m) {
+  Block& b = *w.block;
+  each(m, [&](int l) {
+    const uint32_t at = shared_offset(w, w.arg(in, 0)[l] + uint64_t(in.imm[0]), 8, 8);
+    b.order.note(at, 8, w.thread(l), Access::atomic);
+    const auto found = b.phases.find(at);
+    if (found == b.phases.end()) throw Fault("an mbarrier that nothing has initialised");
+    BulkLoad load{at, std::move(w.open[l]), 0, 1};
+    w.open[l].clear();
+    for (auto& group : w.groups[l]) {
+      load.parts.insert(load.parts.end(), group.begin(), group.end());
+      group.clear();  // a later wait for it has nothing to bring
+    }
+    if (!in.imm[1]) ++found->second.pending;
+    Order::merge(found->second.clocks, b.order.seen(w.number));
+    b.bulk.push_back(std::move(load));
+  });
+  b.order.step(w.number);
+  return Flow::next;
+}
+
 void add_async(Table& t) {
+  t["cp.async.mbarrier.arrive"] = arrive;
   t["cp.async"] = copy;
   t["cp.async.commit_group"] = commit;
   t["cp.async.wait_group"] = wait;

@@ -79,6 +79,7 @@ static Flow tensor_copy(Warp& w, const Instr& in, Mask m) {
         Transfer t{offset, std::vector<uint8_t>(kChunk)};
         if (bytes) {
           const Place place = find(w, l, global, address, bytes, false, map.element);
+          note_read(w, l, place, bytes, false);
           std::memcpy(&t.bytes[size_t(low)], place.host, bytes);
         }
         b.order.depart(offset, kChunk, w.thread(l));
@@ -113,7 +114,9 @@ static Flow wait(Warp& w, const Instr& in, Mask m) {  // imm[0]: groups that may
     while (groups.size() > size_t(in.imm[0])) {
       for (const BulkStore& s : groups.front()) {
         const Place place = find(w, l, global, s.address, s.bytes, true, 1);
-        std::memcpy(place.host, &w.block->shared_memory[s.offset], s.bytes);
+        const uint8_t* from = &w.block->shared_memory[s.offset];
+        note_write(w, l, place, s.bytes, from, false);
+        std::memcpy(place.host, from, s.bytes);
         w.block->order.give_back(s.offset, s.bytes, w.thread(l));
       }
       groups.erase(groups.begin());
@@ -130,7 +133,9 @@ static Flow row_load(Warp& w, const Instr& in, Mask m) {
     if (!bytes || bytes % kChunk) throw Fault("a bulk copy of no multiple of 16 bytes");
     const uint32_t to = shared_offset(w, w.arg(in, 0)[l] + uint64_t(in.imm[0]), bytes, kChunk);
     const uint64_t from = w.arg(in, 1)[l] + uint64_t(in.imm[1]);
-    const uint8_t* host = find(w, l, global, from, bytes, false, kChunk).host;
+    const Place place = find(w, l, global, from, bytes, false, kChunk);
+    note_read(w, l, place, bytes, false);
+    const uint8_t* host = place.host;
     const uint32_t at = shared_offset(w, w.arg(in, 3)[l] + uint64_t(in.imm[2]), 8, 8);
     b.order.note(at, 8, w.thread(l), Access::atomic);
     if (!b.phases.count(at)) throw Fault("an mbarrier that nothing has initialised");

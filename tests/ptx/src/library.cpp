@@ -53,7 +53,8 @@ int32_t ptx_launch(const void* program, Launch* launch) {
   Launch& l = *launch;
   l.steps = 0;
   const Program& p = *static_cast<const Program*>(program);
-  Block block(l, p);
+  Conflicts conflicts(l.segment_count, l.global_granule);
+  Block block(l, p, conflicts);
   const auto fail = [&](const std::string& what, int32_t code) {
     const Warp& w = block.warps[size_t(l.at)];
     std::snprintf(l.message, sizeof l.message, "%s (block %u, %u, warp %d)", what.c_str(),
@@ -66,10 +67,7 @@ int32_t ptx_launch(const void* program, Launch* launch) {
     std::vector<uint64_t> turn(count);
     for (uint64_t k = 0; k < count; ++k) turn[k] = k;
     for (uint64_t k = count; k > 1; --k) std::swap(turn[k - 1], turn[block.draw() % k]);
-    for (const uint64_t k : turn) {
-      block.run(uint32_t(k % l.grid[0]), uint32_t(k / l.grid[0] % l.grid[1]),
-                uint32_t(k / l.grid[0] / l.grid[1]));
-    }
+    for (const uint64_t k : turn) block.run(k);
   } catch (const Fault& fault) {
     return fail(fault.what(), 1);
   } catch (const Unknown& unknown) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "conflicts.h"
 #include "order.h"
 
 namespace ptx {
@@ -85,9 +86,10 @@ struct Launch {  // as Python writes it
   uint64_t shared_count;
   const Array* local;
   uint64_t local_count;
-  uint64_t granule;  // bytes of shared memory that are tracked together
+  uint64_t granule;         // bytes of shared memory that are tracked together
+  uint64_t global_granule;  // the same of global memory
   uint64_t seed;
-  uint64_t limit;  // instructions of warps
+  uint64_t limit;  // instructions of the warps of one block
   uint64_t fill;   // a byte
   uint64_t steps;  // out: instructions of warps
   int64_t at;      // out: the instruction of a fault
@@ -105,8 +107,9 @@ struct Unknown : std::runtime_error {  // an instruction that is not written yet
 struct Barrier {
   uint32_t arrived = 0;
   uint32_t expected = 0;  // 0: all threads that have not exited
-  uint64_t votes = 0, ayes = 0;
+  uint32_t ayes = 0;        // of barriers that count predicates
   std::map<int, Mask> waiting, joined;  // by warp
+  std::vector<std::pair<Slot*, int64_t>> results;  // where the count goes, and how: see `barrier`
 };
 
 struct Transfer {  // bytes that an asynchronous copy has yet to bring
@@ -125,6 +128,7 @@ struct BulkLoad {  // on its way to shared memory
   uint32_t barrier;
   std::vector<Transfer> parts;
   int64_t bytes;
+  int64_t arrivals = 0;  // that its end counts for
 };
 
 struct BulkStore {  // a run of bytes on its way from shared memory
@@ -136,6 +140,9 @@ struct BulkStore {  // a run of bytes on its way from shared memory
 struct Block {
   Launch& launch;
   const Program& program;
+  Conflicts& conflicts;
+  uint64_t number = 0;
+  bool is_informed = false;  // it may know what other blocks have done: see conflicts.h
   uint32_t id[3] = {};
   uint32_t threads, live = 0;
   std::vector<uint8_t> shared_memory, local_memory;
@@ -146,11 +153,12 @@ struct Block {
   std::vector<BulkLoad> bulk;
   Order order;
   uint64_t random;
+  uint64_t first_step = 0;
   uint64_t events = 0;  // grows where a lane that polls may go on
   size_t last_segment = 0;
 
-  Block(Launch& launch, const Program& program);
-  void run(uint32_t x, uint32_t y, uint32_t z);
+  Block(Launch& launch, const Program& program, Conflicts& conflicts);
+  void run(uint64_t number);
   void barrier_check(uint32_t number);
   void phase_check(PhaseBarrier& phase);
   uint64_t draw() { return random = random * 6364136223846793005u + 1442695040888963407u, random >> 33; }

@@ -56,7 +56,7 @@ Place find(Warp& w, int lane, int64_t space, uint64_t address, uint64_t bytes, b
                     std::to_string(s[k].bytes));
       }
       if (is_write && !s[k].writable) throw Fault("a write to an array that may only be read");
-      return {reinterpret_cast<uint8_t*>(s[k].host + from), -1};
+      return {reinterpret_cast<uint8_t*>(s[k].host + from), -1, int64_t(k), from};
     }
     case shared:
       check_arrays(launch.shared, launch.shared_count, "shared", offset, bytes);
@@ -83,45 +83,84 @@ uint32_t shared_offset(Warp& w, uint64_t address, uint64_t bytes, uint64_t align
   return uint32_t(offset);
 }
 
-// imm: offset; space; bytes of an element, elements << 8, flags << 16; bits of a parameter's value.
+// imm: offset; space; bytes of an element, elements << 8 (8 at most), flags << 16.
 enum Flag { Signed = 1, Strong = 2 };
 
-static Flow load(Warp& w, const Instr& in, Mask m) {
-  const uint64_t bytes = uint64_t(in.imm[2]) & 255, count = uint64_t(in.imm[2]) >> 8 & 255;
-  const bool is_signed = in.imm[2] >> 16 & Signed;
-  const Access access = in.imm[2] >> 16 & Strong ? Access::atomic : Access::read;
+void note_read(Warp& w, int lane, const Place& place, uint64_t bytes, bool is_strong) {
+  Block& b = *w.block;
+  if (place.offset >= 0) {
+    const Access access = is_strong ? Access::atomic : Access::read;
+    b.order.note(uint32_t(place.offset), uint32_t(bytes), w.thread(lane), access);
+  } else if (place.segment >= 0) {
+    b.is_informed |= is_strong;
+    const size_t k = size_t(place.segment);
+    b.conflicts.read(w, lane, k, b.launch.segments[k].bytes, place.from, bytes);
+  }
+}
+
+void note_write(Warp& w, int lane, const Place& place, uint64_t bytes, const uint8_t* value,
+                bool is_strong) {
+  Block& b = *w.block;
+  if (place.offset >= 0) {
+    const Access access = is_strong ? Access::atomic : Access::write;
+    b.order.note(uint32_t(place.offset), uint32_t(bytes), w.thread(lane), access);
+  } else if (place.segment >= 0 && !is_strong) {
+    const size_t k = size_t(place.segment);
+    b.conflicts.write(w, lane, k, b.launch.segments[k].bytes, place.from, bytes, place.host, value);
+  }
+}
+
+template <size_t Bytes>
+void load_lane(const Place& place, uint64_t count, bool is_signed, Warp& w, const Instr& in, int l) {
+  for (uint64_t k = 0; k < count; ++k) {
+    Slot raw = 0;
+    std::memcpy(&raw, place.host + k * Bytes, Bytes);
+    constexpr int unused = 64 - 8 * int(Bytes);
+    if (is_signed) raw = Slot(int64_t(raw << unused) >> unused);
+    w.out(in, int(k))[l] = raw;
+  }
+}
+
+template <size_t Bytes>
+Flow load(Warp& w, const Instr& in, Mask m) {
+  const uint64_t count = uint64_t(in.imm[2]) >> 8 & 255;
+  const bool is_signed = in.imm[2] >> 16 & Signed, is_strong = in.imm[2] >> 16 & Strong;
   const Slot* base = w.arg(in, int(count));
+  uint64_t last = ~uint64_t{0};
+  int lanes = 0;  // that have read at `last`, one after another
   each(m, [&](int l) {
     const uint64_t address = base[l] + uint64_t(in.imm[0]);
-    const Place place = find(w, l, in.imm[1], address, bytes * count, false);
-    if (place.offset >= 0) {
-      w.block->order.note(uint32_t(place.offset), uint32_t(bytes * count), w.thread(l), access);
-    }
-    for (uint64_t k = 0; k < count; ++k) {
-      Slot raw = 0;
-      std::memcpy(&raw, place.host + k * bytes, bytes);
-      if (is_signed) raw = Slot(int64_t(raw << (64 - 8 * bytes)) >> (64 - 8 * bytes));
-      w.out(in, int(k))[l] = raw;
-    }
+    const Place place = find(w, l, in.imm[1], address, Bytes * count, false);
+    lanes = address == last ? lanes + 1 : 1;
+    last = address;
+    if (lanes <= 2) note_read(w, l, place, Bytes * count, is_strong);  // a third one tells no more
+    load_lane<Bytes>(place, count, is_signed, w, in, l);
   });
   return Flow::next;
 }
 
-static Flow store(Warp& w, const Instr& in, Mask m) {
-  const uint64_t bytes = uint64_t(in.imm[2]) & 255, count = uint64_t(in.imm[2]) >> 8 & 255;
-  const Access access = in.imm[2] >> 16 & Strong ? Access::atomic : Access::write;
+template <size_t Bytes>
+Flow store(Warp& w, const Instr& in, Mask m) {
+  const uint64_t count = uint64_t(in.imm[2]) >> 8 & 255;
+  const bool is_strong = in.imm[2] >> 16 & Strong;
   const Slot* base = w.arg(in, 0);
   each(m, [&](int l) {
     const uint64_t address = base[l] + uint64_t(in.imm[0]);
-    const Place place = find(w, l, in.imm[1], address, bytes * count, true);
-    if (place.offset >= 0) {
-      w.block->order.note(uint32_t(place.offset), uint32_t(bytes * count), w.thread(l), access);
-    }
+    const Place place = find(w, l, in.imm[1], address, Bytes * count, true);
+    uint8_t value[8 * Bytes];
     for (uint64_t k = 0; k < count; ++k) {
-      std::memcpy(place.host + k * bytes, &w.arg(in, int(k) + 1)[l], bytes);
+      std::memcpy(value + k * Bytes, &w.arg(in, int(k) + 1)[l], Bytes);
     }
+    note_write(w, l, place, Bytes * count, value, is_strong);
+    std::memcpy(place.host, value, Bytes * count);
   });
   return Flow::next;
+}
+
+template <size_t Bytes>
+void add_access(Table& t) {
+  t["ld." + std::to_string(Bytes)] = load<Bytes>;
+  t["st." + std::to_string(Bytes)] = store<Bytes>;
 }
 
 // prefetch: no fault is one of an address, so nothing is checked.
@@ -134,9 +173,7 @@ Flow atomic(Warp& w, const Instr& in, Mask m) {
   const Slot *base = w.arg(in, 1), *first = w.arg(in, 2), *second = w.arg(in, in.count - 1);
   each(m, [&](int l) {
     const Place place = find(w, l, in.imm[1], base[l] + uint64_t(in.imm[0]), sizeof(T), true);
-    if (place.offset >= 0) {
-      w.block->order.note(uint32_t(place.offset), sizeof(T), w.thread(l), Access::atomic);
-    }
+    note_read(w, l, place, sizeof(T), true);
     T old;
     std::memcpy(&old, place.host, sizeof old);
     const T made = F{}(old, get<T>(first, l), get<T>(second, l));
@@ -198,8 +235,10 @@ static Flow is_in_space(Warp& w, const Instr& in, Mask m) {
 }
 
 void add_memory(Table& t) {
-  t["ld"] = load;
-  t["st"] = store;
+  add_access<1>(t);
+  add_access<2>(t);
+  add_access<4>(t);
+  add_access<8>(t);
   t["prefetch"] = nothing;
   t["cvta"] = moved;
   t["isspacep"] = is_in_space;

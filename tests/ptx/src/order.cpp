@@ -1,6 +1,7 @@
 #include "order.h"
 
 #include <algorithm>
+#include <string>
 
 #include "machine.h"
 
@@ -11,8 +12,9 @@ void Order::start(size_t bytes, size_t granule, int warps) {
   warps_ = warps;
   generation_ = 1;
   granules_.assign(bytes / granule + 1, Granule{});
+  atomics_.clear();
   rows_.clear();
-  for (int w = 0; w < kAgents; ++w) {
+  for (size_t w = 0; w < kAgents; ++w) {
     seen_[w].fill(0);
     seen_[w][w] = 1;
     fenced_[w].fill(0);
@@ -20,7 +22,7 @@ void Order::start(size_t bytes, size_t granule, int warps) {
 }
 
 void Order::merge(Clocks& into, const Clocks& from) {
-  for (int w = 0; w < kAgents; ++w) into[w] = std::max(into[w], from[w]);
+  for (size_t w = 0; w < kAgents; ++w) into[w] = std::max(into[w], from[w]);
 }
 
 void Order::all_met() {
@@ -29,77 +31,81 @@ void Order::all_met() {
 }
 
 void Order::fence(int warp) {
-  fenced_[warp] = seen_[warp];
+  fenced_[size_t(warp)] = seen(warp);
   step(warp);
 }
 
-static std::string who(int warp, int lane) {
+static std::string who(int warp, uint32_t lane) {
   if (warp == kCopier) return "a bulk copy";
-  if (lane == kManyLanes) return "warp " + std::to_string(warp);
-  return "thread " + std::to_string(warp * kLanes + lane);
+  if (lane == Moment::kManyLanes) return "warp " + std::to_string(warp);
+  return "thread " + std::to_string(warp * kLanes + int(lane));
 }
 
-void Order::check(const Entry& e, int by, const char* did, int warp, int lane,
-                  Access access) const {
-  if (!e.clock || ordered(e.clock, by, e.lane, warp, lane)) return;
+inline void Order::check(Moment m, int by, const char* did, int warp, int lane,
+                         Access access) const {
+  if (!m || ordered(m, by, warp, lane)) return;
   constexpr const char* doing[] = {" reads", " writes", " changes atomically"};
-  throw Fault("a data race in shared memory: " + who(by, e.lane) + did + " what thread " +
+  throw Fault("a data race in shared memory: " + who(by, m.lane()) + did + " what thread " +
               std::to_string(warp * kLanes + lane) + doing[int(access)]);
 }
 
 void Order::check(const Accesses& a, const char* did, int warp, int lane, Access access) const {
   if (a.generation != generation_) return;
-  if (a.many < 0) return check(a.entry, a.warp, did, warp, lane, access);
-  for (int w = 0; w < warps_; ++w) check(rows_[size_t(a.many)][w], w, did, warp, lane, access);
+  if (a.row < 0) return check(a.last, a.warp, did, warp, lane, access);
+  for (int w = 0; w < warps_; ++w) check(rows_[size_t(a.row + w)], w, did, warp, lane, access);
 }
 
-void Order::check_all(const Granule& g, int warp, int lane, Access access) const {
+inline void Order::check_all(size_t k, int warp, int lane, Access access) const {
+  const Granule& g = granules_[k];
   if (g.is_away) throw Fault("shared memory is used before the copy to it has been waited for");
   check(g.write, g.write_warp, " wrote", warp, lane, access);
-  if (access != Access::atomic) check(g.atomics, " changed atomically", warp, lane, access);
+  if (access != Access::atomic && !atomics_.empty()) {
+    check(atomics_[k], " changed atomically", warp, lane, access);
+  }
   if (access == Access::read) return;
   if (g.lent) throw Fault("a write to what an asynchronous instruction may still read");
   check(g.reads, " read", warp, lane, access);
 }
 
-Order::Entry Order::merged(Entry old, int warp, int lane) const {
-  const uint32_t now = seen_[warp][warp];
-  if (old.clock != now || old.lane == lane) return {now, uint8_t(lane)};
-  return {now, kManyLanes};
+inline Moment Order::merged(Moment old, int warp, int lane) const {
+  const Moment now(seen(warp)[size_t(warp)], uint32_t(lane));
+  if (old.clock() != now.clock() || old == now) return now;
+  return Moment(now.clock(), Moment::kManyLanes);
 }
 
-void Order::add(Accesses& a, int warp, int lane) {
-  if (a.generation != generation_) a = {generation_, -1, uint8_t(warp), {}};
-  if (a.many >= 0) {
-    Entry& mine = rows_[size_t(a.many)][warp];
-    mine = merged(mine, warp, lane);
-  } else if (a.warp == warp) {
-    a.entry = merged(a.entry, warp, lane);
-  } else {
-    a.many = int32_t(rows_.size());
-    auto& row = rows_.emplace_back();
-    row[a.warp] = a.entry;
-    row[warp] = merged({}, warp, lane);
+inline void Order::add(Accesses& a, int warp, int lane) {
+  if (a.generation != generation_) a = {generation_, -1, {}, warp};
+  if (a.row < 0 && a.warp == warp) {
+    a.last = merged(a.last, warp, lane);
+    return;
   }
+  if (a.row < 0) {
+    a.row = int32_t(rows_.size());
+    rows_.resize(rows_.size() + size_t(warps_));
+    rows_[size_t(a.row + a.warp)] = a.last;
+  }
+  Moment& mine = rows_[size_t(a.row + warp)];
+  mine = merged(mine, warp, lane);
 }
 
 void Order::note(uint32_t offset, uint32_t bytes, int thread, Access access) {
   const int warp = thread / kLanes, lane = thread % kLanes;
+  if (access == Access::atomic && atomics_.empty()) atomics_.resize(granules_.size());
   for (size_t k = offset / granule_; k * granule_ < offset + bytes; ++k) {
+    check_all(k, warp, lane, access);
     Granule& g = granules_[k];
-    check_all(g, warp, lane, access);
     if (access == Access::write) {
-      g.write = {seen_[warp][warp], uint8_t(lane)};
+      g.write = {seen(warp)[size_t(warp)], uint32_t(lane)};
       g.write_warp = uint8_t(warp);
     } else {
-      add(access == Access::read ? g.reads : g.atomics, warp, lane);
+      add(access == Access::read ? g.reads : atomics_[k], warp, lane);
     }
   }
 }
 
 void Order::depart(uint32_t offset, uint32_t bytes, int thread) {
   for (size_t k = offset / granule_; k * granule_ < offset + bytes; ++k) {
-    check_all(granules_[k], thread / kLanes, thread % kLanes, Access::write);
+    check_all(k, thread / kLanes, thread % kLanes, Access::write);
     granules_[k].is_away = true;
   }
 }
@@ -109,22 +115,23 @@ void Order::arrive(uint32_t offset, uint32_t bytes, int thread, bool by_copier) 
   for (size_t k = offset / granule_; k * granule_ < offset + bytes; ++k) {
     Granule& g = granules_[k];
     g.is_away = false;
-    g.write = {seen_[warp][warp], uint8_t(by_copier ? 0 : thread % kLanes)};
+    g.write = {seen(warp)[size_t(warp)], uint32_t(by_copier ? 0 : thread % kLanes)};
     g.write_warp = uint8_t(warp);
-    g.reads.generation = g.atomics.generation = 0;
+    g.reads.generation = 0;
+    if (!atomics_.empty()) atomics_[k].generation = 0;
   }
 }
 
 void Order::lend(uint32_t offset, uint32_t bytes, int thread) {
   note(offset, bytes, thread, Access::read);
-  const int warp = thread / kLanes;
+  const size_t warp = size_t(thread / kLanes);
   for (size_t k = offset / granule_; k * granule_ < offset + bytes; ++k) {
     Granule& g = granules_[k];
     ++g.lent;
-    if (!g.write.clock || g.write_warp == kCopier) continue;
-    const int by = g.write_warp;
-    if (g.write.clock > fenced_[by][by] && g.write.clock > fenced_[warp][by]) {
-      throw Fault("an asynchronous read of what " + who(by, g.write.lane) +
+    if (!g.write || g.write_warp == kCopier) continue;
+    const size_t by = g.write_warp;
+    if (g.write.clock() > fenced_[by][by] && g.write.clock() > fenced_[warp][by]) {
+      throw Fault("an asynchronous read of what " + who(g.write_warp, g.write.lane()) +
                   " wrote, without fence.proxy.async in between");
     }
   }

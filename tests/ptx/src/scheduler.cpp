@@ -111,12 +111,13 @@ void Warp::run(uint64_t slice) {
     }
     each(mask, [&](int l) { pc[l] = at; });
   }
-  if (launch.steps > launch.limit) throw Fault("the launch does not end");
+  if (launch.steps - block->first_step > launch.limit) throw Fault("the block does not end");
 }
 
-Block::Block(Launch& launch, const Program& program)
+Block::Block(Launch& launch, const Program& program, Conflicts& conflicts)
     : launch(launch),
       program(program),
+      conflicts(conflicts),
       threads(launch.block[0] * launch.block[1] * launch.block[2]),
       random(launch.seed) {
   for (uint64_t k = 0; k < launch.local_count; ++k) {
@@ -132,8 +133,13 @@ Block::Block(Launch& launch, const Program& program)
   }
 }
 
-void Block::run(uint32_t x, uint32_t y, uint32_t z) {
-  id[0] = x, id[1] = y, id[2] = z;
+void Block::run(uint64_t which) {
+  number = which;
+  id[0] = uint32_t(which % launch.grid[0]);
+  id[1] = uint32_t(which / launch.grid[0] % launch.grid[1]);
+  id[2] = uint32_t(which / launch.grid[0] / launch.grid[1]);
+  is_informed = false;
+  first_step = launch.steps;
   live = threads;
   uint64_t bytes = 0;
   for (uint64_t k = 0; k < launch.shared_count; ++k) {
@@ -204,6 +210,7 @@ bool Block::land_one() {
   PhaseBarrier& phase = phases[copy.barrier];
   Order::merge(phase.clocks, order.seen(kCopier));
   phase.bytes -= copy.bytes;
+  phase.pending -= copy.arrivals;
   phase_check(phase);
   ++events;
   return true;
@@ -228,6 +235,9 @@ void Block::barrier_check(uint32_t number) {
     order.acquire(w, all);
     warps[w].barred &= ~lanes;
     warps[w].running |= lanes;
+  }
+  for (const auto& [to, how] : b.results) {
+    *to = how == 0 ? b.ayes : how == 1 ? b.ayes == b.arrived : b.ayes != 0;
   }
   for (auto& [w, lanes] : b.joined) order.step(w);
   if (is_whole) order.all_met();
@@ -257,7 +267,8 @@ static Flow warp_barrier(Warp& w, const Instr&, Mask) {
   return Flow::next;
 }
 
-// Operands: number, and threads if imm[0]. imm[1]: whether the lanes wait.
+// Operands: number; threads if imm[0]; predicate and result if imm[2]. imm[1]: whether the lanes
+// wait. imm[3]: the result is the count of true predicates (0), whether all (1) or any (2) are.
 static Flow barrier(Warp& w, const Instr& in, Mask m) {
   const uint32_t number = uint32_t(w.arg(in, 0)[std::countr_zero(m)]);
   if (number > 15) throw Fault("a barrier's number is above 15");
@@ -275,6 +286,10 @@ static Flow barrier(Warp& w, const Instr& in, Mask m) {
       throw Fault("a barrier with and without a count");
     }
     ++b.arrived;
+    if (in.imm[2]) {
+      b.ayes += uint32_t(w.arg(in, in.count - 2)[l] & 1);
+      b.results.emplace_back(&w.out(in, in.count - 1)[l], in.imm[3]);
+    }
   });
   b.joined[w.number] |= m;
   if (in.imm[1]) {

@@ -1,0 +1,23 @@
+"""AMD's GPUs: what differs from other GPUs is the table of `machine.py`, and the linker."""
+
+from __future__ import annotations
+
+import functools
+
+from shlo_disc.lower.cpu.codegen import compile_host
+from shlo_disc.lower.gpu import codegen
+from shlo_disc.lower.gpu.target import EMITTERS, gpu_target
+from shlo_disc.lower.rocm.machine import machine_of
+from shlo_disc.lower.target import Target
+
+__all__ = ["target"]
+
+
+def target(architecture: str) -> Target:
+    """The target of `architecture`, such as "gfx942".
+
+    Raises ValueError for an unknown one.
+    """
+    machine = machine_of(architecture)
+    assembly = functools.partial(codegen.assembly_of_all, machine=machine)
+    return gpu_target(machine, EMITTERS, compile_host, {"amdgcn": assembly})

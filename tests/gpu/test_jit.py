@@ -1,0 +1,185 @@
+"""`shlo_disc.jit` on a GPU: a CPU device of JAX stands for it, the driver is the stand-in."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from shlo_disc import ral
+from shlo_disc.errors import DeviceError
+from tests.children import python
+
+pytest.importorskip("llvmlite")
+
+
+def softmax(x):
+    return jax.nn.softmax(x * 2.0, axis=-1)
+
+
+def test_one_compilation_serves_every_shape(stand_in, gpu):
+    f = shlo_disc.jit(softmax)
+    launches = stand_in.count("launches")
+    for shape in ((3, 5), (4, 7), (1, 1), (2, 33), (5, 3)):
+        x = jnp.asarray(np.random.default_rng(0).standard_normal(shape), "float32")
+        np.testing.assert_allclose(f(x), softmax(x), rtol=2e-6, atol=1e-7)
+    assert f.cache_info().misses <= 2  # sizes of 1 may have their own
+    assert stand_in.count("launches") > launches
+    assert not stand_in.errors
+
+
+def test_the_second_call_takes_no_python(stand_in, gpu):
+    f = shlo_disc.jit(lambda x: x + 1)
+    for count in (3, 300, 70):
+        for _ in range(3):
+            np.testing.assert_array_equal(f(jnp.zeros(count)), np.ones(count))
+    slow = []
+    f._call_slowly = slow.append
+    np.testing.assert_array_equal(f(jnp.zeros(300)), np.ones(300))
+    np.testing.assert_array_equal(f(jnp.zeros(81)), np.ones(81))  # a new size
+    assert slow == []
+
+
+def test_results_are_of_the_device(stand_in, gpu):
+    f = shlo_disc.jit(lambda x, y: (x * y, 2.0))
+    a, b = f(jnp.arange(8.0), np.arange(8, dtype="f4"))
+    assert a.devices() == {gpu}
+    assert not a.committed
+    assert b.weak_type
+    c, _ = f(jax.device_put(a, gpu), a)
+    assert c.committed
+    np.testing.assert_array_equal(c, np.arange(8) ** 4)
+
+
+def test_donation(stand_in, gpu):
+    f = shlo_disc.jit(lambda x: x * 3, donate_argnums=0)
+    x = jnp.ones(100)
+    y = f(x)
+    assert x.is_deleted()
+    at = y.unsafe_buffer_pointer()
+    z = f(y)
+    assert y.is_deleted()
+    assert z.unsafe_buffer_pointer() == at
+    np.testing.assert_array_equal(z, np.full(100, 9))
+    w = jax.jit(lambda a: a + 1, donate_argnums=0)(z)
+    np.testing.assert_array_equal(w, np.full(100, 10))
+
+
+def test_loops_conditions_and_gradients(stand_in, gpu):
+    def steps(x):
+        return jax.lax.while_loop(lambda s: s[0] < 100, lambda s: (s[0] * 2 + 1, s[1] + 1), (x, 0))
+
+    f = shlo_disc.jit(steps)
+    for start in (3, 50, 200):
+        x = jnp.int32(start)
+        assert tuple(map(int, f(x))) == tuple(map(int, steps(x)))
+
+    def scan(w, xs):
+        return jax.lax.scan(lambda h, x: (jnp.tanh(w * h + x), h), jnp.zeros(xs.shape[1]), xs)
+
+    g = shlo_disc.jit(scan)
+    w = jnp.asarray(0.5)
+    for shape in ((3, 4), (5, 2)):
+        xs = jnp.asarray(np.random.default_rng(1).standard_normal(shape), "float32")
+        for got, want in zip(g(w, xs), scan(w, xs), strict=True):
+            np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-6)
+
+    def loss(w, x):
+        return jnp.sum(jnp.tanh(jnp.dot(x, w, precision="highest")) ** 2)
+
+    grad = shlo_disc.jit(jax.grad(loss))
+    x, w = jnp.ones((3, 4)) * 0.1, jnp.ones((4, 5)) * 0.2
+    np.testing.assert_allclose(grad(w, x), jax.grad(loss)(w, x), rtol=3e-6)
+
+
+def test_inside_transformations_of_jax(stand_in, gpu):
+    f = shlo_disc.jit(lambda x: jnp.sin(x) * 2)
+    launches = stand_in.count("launches")
+    x = jnp.linspace(0.0, 1.0, 12)
+    np.testing.assert_allclose(jax.jit(lambda a: f(a) + 1)(x), jnp.sin(x) * 2 + 1, rtol=2e-6)
+    np.testing.assert_allclose(
+        jax.grad(lambda a: f(a).sum())(x), jnp.cos(x) * 2, rtol=2e-6, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        jax.vmap(f)(x.reshape(3, 4)), jnp.sin(x.reshape(3, 4)) * 2, rtol=2e-6
+    )
+    assert stand_in.count("launches") >= launches + 3
+
+
+def test_a_refused_launch_is_not_left_to_xla(stand_in, gpu):
+    f = shlo_disc.jit(lambda x: x + 2)
+    f(jnp.ones(10))
+    stand_in.library.stand_in_refuse_launch(0, 701)
+    with pytest.raises(DeviceError, match=r"refuses kernel .*test_jit\.py"):
+        f(jnp.ones(10))
+    ral.gpu_pool_trim("cuda")
+    stand_in.memory(10)
+    with pytest.raises(MemoryError, match="XLA_PYTHON_CLIENT_MEM_FRACTION"):
+        f(jnp.ones(10))
+
+
+def on_two_devices(body: str) -> None:
+    """Run `body`, where JAX has two CPU devices: `gpu` stands for a GPU inside `stand_in_for`."""
+    head = """
+        import jax, jax.numpy as jnp, numpy as np
+        import shlo_disc
+        from shlo_disc.devices import stand_in_for
+        from tests.gpu.stand_in import StandIn
+        driver = StandIn.started()
+        driver.library.stand_in_strict(0)
+        gpu, cpu = jax.devices("cpu")[:2]
+        ones = np.ones(9, "f4")
+    """
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    python(textwrap.dedent(head) + textwrap.dedent(body), XLA_FLAGS=flags)
+
+
+def test_numpy_and_uncommitted_arrays_go_to_the_default_device():
+    on_two_devices("""
+        f = shlo_disc.jit(lambda x: x - 1)
+        with stand_in_for(gpu, "cuda"):
+            for x in (ones, jnp.ones(9), jax.device_put(ones, gpu)):
+                launches = driver.count("launches")
+                y = f(x)
+                assert not y.any()
+                assert y.devices() == {gpu}
+                assert driver.count("launches") == launches + 1
+            with jax.default_device(cpu):
+                there = jnp.ones(9)
+                assert f(ones).devices() == {cpu}
+            assert not there.committed
+            assert there.devices() == {cpu}
+            for _ in range(2):
+                launches = driver.count("launches")
+                y = f(there)  # moved, as by jax.jit
+                assert y.devices() == {gpu}
+                assert not y.committed
+                assert driver.count("launches") == launches + 1
+                z = f(jax.device_put(ones, cpu))
+                assert z.devices() == {cpu}
+                assert z.committed
+                assert driver.count("launches") == launches + 1
+            assert f.cache_info().misses == 2
+    """)
+
+
+def test_several_devices_are_the_error_of_jax():
+    on_two_devices("""
+        add = lambda x, y: x + y
+        f = shlo_disc.jit(add)
+        x, y = jax.device_put(ones, gpu), jax.device_put(ones, cpu)
+        said = []
+        with stand_in_for(gpu, "cuda"):
+            for call in (jax.jit(add), f):
+                try:
+                    call(x, y)
+                except ValueError as error:
+                    said.append(str(error))
+        assert len(said) == 2, said
+        assert all("incompatible devices" in text for text in said), said
+    """)
