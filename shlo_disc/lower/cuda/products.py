@@ -77,10 +77,16 @@ ENOUGH = {LARGE: 200, SMALL: 100}
 """Tiles from which on they leave no multiprocessor without work: 132 of an H100 have room for two
 each."""
 
-ENOUGH_WIDE, ENOUGH_NARROW = 67, 40
-"""Likewise tiles of warpgroups. There is room for one a multiprocessor: from 67 wide ones on, twice
-as many narrow ones take two turns. 40 narrow ones read as fast as four times as many little ones,
+ENOUGH_NARROW = 40
+"""Narrow tiles of warpgroups from which on they read as fast as four times as many little ones,
 which read twice as much."""
+
+MULTIPROCESSORS = 132
+"""Of an H100 and an H200; each has room for one wide or narrow tile of warpgroups."""
+
+WIDE_TURN, NARROW_TURN = 5, 3
+"""Time of a turn, in which each multiprocessor computes a tile. Narrow ones read more for as many
+products."""
 
 ENOUGH_LITTLE = 64
 """Likewise little tiles, beside strips: these read B once for 16 rows."""
@@ -104,12 +110,18 @@ class MatrixProduct(TiledProduct):
         asked = self._asked_by_warpgroups()
         if asked is None:
             return self._by_warps((LARGE, SMALL))
+        turns_of_wide, turns = (
+            ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
+        )
+        enough = (
+            (NARROW.count(self), ENOUGH_NARROW),
+            (self.p.rows, LEAST),
+            (self.p.columns, LEAST),
+        )
+        is_wide = (*enough, (turns * NARROW_TURN - turns_of_wide * WIDE_TURN, 0))
         options = [
-            (
-                ((tile.count(self), enough), (self.p.rows, LEAST), (self.p.columns, LEAST)),
-                functools.partial(self._by_warpgroups, tile),
-            )
-            for tile, enough in ((WIDE, ENOUGH_WIDE), (NARROW, ENOUGH_NARROW))
+            (is_wide, functools.partial(self._by_warpgroups, WIDE)),
+            (enough, functools.partial(self._by_warpgroups, NARROW)),
         ]
         return self._where(
             asked,

@@ -114,9 +114,10 @@ class _Operand:
         """Where this thread's first chunk of the first stage goes (i32)."""
         start = b.cast("arith.index_cast", b.index(offset), "i32") + b.shared_base
         address = b.to_index("arith.index_castui", start) // 16
-        # Bytes, in units of 16, from 64 rows to the next (where rows are contiguous) and from 8
-        # lines to the next; 1: the swizzle of 128 bytes.
-        described = _BLOCK >> 4 << 16 | 8 * _LINE >> 4 << 32 | 1 << 62
+        # Bytes, in units of 16, from 64 contiguous rows to the next, and from 8 lines to the next;
+        # 1: the swizzle of 128 bytes.
+        leading = 16 if self.along_k else _BLOCK
+        described = leading >> 4 << 16 | 8 * _LINE >> 4 << 32 | 1 << 62
         self.descriptor = address + described
         """The descriptor of the first stage, as index."""
 
