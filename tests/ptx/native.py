@@ -72,7 +72,7 @@ class Program:
         _library().ptx_free(self._at)
 
     def launch(self, launch: Launch) -> int:
-        """0, or 1 after a fault, 2 at an instruction that is not written."""
+        """0, or 1 after a fault, 2 at an instruction that is not written, 3 after a mistake."""
         return int(_library().ptx_launch(self._at, ctypes.byref(launch)))
 
 
