@@ -14,7 +14,7 @@ from tests.gpu import device
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected
 from tests.lower import test_dense_epilogue
-from tests.lower.helpers import DTYPES, Emitted, sample
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
 from tests.lower.test_dense import Dot
 
 pytestmark = pytest.mark.skipif(
@@ -105,6 +105,47 @@ def test_work_behind_the_sums() -> None:
             want = test_dense_epilogue.expected(x.astype(float) @ w.astype(float), bias, r)
             (got,) = run_gpu(plan, [x, w, bias, r], machine=MACHINE)
             np.testing.assert_allclose(got.astype(float), want, atol=0.06, rtol=0.06)
+
+
+def in_bands(bands: int, width: int, rows: int, is_along_k: bool) -> Emitted:
+    """The product of the parts of x @ w, and x @ w itself."""
+    w = f"?x{bands * width}" if not is_along_k else f"{bands * width}x?"
+    whole, part = (f"tensor<{rows}x{n}xbf16>" for n in (bands * width, width))
+    body = f"""%d = "stablehlo.dot_general"(%x, %w) {{dot_dimension_numbers = #stablehlo.dot<
+      lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [{int(is_along_k)}]>}}
+      : (tensor<{rows}x?xbf16>, tensor<{w}xbf16>) -> {whole}\n"""
+    for k in range(bands):
+        columns = f"[0:{rows}, {k * width}:{(k + 1) * width}]"
+        body += f"%p{k} = stablehlo.slice %d {columns} : ({whole}) -> {part}\n"
+    total = "p0"
+    for k in range(1, bands):
+        body += f"%o{k} = stablehlo.multiply %{total}, %p{k} : {part}\n"
+        total = f"o{k}"
+    operands = [f"x: {rows},k bf16", f"w: {w.replace('?', 'k').replace('x', ',')} bf16"]
+    results = [f"{total}: {rows},{width} bf16", f"d: {rows},{bands * width} bf16"]
+    return gpu_plan(fusion_text("dense", operands, body, results), MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("bands", "width", "is_along_k"),
+    [(2, 136, False), (2, 200, True), (3, 72, False), (4, 64, True)],
+)
+def test_bands(bands: int, width: int, is_along_k: bool) -> None:
+    rows = 130
+    emitted = in_bands(bands, width, rows, is_along_k)
+    (plan,) = by_warpgroups(emitted)
+    for k in (72, 8):
+        x, w = sample((rows, k), "bf16") / 3, sample((bands * width, k), "bf16", 1) / 3
+        x, w = x.astype(DTYPES["bf16"]), w.astype(DTYPES["bf16"])
+        got, whole = run_gpu(plan, [x, w if is_along_k else w.T], machine=MACHINE)
+        check(LAYOUTS[1], x, w, whole, 2.0**-8)
+        want = whole.reshape(rows, bands, width).astype(float).prod(axis=1)
+        np.testing.assert_allclose(got.astype(float), want, rtol=0.03, atol=1e-6)
+    x, w = sample((rows, 41), "bf16"), sample((bands * width, 41), "bf16", 1)
+    if is_along_k:  # rows of 41 elements are no multiples of 16 bytes
+        _, whole = run_gpu(emitted, [x, w], machine=MACHINE)
+        check(LAYOUTS[1], x, w, whole, 2.0**-8)
+    assert not by_warpgroups(in_bands(5, width, rows, is_along_k))
 
 
 @pytest.mark.parametrize("layout", [1, 2])

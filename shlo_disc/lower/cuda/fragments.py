@@ -27,11 +27,12 @@ def store_sums(
     across: int,
     parts: int = 1,
     part: IndexValue | int = 0,
+    bands: int = 1,
 ) -> None:
     """Store the tile at `row` and `column` of batch `place`, of which each warp has a part.
 
     The part begins at row and column `first` of the tile and has `across` columns. `sums`: those of
-    16 rows and 8 columns after each other, along columns first.
+    16 rows and 8 columns after each other, along columns first; 16 rows of each of `bands`.
 
     Sums come in `parts`, of which a warp has number `part`; they are added first to last.
 
@@ -40,16 +41,18 @@ def store_sums(
     """
     b, line = w.b, w.columns + _PAD
     lane = b.thread % w.plan.machine.warp
-    size = line * w.rows
+    band_size = line * w.rows
+    size = band_size * bands
     memory = b.shared_at("f32", 0, size * parts)
     pair = vector_type(2, "f32")
     own = b.index(part) * size + (first[0] + lane // 4) * line + first[1] + lane % 4 * 2
     for at in range(0, len(sums), 2):
         fragment, half = divmod(at // 2, 2)
-        i, j = divmod(fragment, across // 8)
+        group, j = divmod(fragment, across // 8)
+        i, band = divmod(group, bands)
         made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
         both = b.define(Register, made, pair, sums[at : at + 2])
-        there = own + ((16 * i + 8 * half) * line + 8 * j)
+        there = own + (band * band_size + (16 * i + 8 * half) * line + 8 * j)
         memory.vector_store(both, there, aligned=True)
     b.barrier_of_block()
     vectors = w.columns // w.lanes
@@ -57,10 +60,13 @@ def store_sums(
         down, right = vector.index // vectors, vector.index % vectors * w.lanes
         r, c = row + down, column + right
         with b.if_((r < w.m) & (c < w.n)):
-            start = down * line + right
-            found = memory.vector_load(start, w.lanes, False, aligned=True)
-            for k in range(1, parts):
-                more = memory.vector_load(start + k * size, w.lanes, False, aligned=True)
-                found = found + more
-            w.store(place, r, c, [found], b.mask(w.n - c, w.lanes))
+            found = []
+            for band in range(bands):
+                start = down * line + right + band * band_size
+                total = memory.vector_load(start, w.lanes, False, aligned=True)
+                for k in range(1, parts):
+                    more = memory.vector_load(start + k * size, w.lanes, False, aligned=True)
+                    total = total + more
+                found.append(total)
+            w.store(place, r, c, found, b.mask(w.n - c, w.lanes))
     b.barrier_of_block()

@@ -24,6 +24,7 @@ from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
 from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
+    BANDED,
     LITTLE,
     NARROW,
     WIDE,
@@ -108,6 +109,12 @@ class MatrixProduct(TiledProduct):
         if self.element is None:
             return super().steps()
         asked = self._asked_by_warpgroups()
+        if self.p.bands > 1:
+            banded = BANDED.get(self.p.bands)
+            if asked is None or banded is None:
+                return super().steps()
+            write = functools.partial(self._by_warpgroups, banded)
+            return self._where(asked, write, super().steps)
         if asked is None:
             return self._by_warps((LARGE, SMALL))
         turns_of_wide, turns = (
@@ -211,7 +218,7 @@ class MatrixProduct(TiledProduct):
     def element(self) -> str | None:
         """What the matrix units multiply: "f16", "bf16" or "tf32"; None: it is not theirs."""
         p = self.p
-        if p.a.name != p.b.name or p.compute.name != "f32" or p.bands != 1 or p.is_short:
+        if p.a.name != p.b.name or p.compute.name != "f32" or p.is_short:
             return None
         if self.fill is not None:
             return None

@@ -1,6 +1,7 @@
 """Products of 16-bit floats by warpgroups of Hopper (`wgmma`, sm_90a).
 
-Each warpgroup of a block multiplies 64 rows of A by all columns of the tile. Tiles of A and B pass
+Each warpgroup of a block multiplies 64 rows of A by all columns of the tile. Columns of several
+bands lie side by side in shared memory. Tiles of A and B pass
 through a ring of stages in shared memory. `cp.async` fills a stage while the warpgroups multiply
 two earlier ones. Sums are f32.
 
@@ -36,7 +37,15 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, Value
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["LITTLE", "NARROW", "WIDE", "WarpgroupTile", "WarpgroupWriter", "multiples_of_chunks"]
+__all__ = [
+    "BANDED",
+    "LITTLE",
+    "NARROW",
+    "WIDE",
+    "WarpgroupTile",
+    "WarpgroupWriter",
+    "multiples_of_chunks",
+]
 
 CHUNK = 8
 """Elements of 16 bits in one copy."""
@@ -65,6 +74,8 @@ class WarpgroupTile:
     columns: int
     stages: int
     """Stages of the ring in shared memory: two are multiplied, the others are on their way."""
+    bands: int = 1
+    """The tile has `columns` of each band."""
 
     @property
     def rows(self) -> int:
@@ -81,6 +92,12 @@ WIDE = WarpgroupTile(2, 256, 4)
 NARROW = WarpgroupTile(2, 128, 6)
 LITTLE = WarpgroupTile(1, 64, 6)
 """A multiprocessor has room for two."""
+BANDED = {
+    2: WarpgroupTile(2, 128, 4, 2),
+    3: WarpgroupTile(2, 64, 4, 3),
+    4: WarpgroupTile(2, 64, 4, 4),
+}
+"""The tile of products that have so many bands."""
 
 
 def multiples_of_chunks(plan: MatrixProduct) -> list[Expr] | None:
@@ -95,13 +112,16 @@ def multiples_of_chunks(plan: MatrixProduct) -> list[Expr] | None:
 
 
 class _Operand:
-    """Tiles of one operand: where this thread copies chunks from and to."""
+    """Tiles of one operand: where this thread copies chunks from and to.
 
-    def __init__(self, w: WarpgroupWriter, array: str, size: int) -> None:
+    `size` rows of each band.
+    """
+
+    def __init__(self, w: WarpgroupWriter, array: str, size: int, bands: int = 1) -> None:
         self.w, self.array, b = w, array, w.b
         self.along_k = w.plan.contiguous(array) == f"{array}k"
-        self.lines = size
-        self.stage_bytes = size * _LINE
+        self.size, self.lines = size, size * bands
+        self.stage_bytes = self.lines * _LINE
         offset = b.shared_offset(self.stage_bytes * w.tile_.stages)
         chunks = _LINE // (2 * CHUNK)
         self.line, self.chunk = b.thread // chunks, b.thread % chunks
@@ -135,7 +155,7 @@ class _Operand:
     def copies(
         self, memory: MemRef, origin: IndexValue, first: IndexValue, size: IndexValue
     ) -> Callable[[IndexValue, IndexValue, bool], None]:
-        """What fills a stage with rows `first`, ... of `size`, for a step along K.
+        """What fills a stage with rows `first`, ... of `size` in each band, for a step along K.
 
         The third argument is true where K may begin within the step.
         """
@@ -143,12 +163,15 @@ class _Operand:
         begin = global_address(b, memory) + origin * 2
         sources, before = [], []
         for e in range(self.lines // self.lines_at_once):
-            line = self.line + e * self.lines_at_once
+            band, within = divmod(e * self.lines_at_once, self.size)
+            line = self.line + within
             if self.along_k:
                 row, k = b.min(first + line, size - 1), self.chunk * CHUNK
             else:
                 here = first + line // DEPTH * 64 + self.chunk * CHUNK
                 row, k = b.min(here, size - CHUNK), line % DEPTH
+            if band:
+                row = row + size * band
             at = w.walk(f"{self.array}r", row) + w.walk(f"{self.array}k", k)
             sources.append(begin + at * 2)
             before.append(k)
@@ -194,7 +217,7 @@ class WarpgroupWriter(ProductWriter):
         self.shift = self.steps * DEPTH - self.depth
         """Zeros in front of K."""
         self.a_tiles = _Operand(self, "a", tile.rows)
-        self.b_tiles = _Operand(self, "b", tile.columns)
+        self.b_tiles = _Operand(self, "b", tile.columns, tile.bands)
         self.warpgroup = b.thread // (4 * plan.machine.warp)
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
@@ -221,7 +244,7 @@ class WarpgroupWriter(ProductWriter):
         with b.loop(0, ahead, 1, hint="stage", barrier=True) as first:
             begin(first.index, first.index, True)
         zero = b.constant(0.0, "f32")
-        start: list[Value] = [b.index(0), b.index(ahead), *[zero] * (self.columns // 2)]
+        start: list[Value] = [b.index(0), b.index(ahead), *[zero] * (self.b_tiles.lines // 2)]
         with b.loop(0, steps, 1, start, hint="k", barrier=True) as k:
             full, free = IndexValue.each_of(k.args[:2])
             wait_for_copies(b, ahead - 1)
@@ -235,7 +258,8 @@ class WarpgroupWriter(ProductWriter):
         b.barrier_of_block()  # all have read the last stage: sums take its place
         warp = b.thread // self.plan.machine.warp
         sums = Register.each_of(k.results[2:])
-        store_sums(self, place, row, column, sums, (warp * 16, 0), self.columns)
+        bands = self.tile_.bands
+        store_sums(self, place, row, column, sums, (warp * 16, 0), self.columns, bands=bands)
 
     def _multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
         tiles = self.a_tiles, self.b_tiles
