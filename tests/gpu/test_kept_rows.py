@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.gpu import rows
+from shlo_disc.lower.gpu.codegen import shape_of
 from shlo_disc.lower.plan import If, Launch, Step
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
-from tests.lower.test_row import reduce, spread
+from tests.lower.test_row import AFFINE, affine, reduce, spread
 
 SOFTMAX = """
 %ninf = stablehlo.constant dense<INF> : tensor<T>
@@ -160,3 +161,34 @@ def test_a_kept_row_is_not_left_to_elements_of_another_width() -> None:
         total = x.sum(1, keepdims=True, dtype=np.float32)
         s = np.maximum((x - total).max(1, keepdims=True), 0)
         np.testing.assert_allclose(y, v * (v - s).sum(1, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize("static", ["1", "4", "5", "10", "16", "33", "64", "100"])
+def test_short_rows_of_known_length_share_a_warp(static: str) -> None:
+    """The last warp has rows for some of its groups only."""
+    emitted = gpu_plan(softmax_text("f32", static))
+    (launch,) = whole_rows(emitted)
+    groups = shape_of(launch.kernel.text).tasks
+    assert (
+        groups == {1: 256, 4: 256, 5: 256, 10: 128, 16: 128, 33: 32, 64: 32, 100: 16}[int(static)]
+    )
+    # All threads of a warp shuffle; those that have no row of their own must store nothing.
+    is_part = groups > 8
+    assert ("%_first_of_warp" in launch.kernel.text) == is_part
+    stores = re.findall(r"scf.if %own {\n +vector.store", launch.kernel.text)
+    assert bool(stores) == is_part
+    for n in (1, 3, groups - 1, groups, groups + 1):
+        x = sample((n, int(static)), "f32")
+        (y,) = run_gpu(emitted, [x])
+        np.testing.assert_allclose(y, softmax(x), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("static", ["3", "20", "70"])
+def test_short_rows_keep_the_order_of_a_body(static: str) -> None:
+    body = AFFINE.replace("?x?x", f"?x{static}x")
+    operands, results = [f"x: n,{static} i32", f"w: n,{static} i32"], ["u: n i32", "v: n i32"]
+    emitted = gpu_plan(fusion_text("row", operands, body, results))
+    for n in (1, 37):
+        x, w = sample((n, int(static)), "i32") | 1, sample((n, int(static)), "i32", 1)
+        for got, want in zip(run_gpu(emitted, [x, w]), affine(x, w), strict=True):
+            np.testing.assert_array_equal(got, want)

@@ -120,12 +120,13 @@ ROWS = {  # instruction: operands, result
     "tanh.approx.f32 $d, $x;": ([array(F32, 1)], array(F32, math.tanh(1))),
     "add.rn.f16 $d, $x, $y;": ([array(F16, 2048, 60000), array(F16, 1, 60000)],
                                array(F16, 2048, np.inf)),
-    # 1 + 2^-11 + a little: rounding to f64 or f32 first would drop the little
     "fma.rn.f16 $d, $x, $y, $z;": (
         [array(F16, 2**-12, 2**-11), array(F16, 2**-12, 1 + 2**-10), array(F16, 1, 1)],
         array(F16, 1, 1 + 2**-10)),
+    # the last product is half way between 384 / 64 and 386 / 64; f64 would drop what is added
     "fma.rn.bf16 $d, $x, $y, $z;": (
-        [bf16(2**-100, 2**-8), bf16(2**-20, 1 + 2**-7), bf16(1, 1)], bf16(1, 1 + 2**-7)),
+        [bf16(2**-100, 2**-8, 5), bf16(2**-20, 1 + 2**-7, 77 / 64), bf16(1, 1, 2**-100)],
+        bf16(1, 1 + 2**-7, 386 / 64)),
     "mul.rn.bf16 $d, $x, $y;": ([bf16(3, 1 + 2**-7), bf16(0.5, 1 + 2**-7)], bf16(1.5, 1 + 2**-6)),
     "add.rn.f16x2 $d, $x, $y;": ([array(F16, 1, 2).view(U32), array(F16, 5, 6).view(U32)],
                                  array(F16, 6, 8).view(U32)),
@@ -395,6 +396,18 @@ def test_blocks_run_in_an_order_of_the_seed():
     assert len(orders) == 3
 
 
+@interpreter_only
+def test_warps_run_in_an_order_of_the_seed():
+    body = "atom.global.add.u32 %r1, [%d0], 1; mad.wide.u32 %d4, %r0, 4, %d1;" \
+           "st.global.u32 [%d4], %r1;"  # fmt: skip
+    orders = set()
+    for seed in range(3):
+        order = np.zeros(256, U32)
+        run(body, np.zeros(1, U32), order, threads=256, seed=seed)
+        orders.add(order.tobytes())
+    assert len(orders) == 3
+
+
 LOOP = """
 mov.u32 %r1, 0; mov.u32 %r2, 0;
 $loop: setp.ge.u32 %p1, %r1, %r0; @%p1 bra $done;
@@ -477,6 +490,15 @@ def test_race(body):
             run(body, np.zeros(1), threads=64, outside=SHARED, seed=seed)
 
 
+def test_race_among_the_lanes_of_a_warp():
+    for lane in (0, 1, 31):
+        body = f"""ld.shared.u32 %r1, [first]; SYNC setp.eq.u32 %p1, %r0, {lane};
+        @%p1 st.shared.u32 [first], 1; @%p1 st.global.u32 [%d0], %r1;"""
+        run(body.replace("SYNC", "bar.warp.sync -1;"), np.zeros(1, U32), outside=SHARED)
+        with faults(f"what thread {lane} writes"):
+            run(body.replace("SYNC", ""), np.zeros(1, U32), outside=SHARED)
+
+
 def test_what_is_no_race():
     body = """
     setp.eq.u32 %p1, %r0, 3; @%p1 st.shared.u32 [first], 0; bar.sync 0;
@@ -554,6 +576,16 @@ def test_race_in_global_memory():
             run(body, out, blocks=blocks, threads=threads)
 
 
+def test_a_warp_that_spins_lets_others_run():
+    body = """setp.lt.u32 %p1, %r0, 32; @!%p1 st.volatile.shared.u32 [first], 1; @!%p1 bra $done;
+    bar.warp.sync -1;
+    $spin: ld.volatile.shared.u32 %r1, [first]; setp.ne.u32 %p2, %r1, 1; @%p2 bra $spin;
+    $done: mad.wide.u32 %d4, %r0, 4, %d0; st.global.u32 [%d4], 5;"""
+    out = np.zeros(64, U32)
+    run(body, out, threads=64, outside=SHARED)
+    assert (out == 5).all()
+
+
 NEVER = {
     "setp.lt.u32 %p1, %r0, 40; @%p1 bar.sync 0; $l: @!%p1 bar.sync 1;": "never come",
     "setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0; @!%p1 bar.sync 1;": "never come",
@@ -606,6 +638,9 @@ COLLECTIVE = {
     "setp.lt.u32 %p1, %r0, 16; @%p1 bra $low; shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xffff0000;"
     "bra $x; $low: shfl.sync.bfly.b32 %r1, %r0, 2, 31, 0xffff; $x:":
         np.where(LANES < 16, LANES ^ 2, LANES ^ 1),
+    # half of the lanes leave, the others are waiting for them
+    "setp.lt.u32 %p1, %r0, 16; @!%p1 bra $out; shfl.sync.bfly.b32 %r1, %r0, 1, 31, -1; bra $x;"
+    "$out: ret; $x:": np.where(LANES < 16, LANES ^ 1, 0),
     "setp.lt.u32 %p1, %r0, 16; @%p1 bra $low; mov.u32 %r1, 0; bra $x;"
     "$low: activemask.b32 %r1; $x:": np.where(LANES < 16, 0xFFFF, 0),
 }  # fmt: skip

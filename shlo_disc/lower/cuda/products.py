@@ -255,6 +255,7 @@ class _MatrixWriter(ProductWriter):
     """Writes one variant; `by_chunks`: operands are copied 16 bytes at once."""
 
     plan: MatrixProduct
+    units = "warps"
 
     def __init__(self, plan: MatrixProduct, tile: Tile, *, by_chunks: bool) -> None:
         threads = tile.warps * plan.machine.warp

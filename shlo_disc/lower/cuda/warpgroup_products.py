@@ -198,6 +198,7 @@ class WarpgroupWriter(ProductWriter):
     """Writes the kernel of one tile."""
 
     plan: MatrixProduct
+    units = "warpgroups"
 
     def __init__(self, plan: MatrixProduct, tile: WarpgroupTile) -> None:
         threads = 4 * tile.warpgroups * plan.machine.warp

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.tiles import tiled_launch
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, find, worthwhile
-from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.odometer import digits_of
 from shlo_disc.lower.values.elemental import Arguments, Elemental
@@ -55,7 +55,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         return KernelPlan(())
     # An element that takes a loop of its own is enough for a thread.
     is_heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
-    lanes = 0 if is_heavy else choose_lanes(block, machine)
+    lanes = 0 if is_heavy else access_lanes(block, record.roots, machine)
     lanes = 0 if lanes == 1 else lanes
 
     def write(factors: Sequence[Expr], within: int = 1) -> _Written:

@@ -14,6 +14,7 @@ on a CPU (`lower/products/`), `EACH` columns at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -141,6 +142,9 @@ class ProductWriter:
     other first, so that they share tiles of both operands in a cache.
     """
 
+    units: ClassVar[str]
+    """What multiplies, as part of the kernel's name."""
+
     def __init__(
         self,
         plan: TiledProduct,
@@ -175,9 +179,9 @@ class ProductWriter:
             self._task(loop.index)
         text, params = b.finish()
         tiles = ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
-        kernel = Kernel(self.plan.label, text)
+        name = f"{self.plan.label}_{self.rows}x{self.columns}_{self.units}"
         buffers = tuple(self.arguments.buffers)
-        return Launch(kernel, buffers, params, p.batches * tiles, Expr.const(1))
+        return Launch(Kernel(name, text), buffers, params, p.batches * tiles, Expr.const(1))
 
     def _task(self, number: IndexValue) -> None:
         b, p = self.b, self.p
@@ -272,6 +276,8 @@ class ProductWriter:
 
 class _SimtWriter(ProductWriter):
     """Multiply-adds of the threads themselves, for every type."""
+
+    units = "threads"
 
     def __init__(self, plan: TiledProduct) -> None:
         super().__init__(plan, rows=TILE, columns=TILE, threads=THREADS, lanes=EACH)

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.groups import across_threads
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.schedule.row_reduction import Materialised
+from shlo_disc.lower.schedule.row_reduction import Materialised, Sweep
 from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.tasks.row_split import Combine, Pieces, Stages
@@ -135,10 +135,22 @@ class Together(RowWriter):
 
     # ---------------------------------------------------------------- results
 
+    def store_columns(
+        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
+    ) -> None:
+        """See `RowWriter.store_columns`: only groups that have a task of their own store."""
+        if self.b.has_task is None or not full:
+            super().store_columns(sweep, full, mask)
+            return
+        with self.b.if_(self.b.has_task):
+            super().store_columns(sweep, full, mask)
+
     def store_row_values(self) -> None:
         """See `RowWriter.store_row_values`: one thread stores them."""
         if self.plan.row_outputs:
-            with self.b.if_(self.b.member.equals(0)):
+            is_first = self.b.member.equals(0)
+            has_task = self.b.has_task
+            with self.b.if_(is_first if has_task is None else is_first & has_task):
                 super().store_row_values()
 
 

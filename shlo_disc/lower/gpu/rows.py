@@ -1,9 +1,12 @@
 """Kinds `row` and `column`: rows by a group of threads each, columns by a thread each.
 
-    whole rows, in parts   a warp takes a row of few elements, a block a longer one; thread i takes
-                           vectors i, i + T, ... of T threads
+    very short rows        a part of a warp takes a row
+    short rows             a warp takes a row
+    other rows             a block takes a row, whole or in parts
     side by side           a thread takes as many columns as one access has elements
     few long rows          in pieces, by stages (`tasks/row_split.py`)
+
+Of T threads that take a row, thread i has its vectors i, i + T, i + 2T and so on.
 
 A row is read from memory once: the first sweep keeps in shared memory what later ones need. Rows
 that have no room there are in pieces, too.
@@ -22,6 +25,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.row_writers import (
@@ -38,7 +42,6 @@ from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
-from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.row_layouts import ColumnWriter
 from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows
@@ -130,7 +133,7 @@ class _Emitter:
         self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
         self._in_pieces: tuple[Step, ...] = ()
-        lanes = self.most_lanes = max(1, choose_lanes(self.block, machine))
+        lanes = self.most_lanes = max(1, access_lanes(self.block, self.plan.roots, machine))
         self.lanes = 0 if lanes == 1 else lanes
         if self.plan.layout is Layout.SIDE_BY_SIDE:
             self.lanes = lanes if is_aligned else 1
@@ -155,8 +158,11 @@ class _Emitter:
         least, most = self.shapes.constraints.bounds(plan.length)
         short: tuple[Step, ...] = ()
         if least is None or least < short_row:
-            room = plan.length.value if plan.length.is_const else short_row
-            short = (self._launch(self._together(near, warp, THREADS, room)),)
+            group, room = warp, short_row
+            if plan.length.is_const:
+                room = plan.length.value
+                group = _group_of(room, max(1, self.lanes), warp)
+            short = (self._launch(self._together(near, group, THREADS, room)),)
         if most is not None and most < short_row:
             return short
         long = self._long(near, each)
@@ -252,6 +258,14 @@ class _Emitter:
                 cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
                 return self._together(cut, group, threads, room)
         return writer
+
+
+def _group_of(length: int, lanes: int, warp: int) -> int:
+    """Threads of a warp for a short row of known length: each takes about two vectors."""
+    threads = 1
+    while threads < warp and threads * 2 * lanes < length:
+        threads *= 2
+    return threads
 
 
 def _threads_of(length: int, lanes: int) -> int:

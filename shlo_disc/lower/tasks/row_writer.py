@@ -235,7 +235,7 @@ class RowWriter:
                         pairs = zip(stepped, own, strict=True)
                         stepped = [self.b.select(mask, now, before) for now, before in pairs]
                     new += stepped
-                self._store(sweep, full, mask)
+                self.store_columns(sweep, full, mask)
                 return new
 
             found = self.columns(start, body)
@@ -273,9 +273,10 @@ class RowWriter:
         found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
         return found
 
-    def _store(
+    def store_columns(
         self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
     ) -> None:
+        """Store full-size values at the current columns, to results and scratch rows."""
         for register, where in full:
             value = where.value if isinstance(where, Materialised) else self.plan.roots[where]
             element = element_of(value)
