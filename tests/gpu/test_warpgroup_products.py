@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.cuda.machine import machine_of
+from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, kernels_of
 from tests.gpu import device
@@ -95,6 +96,13 @@ def test_every_tile_is_computed_where_many_are_below_each_other() -> None:
         x, y = operands(dot, "bf16", 128 * 18 + 1, 264, 8)
         (got,) = run_gpu(plan, [x, y], seed=3, machine=MACHINE)
         check(dot, x, y, got, 2.0**-23)
+
+
+def test_whole_vectors_are_stored_at_once() -> None:
+    """Also where nothing is known of the step between rows; odd ones are in other tests."""
+    for plan in by_warpgroups(planned(LAYOUTS[1])):
+        (launch,) = launches(plan.plan.steps)
+        assert "st.global.v4" in assembly(launch.kernel.text, MACHINE)
 
 
 def test_work_behind_the_sums() -> None:
