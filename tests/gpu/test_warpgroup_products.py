@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.cuda.machine import machine_of
+from shlo_disc.lower.gpu.codegen import assembly
+from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, kernels_of
 from tests.gpu import device
 from tests.gpu.run import gpu_plan, run_gpu
@@ -27,9 +29,9 @@ CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 
 """m, n, k, before contiguous ones are rounded up to multiples of 8."""
 
 
-def planned(dot: Dot, dtype: str = "bf16", result: str = "") -> Emitted:
+def planned(dot: Dot, dtype: str = "bf16", result: str = "", machine: Machine = MACHINE) -> Emitted:
     types = {"lhs_type": dtype, "rhs_type": dtype, "type": result or dtype}
-    return gpu_plan(dataclasses.replace(dot, **types).text(), MACHINE)
+    return gpu_plan(dataclasses.replace(dot, **types).text(), machine)
 
 
 def launches(steps: Sequence[Step]) -> Iterator[Launch]:
@@ -94,6 +96,13 @@ def test_every_tile_is_computed_where_many_are_below_each_other() -> None:
         x, y = operands(dot, "bf16", 128 * 18 + 1, 264, 8)
         (got,) = run_gpu(plan, [x, y], seed=3, machine=MACHINE)
         check(dot, x, y, got, 2.0**-23)
+
+
+def test_whole_vectors_are_stored_at_once() -> None:
+    """Also where nothing is known of the step between rows; odd ones are in other tests."""
+    for plan in by_warpgroups(planned(LAYOUTS[1])):
+        (launch,) = launches(plan.plan.steps)
+        assert "st.global.v4" in assembly(launch.kernel.text, MACHINE)
 
 
 def test_work_behind_the_sums() -> None:
@@ -197,5 +206,4 @@ def test_other_sizes_are_right_by_warps() -> None:
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 def test_other_architectures_have_no_warpgroups(architecture: str) -> None:
-    typed = dataclasses.replace(LAYOUTS[0], lhs_type="bf16", rhs_type="bf16", type="bf16")
-    assert not by_warpgroups(gpu_plan(typed.text(), machine_of(architecture)))
+    assert not by_warpgroups(planned(LAYOUTS[0], machine=machine_of(architecture)))

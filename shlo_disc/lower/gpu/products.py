@@ -260,14 +260,17 @@ class ProductWriter:
             value = b.cast("arith.extui", value, "i8")
         value = b.broadcast(value, self.lanes)
         base = row * b.size("cm")
-        for i, at in enumerate(place):
-            base = base + at * b.size(f"batch{i}c")
+        for i, index in enumerate(place):
+            base = base + index * b.size(f"batch{i}c")
         memory = self.memory(self.plan.out, element)
         if p.n[-1].c == 1:
-            with b.if_(column + self.lanes <= self.n) as branch:
-                memory.vector_store(value, base + column, self.plan.aligned(self.lanes))
+            at, is_whole = base + column, column + self.lanes <= self.n
+            if not self.plan.aligned(self.lanes):
+                is_whole = is_whole & (at % self.lanes).equals(0)
+            with b.if_(is_whole) as branch:
+                memory.vector_store(value, at, aligned=True)
                 with branch.otherwise():
-                    memory.masked_store(value, base + column, mask)
+                    memory.masked_store(value, at, mask)
             return
         for lane in range(self.lanes):
             with b.if_(column + lane < self.n):
