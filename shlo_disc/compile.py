@@ -408,26 +408,28 @@ def _print_code(executable: Executable) -> None:
 
 
 @lets_others_run
-def examine(source: Any, *, raise_refused: bool = False) -> None:
+def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") -> None:
     """Raise what :func:`compile` raises for a program it does not cover; no code is generated.
 
     With `raise_refused`, also what an emitter raises for one fusion, where `compile` would plan
     smaller kernels.
     """
-    module = ingest(source, new_context())
+    machine = parse(target)
+    module = ingest(source, new_context(), platform=machine.platform)
     with module.context, ir.Location.unknown():
-        target = parse("cpu")
         dumps = DumpFolder.new(_module_name(module))
-        passes = [*CLEANUP, *planning(target.model)]
+        passes = [*CLEANUP, *planning(machine.model)]
         Pipeline(passes, dumps=dumps, to_the_end=True).run(module)
         main = main_function(module)
         shapes = analyze(module)
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         try:
-            emit_host(main, shapes, program, target, None, lambda _: None)
+            emit_host(main, shapes, program, machine, None, lambda _: None)
         except Refused as refused:
-            if raise_refused:
-                raise refused.fusions[0][1] from refused
+            for fusion, error in refused.fusions:
+                has_emitter = ir.StringAttr(fusion.attributes["kind"]).value in machine.emitters
+                if raise_refused or not has_emitter:
+                    raise error from refused
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from shlo_disc import ral
 from shlo_disc.errors import ArgumentPlaceError, DeviceError
+from shlo_disc.lower.target import native_architecture
 
 __all__ = [
     "Place",
@@ -86,7 +87,7 @@ def _gpu_target(platform: str, ordinal: int) -> str:
     devices = ral.gpu_devices(platform)
     if ordinal >= len(devices):
         raise DeviceError(f"there is no device {platform}:{ordinal}; devices: {len(devices)}")
-    return f"{platform}:{devices[ordinal]['architecture']}"
+    return f"{platform}:{native_architecture(platform, devices[ordinal]['architecture'])}"
 
 
 def place_of_platform(platform: str, leaves: Sequence[Any] = ()) -> Place:

@@ -398,11 +398,13 @@ class Executable(OfThisProcess):
         return ral.DispatchEntry(self._native, self._bridge((), place), unflatten, dtypes)
 
     def call_marked(self, run: Function, leaves: Sequence[Any]) -> MarkedCall:
-        """As `call_leaves`, by the host program `run` (see `report.profile`)."""
+        """As `call_leaves`, by the host program `run` (see `report.profile`).
+
+        Arrays are copied to a GPU, whose own times the marks then are.
+        """
+        bridge = self._bridge(leaves) if self.target.platform == "cpu" else None
         try:
-            return MarkedCall(
-                *self._checked(self._native.profile, run.address, self._bridge(leaves), leaves)
-            )
+            return MarkedCall(*self._checked(self._native.profile, run.address, bridge, leaves))
         except _BrokenInRegionError as broken:
             raise self._explained(broken.args[0]) from None
 

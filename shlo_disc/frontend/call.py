@@ -45,8 +45,9 @@ class Compiler(Protocol):
         `shapes` may equate symbols of the program.
         """
 
-    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """The same, for a part of a program that is counted as a whole."""
+    @property
+    def of_parts(self) -> Compiler:
+        """The compiler for parts of a program, which are counted as a whole."""
 
     def examine(self, lowered: LoweredModule) -> None:
         """Raise UnsupportedError for a program that cannot be compiled."""

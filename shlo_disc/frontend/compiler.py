@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from shlo_disc import locks
-from shlo_disc.frontend.call import Compiler
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.lowered import LoweredModule
 
@@ -21,68 +20,59 @@ def _compile(
     return compile_one(lowered.source(shapes), **options)
 
 
+class _Counter:
+    def __init__(self) -> None:
+        self.lock = locks.lock()
+        self.value = 0
+
+
 class CountingCompiler:
     """A :class:`shlo_disc.frontend.call.Compiler`; `count` is the number of compilations so far.
 
     Versions and programs hold this object and not the function, which would then only be freed by
-    Python's garbage collector.
+    Python's garbage collector. Those of other targets, and of parts, share the count.
     """
 
-    target = "cpu"
+    def __init__(
+        self, target: str = "cpu", counter: _Counter | None = None, counts: bool = True
+    ) -> None:
+        self.target = target
+        self._counter = counter or _Counter()
+        self._counts = counts
 
-    def __init__(self) -> None:
-        self._lock = locks.lock()
-        self.count = 0
+    @property
+    def count(self) -> int:
+        """Compilations so far."""
+        return self._counter.value
 
-    def at(self, target: str) -> Compiler:
-        """The compiler for another target; compilations are counted here."""
-        return self if target == self.target else _OfTarget(self, target)
+    def at(self, target: str) -> CountingCompiler:
+        """The compiler for another target."""
+        return self if target == self.target else type(self)(target, self._counter, self._counts)
+
+    @property
+    def of_parts(self) -> CountingCompiler:
+        """The compiler for parts of a program, which are counted as a whole."""
+        return type(self)(self.target, self._counter, counts=False)
 
     def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """The compiled program, counted."""
-        executable = self.part(lowered, **options)
-        self.counted()
+        """The compiled program."""
+        executable = _compile(lowered, target=self.target, **options)
+        if self._counts:
+            self.counted()
         return executable
-
-    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """The compiled program, not counted."""
-        return _compile(lowered, **options)
 
     def examine(self, lowered: LoweredModule) -> None:
         """Raise UnsupportedError for a program that cannot be compiled."""
         from shlo_disc.compile import examine  # noqa: PLC0415 - as above
 
-        examine(lowered.source())
+        examine(lowered.source(), target=self.target)
 
     def counted(self) -> None:
         """Count one compilation."""
-        with self._lock:
-            self.count += 1
+        with self._counter.lock:
+            self._counter.value += 1
 
-
-class _OfTarget:
-    """The compiler of a function, for one target."""
-
-    def __init__(self, compiler: CountingCompiler, target: str) -> None:
-        self._compiler = compiler
-        self.target = target
-
-    def at(self, target: str) -> Compiler:
-        """See :meth:`CountingCompiler.at`."""
-        return self if target == self.target else self._compiler.at(target)
-
-    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """The compiled program, counted."""
-        return self._compiler(lowered, target=self.target, **options)
-
-    def part(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """The compiled program, not counted."""
-        return self._compiler.part(lowered, target=self.target, **options)
-
-    def examine(self, lowered: LoweredModule) -> None:
-        """Raise UnsupportedError for a program that cannot be compiled."""
-        self._compiler.examine(lowered)
-
-    def counted(self) -> None:
-        """Count one compilation."""
-        self._compiler.counted()
+    def forget(self) -> None:
+        """Count from 0 again."""
+        with self._counter.lock:
+            self._counter.value = 0

@@ -663,7 +663,8 @@ class JitFunction(ral.Dispatcher):
             self._on_several.clear()
             self._families_leaving.clear()
             self.__dict__.pop("_leaving", None)
-            self._hits = self._compiler.count = 0
+            self._hits = 0
+            self._compiler.forget()
 
     clear_cache = cache_clear
     """The name `jax.jit` has for it."""

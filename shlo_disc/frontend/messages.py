@@ -164,9 +164,14 @@ def _split(text: str) -> list[str]:
 
 
 def without_frames(error: _Error) -> _Error:
-    """The error, to be kept: it and those behind it no longer hold the frames they came through."""
+    """The error, to be kept: it and those behind it no longer hold the frames they came through.
+
+    An error may be behind itself: `raise error from error` makes that.
+    """
     found: BaseException | None = error
-    while found is not None:
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
         found.__traceback__ = None
         found = found.__cause__ or found.__context__
     return error

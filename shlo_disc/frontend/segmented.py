@@ -384,7 +384,7 @@ def _part_program(
         symbols,
         scope,
         name,
-        compiler.part,
+        compiler.of_parts,
         likely={s: values for s, values in likely.items() if s in symbols},
         traced_at=hints,
         again=again,

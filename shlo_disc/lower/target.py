@@ -27,6 +27,7 @@ __all__ = [
     "Probes",
     "Target",
     "loaded",
+    "native_architecture",
     "parse",
 ]
 
@@ -153,6 +154,15 @@ def parse(text: str) -> Target:
 def _target(family: str, architecture: str) -> Target:
     made: Target = importlib.import_module(_MODULES[family]).target(architecture)
     return made
+
+
+def native_architecture(family: str, device: str) -> str:
+    """The architecture that gets the most of a device which the driver calls `device`.
+
+    Such code runs on this device, and perhaps on no other.
+    """
+    found = getattr(importlib.import_module(_MODULES[family]), "NATIVE", {})
+    return str(found.get(device, device))
 
 
 def loaded() -> list[Target]:

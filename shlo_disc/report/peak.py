@@ -14,18 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from shlo_disc import ral
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.target import Function, parse
+from shlo_disc.report import gpu_peak
 
 __all__ = ["Peak", "peak"]
 
 
 @dataclass(frozen=True)
 class Peak:
-    """What a machine can do, measured with all threads of the runtime."""
+    """What a machine can do, measured with all threads of the runtime, or on the GPU."""
 
     gflops: float
-    """Float32 multiply-adds in registers, two operations each, in 1e9 a second."""
+    """Multiply-adds, two operations each, in 1e9 a second: of float32 in registers of a CPU, of
+    bf16 products on a GPU.
+    """
     bandwidth: tuple[tuple[int, float], ...]
     """(bytes of the array read again and again, 1e9 bytes a second), by size."""
 
@@ -50,7 +52,8 @@ def peak(target: str) -> Peak:
     """What the machine of `target` can do; measured once in a process, in about half a second."""
     made_for = parse(target)
     if made_for.probes is None:
-        raise UnsupportedError(f"what target {target!r} can do is not measured on this machine")
+        gflops, speeds = gpu_peak.measured(target)
+        return Peak(gflops, tuple(speeds))
     probes = made_for.probes()
     with made_for.generator() as generator:
         products, reads = generator.functions([probes.products, probes.reads])

@@ -8,11 +8,10 @@ take turns, so that the table can say what marking cost.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -21,15 +20,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.devices import place_of_platform
+from shlo_disc.errors import DeviceError
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.report.describe import describe
+from shlo_disc.report.marks import marked_host
 from shlo_disc.report.page import page
 from shlo_disc.report.peak import Peak, peak
 
 if TYPE_CHECKING:
     from shlo_disc.executable import Executable
 
-__all__ = ["KernelTime", "Profile", "marked_host", "profile"]
+__all__ = ["KernelTime", "Profile", "profile"]
 
 
 @dataclass(frozen=True)
@@ -190,27 +192,6 @@ class Profile:
         return path
 
 
-_COMMENT = re.compile(r"// (launch|launched) (\d+)\n")
-
-
-def marked_host(text: str) -> str:
-    """The host program with every comment `// launch N` made a call of `disc_context.mark`."""
-
-    def mark(match: re.Match[str]) -> str:
-        end = int(match[1] == "launched")
-        tag = f"{match[2]}_{end}"
-        return (
-            f"%mark_field{tag} = llvm.getelementptr %ctx[6] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr\n"
-            f"%mark{tag} = llvm.load %mark_field{tag} : !llvm.ptr -> !llvm.ptr\n"
-            f"%mark_site{tag} = llvm.mlir.constant({match[2]} : i64) : i64\n"
-            f"%mark_end{tag} = llvm.mlir.constant({end} : i64) : i64\n"
-            f"llvm.call %mark{tag}(%ctx, %mark_site{tag}, %mark_end{tag}) : !llvm.ptr, "
-            "(!llvm.ptr, i64, i64) -> ()\n"
-        )
-
-    return _COMMENT.sub(mark, text)
-
-
 def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = None) -> Profile:
     """Run a program `calls` times with marks and as often without; the first calls are not counted.
 
@@ -224,10 +205,12 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     executable.run_numpy(leaves)  # raises what a call raises
     _, run = executable.target.compile_host(marked_host(executable.host.text))
     program = executable.program
+    is_foreign = [hasattr(leaf, "__dlpack__") and not hasattr(leaf, "dtype") for leaf in leaves]
     leaves = [
-        np.from_dlpack(leaf) if hasattr(leaf, "__dlpack__") and not hasattr(leaf, "dtype") else leaf
-        for leaf in leaves
+        np.from_dlpack(x) if foreign else x for x, foreign in zip(leaves, is_foreign, strict=True)
     ]
+    if executable.target.platform != "cpu":
+        leaves = [np.asarray(leaf) for leaf in leaves]
     elements = [int(n) for k in program.size_arguments for n in np.asarray(leaves[k]).reshape(-1)]
     sizes, _ = program.evaluate([np.shape(leaf) for leaf in leaves], elements)
     # A donated jax.Array could be passed only once; numpy's memory is not taken over.
@@ -239,9 +222,10 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     if calls is None:
         calls = min(50, max(5, int(0.5e9 / max(1, warm.end - warm.begin))))
     marked, ordinary = [], []
+    call = _ordinary_call(executable, leaves)
     for _ in range(calls):
         start = time.perf_counter()
-        executable.call_leaves(leaves)
+        call()
         ordinary.append((time.perf_counter() - start) * 1e3)
         # Without the results: their memory is to be used again, as in a loop.
         marked.append(executable.call_marked(run, leaves)._replace(results=[]))
@@ -287,6 +271,21 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
         program=describe(executable, sizes),
         events=tuple(runs[median].events),
     )
+
+
+def _ordinary_call(executable: Executable, leaves: Sequence[Any]) -> Callable[[], object]:
+    """A call as users make it, waited for; on a GPU arrays are there already, where JAX has it."""
+    if executable.target.platform == "cpu":
+        return lambda: executable.call_leaves(leaves)
+    try:
+        device = place_of_platform(executable.target.platform).device
+    except DeviceError:
+        return lambda: executable.run_numpy(leaves)
+    import jax  # noqa: PLC0415 - only where JAX has the device
+
+    there = [jax.device_put(leaf, device) for leaf in leaves]
+    ready: Callable[[object], object] = jax.block_until_ready
+    return lambda: ready(executable.call_leaves(there))
 
 
 @dataclass

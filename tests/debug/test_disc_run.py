@@ -9,7 +9,15 @@ from click.testing import CliRunner
 import shlo_disc
 from shlo_disc import flags
 from shlo_disc.executable import dtype_of
+from shlo_disc.ingest import ingest
+from shlo_disc.mlir import ir, new_context
+from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.dump import DumpFolder
+from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.table import planning
 from shlo_disc.tools.disc_run import main
+from tests.lower.device import FAR_MODEL
+from tests.lower.test_host import LOOP
 
 TEXT = """
 func.func public @main(%x: tensor<?x2xf32> {disc.shape = ["n", "2"], disc.name = "x"},
@@ -167,3 +175,19 @@ def test_a_program_that_begins_with_a_region_of_its_own_runs(tmp_path, given):
 def test_sizes_beyond_all_memory_are_an_error(folder):
     done = run(folder / "00-input.mlir", "--size", f"n={10**14}")
     assert (done.exit_code, "MemoryError: Unable to allocate" in done.output) == (1, True)
+
+
+def test_dumps_of_a_program_for_another_memory_run_here(tmp_path):
+    with flags.overridden(dump=tmp_path):
+        module = ingest(LOOP, new_context())
+        with module.context, ir.Location.unknown():
+            passes = [*CLEANUP, *planning(FAR_MODEL)]
+            Pipeline(passes, dumps=DumpFolder.new("loop"), to_the_end=True).run(module)
+    (folder,) = tmp_path.iterdir()
+    assert '"host:' in planned(folder).read_text()
+    sizes = ("--size", "d1_0=3", "--size", "d2_0=3")
+    done = run("--bisect", folder, *sizes)
+    assert "and no pass changes the results" in done.output, done.output
+    done = run("--check", planned(folder), *sizes)
+    assert "runs of fusions agree with the StableHLO interpreter." in done.output, done.output
+    assert {"read", "write"} <= {line.split(" ")[1] for line in done.output.splitlines()[3:-2]}

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend.messages import without_frames
 from tests.refused import unchanged
 
 REAL = True
@@ -139,3 +141,15 @@ def test_donated_arguments_are_deleted():
 def test_a_bad_value():
     with pytest.raises(ValueError, match="on_unsupported"):
         shlo_disc.jit(lambda x: x, on_unsupported="ignore")
+
+
+def test_an_error_behind_itself_is_kept_without_frames():
+    try:
+        try:
+            raise UnsupportedError("one")
+        except UnsupportedError as error:
+            raise error from error
+    except UnsupportedError as error:
+        kept = without_frames(error)
+    assert kept.__cause__ is kept
+    assert kept.__traceback__ is None

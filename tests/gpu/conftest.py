@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import jax_private, ral
+from shlo_disc.devices import stand_in_for
 from tests.gpu.stand_in import StandIn, shared_library
 
 
@@ -21,6 +23,16 @@ def stand_in() -> Iterator[StandIn]:
     driver.reset()
     yield driver
     driver.reset()
+
+
+@pytest.fixture
+def gpu(stand_in: StandIn) -> Iterator[Any]:
+    """A CPU device of JAX, which stands for a GPU."""
+    stand_in.library.stand_in_strict(0)
+    device = jax.devices("cpu")[0]
+    with stand_in_for(device, "cuda"):
+        yield device
+    gc.collect()
 
 
 class Programs:

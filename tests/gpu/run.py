@@ -53,7 +53,7 @@ def gpu_plan(text: str, machine: Machine = MACHINE, *, exact: bool = True) -> Em
     `exact`: f32 products are not rounded to fewer digits.
     """
     text = _exact(text) if exact else text
-    kind = text.partition('kind = "')[2].partition('"')[0]
+    kind = text.rpartition('kind = "')[2].partition('"')[0]
     return plan_of(parse(machine.name).emitters[kind], text, machine)
 
 

@@ -110,6 +110,7 @@ def test_numpy_may_change_after_the_call(stand_in, behind, added):
 def test_memory_is_used_again_behind_what_reads_it(stand_in, behind, added):
     finish(stand_in)
     inputs = [jnp.arange(1000.0) + step for step in range(50)]  # XLA's memory has no stream here
+    misses = ral.gpu_pool_stats("cuda")["misses"]
     results = []
     for step, x in enumerate(inputs):
         (y,) = added.call(behind, [x])
@@ -121,7 +122,7 @@ def test_memory_is_used_again_behind_what_reads_it(stand_in, behind, added):
             for i, got in enumerate(results):
                 np.testing.assert_array_equal(got, np.arange(1000) + step - len(results) + i + 3)
             results.clear()
-    assert ral.gpu_pool_stats("cuda")["misses"] < 200
+    assert ral.gpu_pool_stats("cuda")["misses"] - misses < 30
 
 
 def test_memory_of_one_stream_is_not_used_on_another(stand_in, behind, added):

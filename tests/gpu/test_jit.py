@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import textwrap
 
@@ -13,21 +12,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.devices import stand_in_for
 from shlo_disc.errors import DeviceError
 from tests.children import python
 
 pytest.importorskip("llvmlite")
-
-
-@pytest.fixture
-def gpu(stand_in):
-    """The device of JAX that is a GPU."""
-    stand_in.library.stand_in_strict(0)
-    device = jax.devices("cpu")[0]
-    with stand_in_for(device, "cuda"):
-        yield device
-    gc.collect()
 
 
 def softmax(x):
@@ -121,6 +109,48 @@ def test_inside_transformations_of_jax(stand_in, gpu):
         jax.vmap(f)(x.reshape(3, 4)), jnp.sin(x.reshape(3, 4)) * 2, rtol=2e-6
     )
     assert stand_in.count("launches") >= launches + 3
+
+
+def test_parts_between_those_that_xla_runs(stand_in, gpu):
+    def function(x):
+        product = jnp.sin(x) @ jnp.sin(x).T + 9.0 * jnp.eye(x.shape[0])
+        return jnp.linalg.cholesky(product).sum() + x.sum()
+
+    f = shlo_disc.jit(function, on_unsupported="xla")
+    launches = stand_in.count("launches")
+    for shape in ((3, 8), (2, 6)):
+        x = jnp.linspace(0.0, 1.0, shape[0] * shape[1]).reshape(shape)
+        np.testing.assert_allclose(f(x), function(x), rtol=2e-5)
+    assert stand_in.count("launches") >= launches + 4
+    assert "cholesky" in f.explain().partition("\n")[0]  # a part that XLA runs
+
+
+def test_typed_keys_and_stages(stand_in, gpu):
+    def function(key, x):
+        return jax.random.normal(key, x.shape) + x
+
+    f = shlo_disc.jit(function)
+    for seed, shape in ((0, (3, 4)), (1, (5, 2))):
+        given = jax.random.key(seed), jnp.ones(shape)
+        np.testing.assert_allclose(f(*given), function(*given), rtol=1e-5, atol=1e-6)
+    compiled = f.lower(*given).compile()
+    np.testing.assert_allclose(compiled(*given), function(*given), rtol=1e-5, atol=1e-6)
+    assert ".target sm_90" in compiled.as_text("ptx")
+
+
+def test_a_compiled_program_takes_arrays_of_both(stand_in, gpu):
+    text = """func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = stablehlo.add %x, %x : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }"""
+    program = shlo_disc.compile(text, target="cuda:sm_90")
+    (y,) = program(jnp.ones(5))
+    assert y.devices() == {gpu}
+    (z,) = program(np.ones(7, "f4"))
+    assert z.devices() == {gpu}
+    (w,) = program.run_numpy([np.ones(9, "f4")])
+    for got, count in ((y, 5), (z, 7), (w, 9)):
+        np.testing.assert_array_equal(got, np.full(count, 2))
 
 
 def test_a_refused_launch_is_not_left_to_xla(stand_in, gpu):

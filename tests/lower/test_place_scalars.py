@@ -176,6 +176,18 @@ def rates(x):
     return lax.while_loop(lambda s: s[0] < 5, outer, (0, lax.fori_loop(0, 5, step, x)))
 
 
+def numbers_of_kernels(x, w):
+    """A kernel computes a number from two others: it is read, not the two."""
+
+    def step(i, s):
+        a, b = s
+        k = lax.rem((a > i).sum() * 3 + (b > i).sum(), 5)
+        b = b + jnp.sin(k * 0.1)
+        return lax.cond(k > 2, lambda a: a + 1, lambda a: a * 2, a), b
+
+    return lax.fori_loop(0, 4, step, (x[:, 0], w))
+
+
 def flag(x):
     """A flag is carried: kernels compute it, the condition asks for it."""
 
@@ -300,6 +312,7 @@ CASES = {
     "nobody asks": Case(nobody_asks, with_number(5), never, ("", "n")),
     "numbers of branches": Case(numbers_of_branches, alone, never),
     "one after the other": Case(one_after_the_other, alone, never),
+    "numbers of kernels": Case(numbers_of_kernels, rows, lambda n: 4, ("n, 8", "8, 32")),
     "over all": Case(over_all, alone, never),
     "place computed": Case(place_computed, alone, never),
     "rates": Case(rates, alone, never),
@@ -494,3 +507,10 @@ def test_a_gpu_has_no_kernels_with_scratch_memory():
     w = HostWriter("symbols", [])
     with pytest.raises(InternalError, match="k calls kernels or has scratch memory"):
         GpuMemory().launch(w, launch, w.null(), w.null(), w.null())
+
+
+def test_a_number_that_is_read_is_computed_once():
+    uses = compiled(CASES["numbers of kernels"]).host.uses
+    assert sum("stablehlo.remainder" in dict(use.ops) for use in uses) == 1
+    uses = compiled(CASES["rates"]).host.uses  # by a kernel, and for the condition
+    assert [use.kind for use in uses if "stablehlo.remainder" in dict(use.ops)] == ["host", "loop"]

@@ -362,6 +362,30 @@ def test_rows_of_scratch_are_split_however_many_there_are() -> None:
     assert all(step.scratch_bytes == Expr.const(0) for step in long.then)
 
 
+def test_scratch_rows_of_two_widths_do_not_overlap() -> None:
+    """The second sweep reads bf16 elements of a row, and stores f32 elements."""
+    body = "\n".join([
+        "%e = stablehlo.exponential %x : tensor<?x?xbf16>",
+        reduce("r", "e", "z", "maximum", "bf16"), spread("rb", "r", "0", t="bf16"),
+        "%d = stablehlo.subtract %e, %rb : tensor<?x?xbf16>",
+        "%w = stablehlo.convert %d : (tensor<?x?xbf16>) -> tensor<?x?xf32>",
+        "%f = stablehlo.exponential %w : tensor<?x?xf32>",
+        reduce("s", "f", "z32", "add"), spread("sb", "s", "0"),
+        "%q = stablehlo.divide %f, %sb : tensor<?x?xf32>",
+        "%y = stablehlo.convert %q : (tensor<?x?xf32>) -> tensor<?x?xf16>",
+    ])  # fmt: skip
+    operands = ["x: n,m bf16", "z: bf16", "z32: f32"]
+    emitted = plan_of(emit, fusion_text("row", operands, body, ["y: n,m f16"]))
+    zero = np.zeros((), np.float32)
+    for m in (1, 33, 1000):
+        x = np.clip(sample((3, m), "f32"), -1, 1).astype(ml_dtypes.bfloat16)
+        (y,) = run(emitted, [x, zero.astype(ml_dtypes.bfloat16), zero])
+        e = np.exp(x.astype(np.float64)).astype(ml_dtypes.bfloat16)
+        d = (e - np.maximum(e.max(1, keepdims=True), 0)).astype(np.float64)
+        want = np.exp(d) / np.exp(d).sum(1, keepdims=True)
+        np.testing.assert_allclose(y.astype(np.float64), want, rtol=2e-2)
+
+
 def test_a_static_number_of_many_rows_is_never_split() -> None:
     body = (
         reduce("y", "x", "z", "add")

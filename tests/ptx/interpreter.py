@@ -156,5 +156,5 @@ def run_kernel(
     code = kernel.program.launch(state)
     if code:
         message = f"{state.message.decode()}: {kernel.texts[state.at]}"
-        raise PtxFault(message) if code == 1 else NotImplementedError(message)
+        raise (PtxFault, NotImplementedError, RuntimeError)[code - 1](message)
     return int(state.steps)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["SWIZZLES", "TensorMap", "encode_tensor_map"]
+__all__ = ["SWIZZLES", "TensorMap", "address_of", "encode_tensor_map"]
 
 _MAGIC = 0x4D54584C
 SWIZZLES = (0, 32, 64, 128)
@@ -74,3 +74,9 @@ def encode_tensor_map(
         *[*box, *five][:5],
         *[*strides, *five][:4],
     ).ljust(128, b"\0")
+
+
+def address_of(encoded: bytes) -> int | None:
+    """The address of the tensor that 128 bytes describe; None if they are no tensor map."""
+    magic, _, address = struct.unpack_from("<IIQ", encoded)
+    return int(address) if magic == _MAGIC else None

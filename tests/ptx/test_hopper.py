@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ptx.tensor_map import TensorMap, encode_tensor_map
+from tests.ptx.tensor_map import TensorMap, address_of, encode_tensor_map
 from tests.ptx.writing import faults, kernel, launch, run
 
 U16, U32, F16, F32 = np.uint16, np.uint32, np.float16, np.float32
@@ -240,7 +240,9 @@ def test_tensor_maps_that_the_driver_refuses():
     def encode(address=0, size=2, sizes=(64, 8), strides=(128,), box=(64, 8), swizzle=128):
         return encode_tensor_map(address, size, sizes, strides, box, swizzle)
 
-    assert len(encode()) == 128
+    assert len(encode(48)) == 128
+    assert address_of(encode(48)) == 48
+    assert address_of(bytes(128)) is None
     for wrong in ({"address": 8}, {"strides": (120,)}, {"box": (64, 257)}, {"box": (65, 8)},
                   {"box": (4, 8)}, {"swizzle": 64}, {"sizes": (0, 8)},
                   {"sizes": (64,)}):  # fmt: skip

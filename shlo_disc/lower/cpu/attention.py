@@ -41,7 +41,7 @@ from shlo_disc.lower.schedule.contraction import (
     Problem,
     compute_element,
 )
-from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
@@ -204,7 +204,7 @@ class _Kernel:
             weights, values, element_of(record.root), p, tile, "direct", "packed", c_unit=True,
             machine=machine, finish=finish,
         )  # fmt: skip
-        self.plan = plan_rows(record.rows, self.block, shapes, cost.op_cycles)
+        self.plan = plan_rows(record.rows, self.block, shapes, Storage(cost.op_cycles))
         self.lanes = choose_row_lanes(self.plan, machine)
         self.separate = _reads_again(self.plan)
         self.batches = Expr.product(x.size for x in a.batch)

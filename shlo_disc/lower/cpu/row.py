@@ -34,7 +34,7 @@ from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
-from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
@@ -107,7 +107,7 @@ class _Emitter:
     def __init__(self, fusion: Planned[RowRecord], machine: Machine) -> None:
         self.block, self.shapes, self.machine = fusion.block, fusion.shapes, machine
         self.record = fusion.record
-        self.plan = plan_rows(self.record, self.block, self.shapes, cost.op_cycles)
+        self.plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
         self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
 

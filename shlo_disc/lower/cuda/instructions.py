@@ -1,7 +1,7 @@
 """Instructions of NVIDIA's that MLIR has no neutral operation for, as inline PTX.
 
 Their names in LLVM's intrinsics change between releases; PTX does not. Source: NVIDIA's PTX ISA 8,
-sections 9.7.9 (`cp.async`) and 9.7.14 (`ldmatrix`, `mma.sync`).
+sections 9.7.9 (`cp.async`), 9.7.14 (`ldmatrix`, `mma.sync`) and 9.7.15 (`wgmma`).
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.builder import GpuBuilder
-from shlo_disc.lower.values.typed import Pointer, Register, Value
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register, Value
 
 __all__ = [
     "commit_copies",
     "copy_16_bytes",
+    "copy_chunks",
+    "fence_for_warpgroups",
+    "global_address",
     "load_matrices",
     "load_word",
     "multiply",
+    "multiply_by_warpgroup",
     "round_to_tf32",
     "wait_for_copies",
+    "wait_for_warpgroup",
 ]
 
 
@@ -55,6 +60,38 @@ def copy_16_bytes(b: GpuBuilder, to: Register, source: Pointer, count: Register)
     )
     text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
     _assembly(b, text, "r,l,r,~{memory}", [to, source, count], [])
+
+
+def global_address(b: GpuBuilder, memory: MemRef) -> IndexValue:
+    """Where an array begins, in the address space of global memory."""
+    generic = b.element_pointer(memory, b.index(0))
+    space = "!llvm.ptr<1>"
+    right = f"llvm.addrspacecast {generic} : !llvm.ptr to {space}"
+    pointer = b.define(Pointer, right, space, [generic])
+    raw = b.define(Register, f"llvm.ptrtoint {pointer} : {space} to i64", "i64", [pointer])
+    return b.to_index("arith.index_cast", raw)
+
+
+def copy_chunks(
+    b: GpuBuilder,
+    to: Register,
+    step: int,
+    sources: Sequence[IndexValue],
+    counts: Sequence[Register] = (),
+) -> None:
+    """Begin to copy 16 bytes from each of `sources`, addresses of global memory.
+
+    They go to `to`, an address of shared memory (i32), and `step` bytes further each. `counts`, one
+    for each source: bytes that are copied (i32, 0 or 16), with zeros behind them.
+    """
+    given: list[Value] = [to, *(b.cast("arith.index_cast", source, "i64") for source in sources)]
+    size = [f", ${1 + len(sources) + k}" for k in range(len(counts))] or [""] * len(sources)
+    text = " ".join(
+        f"cp.async.cg.shared.global [$0+{k * step}], [${k + 1}], 16{size[k]};"
+        for k in range(len(sources))
+    )
+    kinds = ["r", *"l" * len(sources), *"r" * len(counts), "~{memory}"]
+    _assembly(b, text, ",".join(kinds), [*given, *counts], [])
 
 
 def commit_copies(b: GpuBuilder) -> None:
@@ -111,3 +148,55 @@ def multiply(
     text = f"{shape} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
     constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
     return _assembly(b, text, constraints, [*left, *right, *sums], ["f32"] * 4)
+
+
+def fence_for_warpgroups(b: GpuBuilder) -> None:
+    """What this thread wrote to shared memory is seen by `wgmma` behind the next barrier."""
+    _assembly(b, "fence.proxy.async.shared::cta;", "~{memory}", [], [])
+
+
+def multiply_by_warpgroup(
+    b: GpuBuilder,
+    element: str,
+    left: Register,
+    right: Register,
+    advances: Sequence[int],
+    transposed: Sequence[bool],
+    steps: int,
+    sums: Sequence[Register],
+) -> list[Register]:
+    """Begin to add products of 64 x N elements of `element` ("f16" or "bf16") to `sums` (f32).
+
+    `steps` times 16 elements along K, as one group. `left`, `right`: descriptors (i64) of shared
+    memory; `advances`: bytes from one step to the next in each; `transposed`: rows are contiguous,
+    not K. The N / 2 sums of a thread: see `fragments.py`. They are there after
+    :func:`wait_for_warpgroup`.
+    """
+    count = len(sums)
+    shape = f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{element}.{element}"
+    each = ", ".join(f"${k}" for k in range(count))
+    flags = ", ".join(str(int(flag)) for flag in transposed)
+    lines = [
+        "{ .reg .pred added; .reg .b64 left, right;",
+        "setp.ne.b32 added, 1, 0;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    # Of tied operands each has a number too.
+    places = f"${2 * count}", f"${2 * count + 1}"
+    for step in range(steps):
+        if step:
+            lines += [
+                f"add.s64 {name}, {place}, {step * advance >> 4};"
+                for name, place, advance in zip(("left", "right"), places, advances, strict=True)
+            ]
+        a, c = ("left", "right") if step else places
+        lines.append(f"{shape} {{{each}}}, {a}, {c}, added, 1, 1, {flags};")
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    kinds = ["=f"] * count + [str(k) for k in range(count)] + ["l", "l", "~{memory}"]
+    operands = [*sums, left, right]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def wait_for_warpgroup(b: GpuBuilder, groups: int) -> None:
+    """Wait until all but the last `groups` groups of products are done."""
+    _assembly(b, f"wgmma.wait_group.sync.aligned {groups};", "~{memory}", [], [])

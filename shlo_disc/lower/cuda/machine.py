@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["ARCHITECTURES", "machine_of"]
+__all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "machine_of"]
 
 ARCHITECTURES: dict[str, str] = {
     "sm_75": "+ptx70",
@@ -20,6 +20,12 @@ ARCHITECTURES: dict[str, str] = {
 
 Source: NVIDIA's PTX ISA, "Release Notes".
 """
+
+NATIVE = {"sm_90": "sm_90a"}
+"""A device's architecture to that of code with instructions which no later device has."""
+
+WITH_WARPGROUPS = ("sm_90a",)
+"""Architectures with `wgmma`: Hopper's only."""
 
 
 def machine_of(architecture: str) -> Machine:

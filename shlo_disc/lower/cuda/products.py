@@ -14,16 +14,29 @@ The layouts of fragments are those of NVIDIA's PTX ISA, sections 9.7.14.5.7 and 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.cuda.fragments import STEP_BYTES, Stages
+from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
+from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
+from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
+from shlo_disc.lower.cuda.warpgroup_products import (
+    BANDED,
+    LITTLE,
+    NARROW,
+    WIDE,
+    WarpgroupTile,
+    WarpgroupWriter,
+    multiples_of_chunks,
+)
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import ProductWriter, TiledProduct
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
-from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_type
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 
@@ -58,11 +71,34 @@ class Tile:
 
 LARGE = Tile(128, 128, 128, 2, 4, 1, 3)
 SMALL = Tile(64, 64, 128, 2, 2, 2, 4)
-NARROW = Tile(16, 32, 512, 1, 1, 8, 3)
+STRIP = Tile(16, 32, 512, 1, 1, 8, 3)
+"""For few rows: all warps share 16 of them."""
 
-ENOUGH_LARGE, ENOUGH_SMALL = 200, 100
+ENOUGH = {LARGE: 200, SMALL: 100}
 """Tiles from which on they leave no multiprocessor without work: 132 of an H100 have room for two
 each."""
+
+ENOUGH_NARROW = 40
+"""Narrow tiles of warpgroups from which on they read as fast as four times as many little ones,
+which read twice as much."""
+
+MULTIPROCESSORS = 132
+"""Of an H100 and an H200; each has room for one wide or narrow tile of warpgroups."""
+
+WIDE_TURN, NARROW_TURN = 5, 3
+"""Time of a turn, in which each multiprocessor computes a tile. Narrow ones read more for as many
+products."""
+
+ENOUGH_LITTLE = 64
+"""Likewise little tiles, beside strips: these read B once for 16 rows."""
+
+LEAST = 65
+"""Rows, and columns, from which on these tiles are more than half full."""
+
+Write = Callable[[], tuple[Step, ...]]
+
+Least = tuple[tuple[Expr, int], ...]
+"""Sizes, and what each must be at least."""
 
 
 class MatrixProduct(TiledProduct):
@@ -72,41 +108,117 @@ class MatrixProduct(TiledProduct):
         """The launches, by sizes and strides."""
         if self.element is None:
             return super().steps()
-        asked = [
-            Condition(stride % self.chunk, "==", Expr.const(0))
-            for stride in dict.fromkeys(self._strides())
-            if not self.divisible(stride, self.chunk)
+        asked = self._asked_by_warpgroups()
+        if self.p.bands > 1:
+            banded = BANDED.get(self.p.bands)
+            if asked is None or banded is None:
+                return super().steps()
+            write = functools.partial(self._by_warpgroups, banded)
+            return self._where(asked, write, super().steps)
+        if asked is None:
+            return self._by_warps((LARGE, SMALL))
+        turns_of_wide, turns = (
+            ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
+        )
+        enough = (
+            (NARROW.count(self), ENOUGH_NARROW),
+            (self.p.rows, LEAST),
+            (self.p.columns, LEAST),
+        )
+        is_wide = (*enough, (turns * NARROW_TURN - turns_of_wide * WIDE_TURN, 0))
+        options = [
+            (is_wide, functools.partial(self._by_warpgroups, WIDE)),
+            (enough, functools.partial(self._by_warpgroups, NARROW)),
         ]
-        never = any(self.contiguous(array) is None for array in "ab")
-        if never or any(c.lhs.is_const for c in asked):
-            return self._with(SMALL, by_chunks=False)
-        fast = self._with(NARROW)
-        for tile, least in ((SMALL, ENOUGH_SMALL), (LARGE, ENOUGH_LARGE)):
-            fast = self._from(tile, least, fast)
-        if not asked:
-            return fast
-        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-        return (If(condition, fast, self._with(SMALL, by_chunks=False)),)
+        return self._where(
+            asked,
+            lambda: self._by_size([*options, self._few_warpgroups()], self._strips),
+            lambda: self._by_warps((SMALL,), never=asked),
+        )
 
-    def _from(self, tile: Tile, least: int, others: tuple[Step, ...]) -> tuple[Step, ...]:
-        """`tile` where there are at least so many of it."""
+    def _by_warps(self, tiles: Sequence[Tile], never: Sequence[Condition] = ()) -> tuple[Step, ...]:
+        """By `mma.sync`: the first of `tiles` of which there are enough.
+
+        Not all of `never` hold, if there are any.
+        """
+        asked = None
+        if all(self.contiguous(array) for array in "ab"):
+            asked = self._multiples(self.strides())
+        if asked and set(asked) == set(never):
+            asked = None
+        return self._where(
+            asked,
+            lambda: self._by_size([self._option(tile) for tile in tiles], self._strips),
+            lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),),
+        )
+
+    def _option(self, tile: Tile) -> tuple[Least, Write]:
         p = self.p
-        tiles = p.batches * ceil_div(p.rows, tile.rows) * ceil_div(p.columns, tile.columns)
-        low, high = self.shapes.constraints.bounds(tiles)
-        if high is not None and high < least:
-            return others
-        if low is not None and low >= least:
-            return self._with(tile)
-        return (If(Condition(tiles, ">=", Expr.const(least)), self._with(tile), others),)
+        count = p.batches * ceil_div(p.rows, tile.rows) * ceil_div(p.columns, tile.columns)
+        return ((count, ENOUGH[tile]),), functools.partial(self._launch, tile)
 
-    def _with(self, tile: Tile, *, by_chunks: bool = True) -> tuple[Step, ...]:
-        return (_MatrixWriter(self, tile, by_chunks=by_chunks).launch(),)
+    def _launch(self, tile: Tile) -> tuple[Step, ...]:
+        return (_MatrixWriter(self, tile, by_chunks=True).launch(),)
+
+    def _strips(self) -> tuple[Step, ...]:
+        return self._launch(STRIP)
+
+    def _few_warpgroups(self) -> tuple[Least, Write]:
+        enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
+        return enough, functools.partial(self._by_warpgroups, LITTLE)
+
+    def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
+        return (WarpgroupWriter(self, tile).launch(),)
+
+    # ---------------------------------------------------------------- choices
+
+    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
+        """The first of `options` for which all sizes are large enough, else `last`."""
+        if not options:
+            return last()
+        (sizes, write), *rest = options
+        asked: list[Condition] = []
+        for size, enough in sizes:
+            least, most = self.shapes.constraints.bounds(size)
+            if most is not None and most < enough:
+                return self._by_size(rest, last)
+            if least is None or least < enough:
+                asked.append(Condition(size, ">=", Expr.const(enough)))
+        return self._where(asked, write, lambda: self._by_size(rest, last))
+
+    @staticmethod
+    def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
+        """`then` where all of `asked` holds; None never does."""
+        if asked is None:
+            return otherwise()
+        if not asked:
+            return then()
+        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
+        return (If(condition, then(), otherwise()),)
+
+    def _multiples(self, sizes: Sequence[Expr]) -> list[Condition] | None:
+        """What must be asked for all to be multiples of a chunk; None: one never is."""
+        asked = [
+            Condition(size % self.chunk, "==", Expr.const(0))
+            for size in dict.fromkeys(sizes)
+            if not self.divisible(size, self.chunk)
+        ]
+        return None if any(condition.lhs.is_const for condition in asked) else asked
+
+    def _asked_by_warpgroups(self) -> list[Condition] | None:
+        """What must be asked for warpgroups to compute the product; None: they never do."""
+        if self.machine.architecture not in WITH_WARPGROUPS or self.p.a.bytes != 2:
+            return None
+        sizes = multiples_of_chunks(self)
+        return None if sizes is None else self._multiples(sizes)
+
+    # ---------------------------------------------------------------- what a problem is
 
     @property
     def element(self) -> str | None:
         """What the matrix units multiply: "f16", "bf16" or "tf32"; None: it is not theirs."""
         p = self.p
-        if p.a.name != p.b.name or p.compute.name != "f32" or p.bands != 1 or p.is_short:
+        if p.a.name != p.b.name or p.compute.name != "f32" or p.is_short:
             return None
         if self.fill is not None:
             return None
@@ -127,7 +239,7 @@ class MatrixProduct(TiledProduct):
                 return f"{array}{side}"
         return None
 
-    def _strides(self) -> list[Expr]:
+    def strides(self) -> list[Expr]:
         """Steps between chunks, which must be multiples of one."""
         p, found = self.p, [self.p.a_first, self.p.b_first]
         for array in "ab":
@@ -143,6 +255,7 @@ class _MatrixWriter(ProductWriter):
     """Writes one variant; `by_chunks`: operands are copied 16 bytes at once."""
 
     plan: MatrixProduct
+    units = "warps"
 
     def __init__(self, plan: MatrixProduct, tile: Tile, *, by_chunks: bool) -> None:
         threads = tile.warps * plan.machine.warp
@@ -199,7 +312,8 @@ class _MatrixWriter(ProductWriter):
             begin(k.index + (t.stages - 1))
             k.yield_(*self._multiplied(k.index % t.stages, list(k.args)))
         b.barrier_of_block()  # all have read the last stage: sums take its place
-        self._store(place, row, column, k.results)
+        own, sums = (self.first_row, self.first_column), k.results
+        store_sums(self, place, row, column, sums, own, self.across, t.deep, self.deep)
 
     # ---------------------------------------------------------------- sums
 
@@ -224,42 +338,6 @@ class _MatrixWriter(ProductWriter):
                     before = sums[place : place + 4]
                     sums[place : place + 4] = multiply(b, element, one, other, before)
         return sums
-
-    # ---------------------------------------------------------------- results
-
-    def _store(
-        self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
-    ) -> None:
-        """Through shared memory, so that neighbouring threads store neighbouring columns."""
-        b, t = self.b, self.tile_
-        line = t.columns + 4
-        memory = b.shared_at("f32", 0, line * t.rows * t.deep)
-        pair = vector_type(2, "f32")
-        above = self.deep * t.rows + self.first_row + self.lane // 4
-        own = above * line + self.first_column + self.lane % 4 * 2
-        across = self.across // 8
-        for i in range(self.down // 16):
-            for j in range(across):
-                for half in range(2):
-                    at = 4 * (i * across + j) + 2 * half
-                    right = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
-                    both = b.define(Register, right, pair, sums[at : at + 2])
-                    there = own + ((16 * i + 8 * half) * line + 8 * j)
-                    memory.vector_store(both, there, aligned=True)
-        b.barrier_of_block()
-        vectors = t.columns // LANES
-        count = t.rows * vectors
-        with b.loop(b.thread, count, self.threads, hint="part", barrier=True) as part:
-            below, there = part.index // vectors, part.index % vectors * LANES
-            r, c = row + below, column + there
-            with b.if_((r < self.m) & (c < self.n)):
-                start = below * line + there
-                found = memory.vector_load(start, LANES, False, aligned=True)
-                for warp in range(1, t.deep):
-                    following = start + warp * t.rows * line
-                    found = found + memory.vector_load(following, LANES, False, aligned=True)
-                self.store(place, r, c, [found], b.mask(self.n - c, LANES))
-        b.barrier_of_block()  # the next tile's copies go where the sums are
 
 
 def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:

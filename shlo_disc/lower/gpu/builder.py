@@ -72,6 +72,8 @@ class GpuBuilder(KernelBuilder):
         self._shared_base: Register | None = None
         self.shared_bytes = 0
         """Bytes of shared memory that the kernel has so far."""
+        self.shared_alignment = 16
+        """Shared memory begins at a multiple of so many bytes."""
         super().__init__()
         self.thread = self._enter(IndexValue, "thread", "gpu.thread_id x", "index")
         """The number of the thread in its block."""
@@ -109,6 +111,40 @@ class GpuBuilder(KernelBuilder):
         """See `KernelBuilder.alignment`: one access may take several elements then."""
         size = lanes * -(-int(element.lstrip("bfi")) // 8)
         return f" {{alignment = {min(size, ACCESS_BYTES)} : i64}}" if size & (size - 1) == 0 else ""
+
+    def mask(self, count: IndexLike, lanes: int) -> Mask:
+        """True in the first `count` lanes; a constant if `count` is known."""
+        known = self.index(count).known
+        if known is None:
+            return super().mask(count, lanes)
+        return self.dense_mask([lane < known for lane in range(lanes)])
+
+    def masked_load(
+        self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
+    ) -> Register:
+        """See `KernelBuilder.masked_load`; lanes of a constant mask are loaded one by one.
+
+        LLVM 22 takes such a load for a whole access where it finds the alignment. It then fails an
+        assertion, because the other lanes are not undefined.
+        """
+        on = mask.constant_lanes
+        if on is None:
+            return super().masked_load(memory, index, mask, other, readonly)
+        found, first = other, self.index(index)
+        for lane in (lane for lane, is_on in enumerate(on) if is_on):
+            one = self.load(memory, first + lane, readonly)
+            found = self.insert(one, found, self.index(lane))
+        return found
+
+    def masked_store(self, value: Register, memory: MemRef, index: IndexLike, mask: Mask) -> None:
+        """See `KernelBuilder.masked_store`; lanes of a constant mask as in :meth:`masked_load`."""
+        on = mask.constant_lanes
+        if on is None:
+            super().masked_store(value, memory, index, mask)
+            return
+        first = self.index(index)
+        for lane in (lane for lane, is_on in enumerate(on) if is_on):
+            self.store(self.extract(value, lane), memory, first + lane)
 
     def prefetch(self, memory: MemRef, index: IndexLike) -> None:
         """Other threads hide what memory takes: nothing is written."""
@@ -168,7 +204,8 @@ class GpuBuilder(KernelBuilder):
         dynamic = self.shared_bytes if self.shared_bytes > self.machine.shared_bytes else 0
         linkage, size = ("external", 0) if dynamic else ("internal", self.shared_bytes)
         shared = (
-            f"llvm.mlir.global {linkage} @shared() {{addr_space = 3 : i32, alignment = 16 : i64}} "
+            f"llvm.mlir.global {linkage} @shared() "
+            f"{{addr_space = 3 : i32, alignment = {self.shared_alignment} : i64}} "
             f": !llvm.array<{size} x i8>\n"
             if self._shared is not None
             else ""
@@ -209,8 +246,7 @@ class GpuBuilder(KernelBuilder):
             "%_task = arith.addi %_first_thread, %_own : index",
         ]
 
-    @staticmethod
-    def _one_task() -> list[str]:
+    def _one_task(self) -> list[str]:
         return [
             "%lo = arith.index_cast %_task : index to i64",
             "%_one_task = arith.constant 1 : i64",
@@ -328,16 +364,24 @@ class GpuBuilder(KernelBuilder):
 
 
 class GroupBuilder(GpuBuilder):
-    """Builds a kernel in which a group of threads computes a task: a warp, or a whole block.
+    """Builds a kernel in which a group of threads computes a task: some of a warp, or a block.
 
-    All threads of a group run the same tasks, so that they may wait for each other.
+    All threads of a group run the same tasks, so that they may wait for each other. All threads of
+    a warp shuffle. A group that is a part of a warp and has no task computes the last one, and must
+    not store results (:attr:`has_task`).
     """
+
+    one_task: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, group: int, threads: int = THREADS) -> None:
         self.group = group
         super().__init__(machine, threads)
         self.member = self.thread if group == threads else self._in_group()
         """The number of the thread in its group."""
+        self.has_task: Mask | None = None
+        """True if the task is the group's own; None: always."""
+        if group < machine.warp:
+            self.has_task = self._enter(Mask, "own", "arith.cmpi slt, %_number, %tasks : i64", "i1")
 
     def _in_group(self) -> IndexValue:
         size = self.index(self.group)
@@ -348,6 +392,32 @@ class GroupBuilder(GpuBuilder):
     def tasks_a_block(self) -> int:
         """Tasks that a block of threads computes."""
         return self.threads // self.group
+
+    def offset_of_groups(self, size: int) -> int:
+        """Where shared memory begins that has `size` bytes for each group."""
+        return self.shared_offset(_whole_accesses(size) * self.tasks_a_block)
+
+    def shared_of_group(self, offset: int, element: str, size: int) -> MemRef:
+        """The `size` bytes of this group; `offset` is of :meth:`offset_of_groups`."""
+        assert self._shared is not None, "no shared memory was asked for"
+        at = self.thread // self.group * _whole_accesses(size) + offset
+        return self.memref_at(self.place(self._shared, at, "i8"), element)
+
+    def _one_task(self) -> list[str]:
+        """See `GpuBuilder`; parts of a warp that have none take the last task."""
+        if self.group >= self.machine.warp:
+            return super()._one_task()
+        return [
+            "%_number = arith.index_cast %_task : index to i64",
+            "%_one_task = arith.constant 1 : i64",
+            "%_last_task = arith.subi %tasks, %_one_task : i64",
+            "%lo = arith.minsi %_number, %_last_task : i64",
+            "%_next_task = arith.addi %lo, %_one_task : i64",
+            f"%_first_mask = arith.constant {-(self.machine.warp // self.group)} : i64",
+            "%_first_of_warp = arith.andi %_number, %_first_mask : i64",
+            "%_is_warp = arith.cmpi slt, %_first_of_warp, %tasks : i64",
+            "%hi = arith.select %_is_warp, %_next_task, %lo : i64",
+        ]
 
     def _task_of_block(self) -> list[str]:
         if self.group == self.threads:
@@ -363,6 +433,11 @@ class GroupBuilder(GpuBuilder):
             "%_own = arith.divui %_thread, %_group : index",
             "%_task = arith.addi %_first, %_own : index",
         ]
+
+
+def _whole_accesses(size: int) -> int:
+    """`size` bytes, rounded up to whole accesses."""
+    return -(-size // ACCESS_BYTES) * ACCESS_BYTES
 
 
 class SizedGpuBuilder(Sized, GpuBuilder):

@@ -29,7 +29,7 @@ def across_threads(
     `repeated`: a thread comes here again in the same kernel.
     """
     parts, distance = list(own), 1
-    while distance < b.machine.warp:
+    while distance < min(b.group, b.machine.warp):
         others = [b.from_lane(part, distance) for part in parts]
         if in_order:
             is_later = (b.thread // distance % 2).equals(1)
@@ -40,7 +40,7 @@ def across_threads(
         else:
             parts = reducer.combine(parts, others)
         distance *= 2
-    if b.group == b.machine.warp:
+    if b.group <= b.machine.warp:
         return parts
     return _across_warps(b, reducer, parts, in_order, repeated)
 

@@ -14,6 +14,7 @@ on a CPU (`lower/products/`), `EACH` columns at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -137,14 +138,25 @@ class ProductWriter:
     """What kernels of products share: tasks, places in arrays, results.
 
     A task is a tile of `rows` by `columns` of C, computed by a block of `threads`. Work behind the
-    sums is given vectors of `lanes` columns.
+    sums is given vectors of `lanes` columns. Neighbouring tasks go through `group` tiles below each
+    other first, so that they share tiles of both operands in a cache.
     """
 
+    units: ClassVar[str]
+    """What multiplies, as part of the kernel's name."""
+
     def __init__(
-        self, plan: TiledProduct, *, rows: int, columns: int, threads: int, lanes: int
+        self,
+        plan: TiledProduct,
+        *,
+        rows: int,
+        columns: int,
+        threads: int,
+        lanes: int,
+        group: int = 1,
     ) -> None:
         self.plan, self.p = plan, plan.p
-        self.rows, self.columns, self.lanes = rows, columns, lanes
+        self.rows, self.columns, self.lanes, self.group = rows, columns, lanes, group
         b = self.b = ProductBuilder(plan.machine, plan.sizes(), threads)
         self.arguments = Arguments()
         p = self.p
@@ -167,16 +179,16 @@ class ProductWriter:
             self._task(loop.index)
         text, params = b.finish()
         tiles = ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
-        kernel = Kernel(self.plan.label, text)
+        name = f"{self.plan.label}_{self.rows}x{self.columns}_{self.units}"
         buffers = tuple(self.arguments.buffers)
-        return Launch(kernel, buffers, params, p.batches * tiles, Expr.const(1))
+        return Launch(Kernel(name, text), buffers, params, p.batches * tiles, Expr.const(1))
 
     def _task(self, number: IndexValue) -> None:
         b, p = self.b, self.p
         across = b.max(self.n.ceil_div(self.columns), 1)
         down = b.max(self.m.ceil_div(self.rows), 1)
-        column, rest = number % across * self.columns, number // across
-        row, rest = rest % down * self.rows, rest // down
+        tiles = across * down
+        rest, (row, column) = number // tiles, self._tile_of(number % tiles, down, across)
         place: list[IndexValue] = []
         for i in range(len(p.batch) - 1, -1, -1):
             if i:
@@ -185,7 +197,18 @@ class ProductWriter:
                 rest = rest // size
             else:
                 place.insert(0, rest)
-        self.tile(place, row, column)
+        self.tile(place, row * self.rows, column * self.columns)
+
+    def _tile_of(
+        self, number: IndexValue, down: IndexValue, across: IndexValue
+    ) -> tuple[IndexValue, IndexValue]:
+        """Row and column of a tile among `down` by `across`, counted in tiles."""
+        if self.group == 1:
+            return number // across, number % across
+        whole = across * self.group
+        first = number // whole * self.group
+        height = self.b.min(down - first, self.group)
+        return first + number % whole % height, number % whole // height
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """Write what computes the tile that begins at `row` and `column` of batch `place`."""
@@ -237,14 +260,17 @@ class ProductWriter:
             value = b.cast("arith.extui", value, "i8")
         value = b.broadcast(value, self.lanes)
         base = row * b.size("cm")
-        for i, at in enumerate(place):
-            base = base + at * b.size(f"batch{i}c")
+        for i, index in enumerate(place):
+            base = base + index * b.size(f"batch{i}c")
         memory = self.memory(self.plan.out, element)
         if p.n[-1].c == 1:
-            with b.if_(column + self.lanes <= self.n) as branch:
-                memory.vector_store(value, base + column, self.plan.aligned(self.lanes))
+            at, is_whole = base + column, column + self.lanes <= self.n
+            if not self.plan.aligned(self.lanes):
+                is_whole = is_whole & (at % self.lanes).equals(0)
+            with b.if_(is_whole) as branch:
+                memory.vector_store(value, at, aligned=True)
                 with branch.otherwise():
-                    memory.masked_store(value, base + column, mask)
+                    memory.masked_store(value, at, mask)
             return
         for lane in range(self.lanes):
             with b.if_(column + lane < self.n):
@@ -253,6 +279,8 @@ class ProductWriter:
 
 class _SimtWriter(ProductWriter):
     """Multiply-adds of the threads themselves, for every type."""
+
+    units = "threads"
 
     def __init__(self, plan: TiledProduct) -> None:
         super().__init__(plan, rows=TILE, columns=TILE, threads=THREADS, lanes=EACH)

@@ -1,9 +1,15 @@
 """Kinds `row` and `column`: rows by a group of threads each, columns by a thread each.
 
-    whole rows, in parts   a warp takes a row of few elements, a block a longer one; thread i takes
-                           vectors i, i + T, ... of T threads
+    very short rows        a part of a warp takes a row
+    short rows             a warp takes a row
+    other rows             a block takes a row, whole or in parts
     side by side           a thread takes as many columns as one access has elements
     few long rows          in pieces, by stages (`tasks/row_split.py`)
+
+Of T threads that take a row, thread i has its vectors i, i + T, i + 2T and so on.
+
+A row is read from memory once: the first sweep keeps in shared memory what later ones need. Rows
+that have no room there are in pieces, too.
 
 Order of a reduction: every thread reduces what it takes, first to last. Then its lanes are combined
 as a balanced tree, the threads of a warp likewise, and the warps one after the other. Sizes alone
@@ -13,31 +19,34 @@ every thread takes a run of neighbours instead, and only associativity is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
-from shlo_disc.lower.gpu.groups import across_threads
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.row_writers import (
+    CombineColumns,
+    CombineInParts,
+    CombineOfBlock,
+    PiecesInParts,
+    PiecesOfBlock,
+    Together,
+    TogetherInParts,
+)
 from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
-from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
-from shlo_disc.lower.tasks.lanes import choose_lanes
-from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows, Stages
+from shlo_disc.lower.tasks.row_layouts import ColumnWriter
+from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
-from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.reduction import Reducer, takes_any_order
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.ops import row_of
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.records import Planned
@@ -50,6 +59,13 @@ SHORT_ROW = 1024
 PIECES = {Layout.WHOLE: 8192, Layout.PARTS: 4, Layout.SIDE_BY_SIDE: 64}
 """What a piece of a long row has, along `Plan.cut`. It fixes the order of a sum."""
 
+_NEAR_BYTES = 32 << 10
+"""Shared memory of a block for what sweeps keep of a row: seven such blocks of 256 threads fill a
+multiprocessor of 227 KiB."""
+
+_LEAST_THREADS, _MOST_THREADS = 128, 512
+"""Of a block for a row of known length."""
+
 FEW_TASKS = 264
 """Rows by a block each, fewer than this many leave multiprocessors without work: two for each of
 the 132 of an H100."""
@@ -58,184 +74,16 @@ FEW_COLUMNS = 32 << 10
 """Columns, fewer than this many: a thread for each leaves most of the threads without work."""
 
 
-class _Together(RowWriter):
-    """Writes rows of which a group of threads computes each."""
-
-    b: GroupBuilder
-
-    # ---------------------------------------------------------------- columns
-
-    def span(
-        self,
-        first: IndexValue,
-        last: IndexValue,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
-    ) -> list[Register]:
-        """See `RowWriter.span`: the thread's vectors of the run."""
-        b, lanes = self.b, self.lanes
-        count = last - first
-        if not lanes:
-            with b.loop(first + b.member, last, b.group, list(start), hint="j") as loop:
-                loop.yield_(*body(Ix(loop.index), None, list(loop.args)))
-            return loop.results
-        own = first + b.member * lanes
-        whole = first + count.round_down(lanes)
-        with b.loop(own, whole, b.group * lanes, list(start), hint="j") as loop:
-            loop.yield_(*body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args)))
-        if self.space.divisible(self.plan.cols, lanes):
-            return loop.results
-        # The vector that is not whole is the next one of one thread.
-        turn = (count // lanes) % b.group
-        is_mine = (whole < last) & turn.equals(b.member)
-        with b.if_(is_mine) as branch:
-            mask = b.mask(last - whole, lanes)
-            branch.yield_(*body(Ix(whole, 1, multiple=lanes), mask, list(loop.results)))
-            with branch.otherwise():
-                branch.yield_(*loop.results)
-        return branch.results
-
-    def span_in_order(
-        self, reducer: Reducer, first: IndexValue, last: IndexValue
-    ) -> list[Register]:
-        """See `RowWriter.span_in_order`: thread i reduces the i-th run of neighbours."""
-        b = self.b
-        run = (last - first + (b.group - 1)) // b.group
-        own = first + b.member * run
-        end = b.min(own + run, last)
-        lanes, self.e.lanes, self.space.lanes = self.lanes, 0, 0
-        with b.loop(own, end, 1, reducer.init(0), hint="k") as loop:
-            self.at(Ix(loop.index), None)
-            values = [self._full(v, None) for v in reducer.inputs]
-            loop.yield_(*reducer.step(loop.args, values))
-        self.e.lanes = self.space.lanes = lanes
-        repeated = self.plan.layout is Layout.PARTS
-        return across_threads(self.b, reducer, loop.results, in_order=True, repeated=repeated)
-
-    # ---------------------------------------------------------------- reductions
-
-    def across_lanes(
-        self, reducer: Reducer, accs: Sequence[Register], in_order: bool
-    ) -> list[Register]:
-        """See `RowWriter.across_lanes`: the total of all threads, in each of them."""
-        own = super().across_lanes(reducer, accs, in_order) if accs[0].lanes else list(accs)
-        return across_threads(self.b, reducer, own, in_order=in_order)
-
-    # ---------------------------------------------------------------- results
-
-    def store_row_values(self) -> None:
-        """See `RowWriter.store_row_values`: one thread stores them."""
-        if self.plan.row_outputs:
-            with self.b.if_(self.b.member.equals(0)):
-                super().store_row_values()
-
-
-class _OfBlock(_Together):
-    """A block takes a row."""
-
-    @staticmethod
-    def builder(machine: TaskMachine) -> KernelBuilder:
-        """A new kernel of such rows."""
-        assert isinstance(machine, Machine)
-        return GroupBuilder(machine, THREADS)
-
-
-class _OfWarp(_Together):
-    """A warp takes a row."""
-
-    @staticmethod
-    def builder(machine: TaskMachine) -> KernelBuilder:
-        """A new kernel of such rows."""
-        assert isinstance(machine, Machine)
-        return GroupBuilder(machine, machine.warp)
-
-
-class _WholeOfBlock(_OfBlock):
-    """Whole rows."""
-
-
-class _PartsOfBlock(_OfBlock, PartsWriter):
-    """Rows in parts."""
-
-
-class _PartsOfWarp(_OfWarp, PartsWriter):
-    """Rows in parts."""
-
-
-class _StagesOfBlock(Stages):
-    """What kernels of stages have in common: one thread stores what all have found."""
-
-    b: GroupBuilder
-
-    def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
-        """See `Stages.put_one`."""
-        with self.b.if_(self.b.member.equals(0)):
-            super().put_one(what, value, register, at)
-
-    def store_row_values(self) -> None:
-        """See `RowWriter.store_row_values`: one thread stores them."""
-        if self.plan.row_outputs:
-            with self.b.if_(self.b.member.equals(0)):
-                super().store_row_values()
-
-
-class _PiecesOfBlock(_StagesOfBlock, _OfBlock, Pieces):
-    """A block takes a piece of a row."""
-
-
-class _PiecesInParts(_StagesOfBlock, _OfBlock, Pieces, PartsWriter):
-    """A block takes some parts of a row."""
-
-
-class _Combine(_StagesOfBlock, Combine):
-    """A block combines the pieces of a row, or of as many columns as one access has."""
-
-    threads: ClassVar[int] = THREADS
-
-    @classmethod
-    def builder(cls, machine: TaskMachine) -> KernelBuilder:
-        """A new kernel of such rows."""
-        assert isinstance(machine, Machine)
-        return GroupBuilder(machine, cls.threads, cls.threads)
-
-    def over_pieces(
-        self, reducer: Reducer, term: Callable[[Ix, IndexValue], Sequence[Register]]
-    ) -> list[Register]:
-        """See `Combine.over_pieces`: thread i takes pieces i, i + T, ..., or the i-th run."""
-        b, in_order = self.b, not takes_any_order(reducer.op)
-        count = b.param(self.split.pieces)
-        first, last, step = b.member, count, b.group
-        if in_order:
-            run = (count + (b.group - 1)) // b.group
-            first, step = b.member * run, 1
-            last = b.min(first + run, count)
-        with b.loop(first, last, step, reducer.neutral(self.line_lanes), hint="piece") as loop:
-            here = term(self.line_place(loop.index, count), loop.index)
-            loop.yield_(*reducer.merge(loop.args, here))
-        return across_threads(b, reducer, loop.results, in_order=in_order)
-
-
-class _CombineInParts(_Combine, PartsWriter):
-    """Rows in parts."""
-
-
-class _CombineColumns(_Combine, ColumnWriter):
-    """Columns. There may be thousands of blocks: fewer threads leave room for all of them."""
-
-    threads: ClassVar[int] = 128
-
-
-_ROWS: dict[Layout, tuple[type[RowWriter], type[RowWriter]]] = {
-    Layout.WHOLE: (_OfWarp, _WholeOfBlock),
-    Layout.PARTS: (_PartsOfWarp, _PartsOfBlock),
-    Layout.SIDE_BY_SIDE: (ColumnWriter, ColumnWriter),
+_TOGETHER: dict[Layout, type[Together]] = {
+    Layout.WHOLE: Together,
+    Layout.PARTS: TogetherInParts,
 }
-"""Writers of short and of long rows."""
+"""Writers of rows that are not cut."""
 
 _SPLIT: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
-    Layout.WHOLE: (_PiecesOfBlock, _Combine),
-    Layout.PARTS: (_PiecesInParts, _CombineInParts),
-    Layout.SIDE_BY_SIDE: (WRITERS[Layout.SIDE_BY_SIDE][0], _CombineColumns),
+    Layout.WHOLE: (PiecesOfBlock, CombineOfBlock),
+    Layout.PARTS: (PiecesInParts, CombineInParts),
+    Layout.SIDE_BY_SIDE: (WRITERS[Layout.SIDE_BY_SIDE][0], CombineColumns),
 }
 
 
@@ -284,7 +132,8 @@ class _Emitter:
         self.plan = plan_rows(fusion.record, self.block, self.shapes, None)
         self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
-        lanes = self.most_lanes = max(1, choose_lanes(self.block, machine))
+        self._in_pieces: tuple[Step, ...] = ()
+        lanes = self.most_lanes = max(1, access_lanes(self.block, self.plan.roots, machine))
         self.lanes = 0 if lanes == 1 else lanes
         if self.plan.layout is Layout.SIDE_BY_SIDE:
             self.lanes = lanes if is_aligned else 1
@@ -298,53 +147,106 @@ class _Emitter:
     def steps(self) -> tuple[Step, ...]:
         """All variants, chosen by sizes."""
         plan = self.plan
-        of_warp, of_block = _ROWS[plan.layout]
-        bounds = self.shapes.constraints.bounds
-        least, most = bounds(plan.length)
         if plan.layout is Layout.SIDE_BY_SIDE:
-            writer = self._writer(plan, of_block)
-            return self._split(writer.plan, writer)
+            columns = write_rows(plan, self.shapes, self._columns)
+            return self._split(columns, (self._launch(columns),))
+        near = self._near()
+        each = sum(element.bytes for element in near.slots)
+        short_row, warp = SHORT_ROW, self.machine.warp
+        while short_row * each * (THREADS // warp) > _NEAR_BYTES:
+            short_row //= 2
+        least, most = self.shapes.constraints.bounds(plan.length)
         short: tuple[Step, ...] = ()
-        if least is None or least < SHORT_ROW:
-            short = (self._launch(self._writer(plan, of_warp)),)
-        if most is not None and most < SHORT_ROW:
+        if least is None or least < short_row:
+            group, room = warp, short_row
+            if plan.length.is_const:
+                room = plan.length.value
+                group = _group_of(room, max(1, self.lanes), warp)
+            short = (self._launch(self._together(near, group, THREADS, room)),)
+        if most is not None and most < short_row:
             return short
-        writer = self._writer(plan, of_block)
-        long = self._split(writer.plan, writer)
+        long = self._long(near, each)
         if not short:
             return long
-        return (If(Condition(plan.length, "<", Expr.const(SHORT_ROW)), short, long),)
+        return (If(Condition(plan.length, "<", Expr.const(short_row)), short, long),)
+
+    def _near(self) -> Plan:
+        """The plan whose sweeps keep in shared memory what later ones read."""
+        plan = self.plan
+        if any(sweep.general for sweep in plan.sweeps):
+            return plan  # runs of neighbours are not the own elements of a thread
+        storage = Storage(lambda op: row_of(op).cost, is_near=True)
+        return plan_rows(plan.record, self.block, self.shapes, storage)
+
+    def _long(self, near: Plan, each: int) -> tuple[Step, ...]:
+        """Rows by a block each, which keeps `each` bytes an element, or in pieces.
+
+        Rows that shared memory has no room for are in pieces, however many there are: a piece is
+        read once from memory.
+        """
+        length, threads = self.plan.length, THREADS
+        most = self.machine.shared_bytes if length.is_const else _NEAR_BYTES
+        room = most // each if each else 0
+        if length.is_const:
+            threads = _threads_of(length.value, max(1, self.lanes))
+            if each and length.value > room:
+                writer = self._together(self.plan, threads, threads, 0)
+                is_whole = writer.plan.layout is Layout.WHOLE
+                whole = self._pieces(writer) if is_whole else (self._launch(writer),)
+                return self._split(writer, whole)
+            room = min(room, length.value)
+        writer = self._together(near, threads, threads, room)
+        whole = (self._launch(writer),)
+        longest = self.shapes.constraints.bounds(length)[1]
+        if room and (longest is None or longest > room):
+            whole = (If(Condition(length, "<=", Expr.const(room)), whole, self._pieces(writer)),)
+        return self._split(writer, whole)
 
     def _launch(self, writer: RowWriter) -> Step:
         return writer.launch(self.name, self._cost)
 
-    def _split(self, plan: Plan, writer: RowWriter) -> tuple[Step, ...]:
-        """Rows as `writer` has them, or in pieces where there are few of them, and long ones."""
-        whole = (self._launch(writer),)
+    def _split(self, writer: RowWriter, whole: tuple[Step, ...]) -> tuple[Step, ...]:
+        """`whole` rows of `writer`, or in pieces where there are few of them, and long ones."""
+        plan, bounds = writer.plan, self.shapes.constraints.bounds
         piece = PIECES[plan.layout]
         is_columns = plan.layout is Layout.SIDE_BY_SIDE
         most_tasks = FEW_COLUMNS if is_columns else FEW_TASKS
         long = Condition(plan.cut, ">=", Expr.const(2 * piece))
         few = Condition(writer.extent, "<", Expr.const(most_tasks))
-        bounds = self.shapes.constraints.bounds
         longest, fewest = bounds(plan.cut)[1], bounds(writer.extent)[0]
         if (longest is not None and longest < 2 * piece) or (
             fewest is not None and fewest >= most_tasks
         ):
             return whole
-        factors = writer.space.factors[: writer.rank]
-        pieces = SplitRows(
-            plan, stages_of(plan), factors, self.lanes, self.name, self.machine, piece, self._cost,
-            _SPLIT[plan.layout],
-        )  # fmt: skip
-        self.workspaces = pieces.workspaces
-        return (If(All((long, few)), tuple(pieces.launches), whole),)
+        return (If(All((long, few)), self._pieces(writer), whole),)
 
-    def _writer(self, plan: Plan, kind: type[RowWriter]) -> RowWriter:
-        """Rows that are not cut; in parts where something is read along some trailing columns."""
+    def _pieces(self, writer: RowWriter) -> tuple[Step, ...]:
+        """The rows of `writer` in pieces; written once."""
+        if not self._in_pieces:
+            plan = replace(writer.plan, sweeps=self.plan.sweeps, materialised=[], slots=[])
+            factors = writer.space.factors[: writer.rank]
+            split = SplitRows(
+                plan, stages_of(plan), factors, self.lanes, self.name, self.machine,
+                PIECES[plan.layout], self._cost, _SPLIT[plan.layout],
+            )  # fmt: skip
+            self.workspaces = split.workspaces
+            self._in_pieces = tuple(split.launches)
+        return self._in_pieces
+
+    def _columns(self, factors: Sequence[Expr]) -> RowWriter:
+        builder = ColumnWriter.builder(self.machine)
+        return ColumnWriter(self.plan, factors, self.lanes, builder).write()
+
+    def _together(self, plan: Plan, group: int, threads: int, room: int) -> RowWriter:
+        """Rows that are not cut, by groups of threads; in parts where something is read along some
+        trailing columns.
+        """
+        kind = _TOGETHER[plan.layout]
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            return kind(plan, factors, self.lanes, kind.builder(self.machine)).write()
+            writer = kind(plan, factors, self.lanes, GroupBuilder(self.machine, group, threads))
+            writer.room = room
+            return writer.write()
 
         writer = write_rows(plan, self.shapes, write)
         if plan.layout is Layout.WHOLE:
@@ -354,6 +256,21 @@ class _Emitter:
             if cols != plan.cols and (not cols.is_const or cols.value >= self.lanes):
                 writer.b.forget()
                 cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
-                is_warp = issubclass(kind, _OfWarp)
-                return self._writer(cut, _ROWS[Layout.PARTS][0 if is_warp else 1])
+                return self._together(cut, group, threads, room)
         return writer
+
+
+def _group_of(length: int, lanes: int, warp: int) -> int:
+    """Threads of a warp for a short row of known length: each takes about two vectors."""
+    threads = 1
+    while threads < warp and threads * 2 * lanes < length:
+        threads *= 2
+    return threads
+
+
+def _threads_of(length: int, lanes: int) -> int:
+    """Threads of a block for a row of known length: each takes about four vectors."""
+    threads = _LEAST_THREADS
+    while threads < _MOST_THREADS and threads * 4 * lanes < length:
+        threads *= 2
+    return threads

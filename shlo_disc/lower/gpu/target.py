@@ -11,6 +11,7 @@ from shlo_disc.lower.gpu.launches import Emit, for_threads
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.model import MODEL
 from shlo_disc.lower.target import Function, Target
+from shlo_disc.lower.tasks.fft import emit_fft
 from shlo_disc.lower.tasks.rng import emit_rng
 from shlo_disc.lower.tasks.scan import emit_scan
 from shlo_disc.lower.tasks.scatter import emit_scatter
@@ -26,6 +27,7 @@ EMITTERS: dict[str, Emit] = {
     "conv": products.emit_conv,
     "dense": products.emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,
+    "fft": emit_fft,
     "loop": loop.emit,
     "rng": emit_rng,
     "row": rows.emit,

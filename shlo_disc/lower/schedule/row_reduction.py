@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
@@ -17,12 +17,16 @@ from shlo_disc.lower.values.reduction import takes_any_order
 from shlo_disc.mlir import ir, producer
 from shlo_disc.ops import Role, names
 from shlo_disc.passes.match_rows import Layout, RowRecord
+from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = ["Materialised", "Plan", "Sweep", "plan_rows"]
+__all__ = ["Materialised", "Plan", "Storage", "Sweep", "plan_rows"]
 
 
 _FREE = names(lambda row: row.role is Role.FREE) | {"stablehlo.constant"}
 """Ops that cost nothing at a given index."""
+
+_DEAR = 6
+"""Cycles above which a value is kept in near memory rather than computed from kept operands."""
 
 
 @dataclass
@@ -126,12 +130,22 @@ Cycles = Callable[[ir.Operation], int]
 """Cycles of one op on one vector register of a target."""
 
 
+@dataclass(frozen=True)
+class Storage:
+    """What sweeps may store for later ones."""
+
+    cycles: Cycles
+    is_near: bool = False
+    """Scratch rows are near, and everything else is far: operands are kept, too, and results hold
+    no intermediates."""
+
+
 def plan_rows(
-    record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, cycles: Cycles | None
+    record: RowRecord, block: ir.Block, shapes: ShapeAnalysis, storage: Storage | None
 ) -> Plan:
     """The sweeps of a record, about values in the `block` of a fusion.
 
-    `cycles` decides which full-size values a sweep stores for later ones. With None, every sweep
+    `storage` decides which full-size values a sweep stores for later ones. With None, every sweep
     computes what it needs from the arguments.
     """
     sweeps = [Sweep() for _ in record.sweeps]
@@ -144,8 +158,8 @@ def plan_rows(
         if number is not None:
             sweeps[number].outputs.append(k)
     plan = Plan(record, block, shapes, record.layout, record.parts, record.cols, sweeps)
-    if cycles is not None:
-        _choose_materialised(plan, cycles)
+    if storage is not None:
+        _choose_materialised(plan, storage)
     return plan
 
 
@@ -157,14 +171,14 @@ def _targets(plan: Plan, sweep: Sweep) -> list[ir.Value]:
     return values
 
 
-def _choose_materialised(plan: Plan, cycles: Cycles) -> None:
+def _choose_materialised(plan: Plan, storage: Storage) -> None:
     """Decide which full-size values are stored by the sweep that computes them first."""
-    choice = _Choice(plan, cycles)
+    choice = _Choice(plan, storage)
     for number, sweep in enumerate(plan.sweeps):
         seen: set[ir.Value] = set()
         for value in _targets(plan, sweep):
             choice.visit(value, number, seen)
-    _place(plan, list(choice.materialised.values()))
+    _place(plan, list(choice.materialised.values()), storage)
 
 
 @dataclass
@@ -172,7 +186,7 @@ class _Choice:
     """Which full-size values of a plan are stored."""
 
     plan: Plan
-    cycles: Cycles
+    storage: Storage
     first: dict[ir.Value, int] = field(default_factory=dict)
     """The sweep that computes a value first."""
     uses: dict[ir.Value, set[int]] = field(default_factory=dict)
@@ -192,7 +206,7 @@ class _Choice:
         if op is None or value in self.materialised or value in self.plan.given:
             return 1
         below = sum(self._price(v, seen) for v in op.operands)
-        return below if op.name in _FREE else self.cycles(op) + below
+        return below if op.name in _FREE else self.storage.cycles(op) + below
 
     def visit(self, value: ir.Value, sweep: int, seen: set[ir.Value]) -> None:
         """Look at a value that a sweep needs, and at what it is computed from."""
@@ -200,50 +214,93 @@ class _Choice:
             return
         seen.add(value)
         op = producer(value)
-        if op is None or op.name not in SCALAR_OPS or not self._is_full(value):
-            if op is not None and op.name in DATA_MOVEMENT and self._is_full(value):
+        is_full = self._is_full(value)
+        is_operand = op is None and is_full and self.storage.is_near
+        if (op is None or op.name not in SCALAR_OPS or not is_full) and not is_operand:
+            if op is not None and is_full and op.name in self._followed:
                 for operand in op.operands:
                     self.visit(operand, sweep, seen)
             return
         if value in self.first and self.first[value] < sweep:
-            uses = self.uses.setdefault(value, set())
-            uses.add(sweep)
+            self.uses.setdefault(value, set()).add(sweep)
             if value in self.materialised:
                 self.materialised[value].last = sweep
                 return
-            later = len(self.plan.sweeps) - 1 - self.first[value]
-            if (self._price(value, set()) - 1) * min(later, len(uses) + 1) > 1.5:
+            if is_operand or self._is_worth(value):
                 self.materialised[value] = Materialised(value, self.first[value], sweep)
                 return
         self.first.setdefault(value, sweep)
-        for operand in op.operands:
+        for operand in op.operands if op is not None else ():
             self.visit(operand, sweep, seen)
 
+    @property
+    def _followed(self) -> Container[str]:
+        """Ops that are no work of their own, whose operands are looked at. Of moved operands, far
+        memory is read again.
+        """
+        return RESHAPES if self.storage.is_near else DATA_MOVEMENT
 
-def _place(plan: Plan, intermediates: list[Materialised]) -> None:
+    def _is_worth(self, value: ir.Value) -> bool:
+        """True if a value that a later sweep needs is stored rather than computed again."""
+        price = self._price(value, set())
+        if not self.storage.is_near:
+            later = len(self.plan.sweeps) - 1 - self.first[value]
+            return (price - 1) * min(later, len(self.uses[value]) + 1) > 1.5
+        operands = sum(element_of(v).bytes for v in self._operands(value))
+        return price > _DEAR or operands > element_of(value).bytes
+
+    def _operands(self, value: ir.Value) -> set[ir.Value]:
+        """The full-size operands that `value` is computed from, but for those stored already."""
+        found: set[ir.Value] = set()
+        seen, waiting = set[ir.Value](), [value]
+        while waiting:
+            top = waiting.pop()
+            if top in seen or top in self.materialised or not self._is_full(top):
+                continue
+            seen.add(top)
+            op = producer(top)
+            if op is None:
+                found.add(top)
+            elif top not in self.plan.given:
+                waiting += op.operands
+        return found
+
+
+def _place(plan: Plan, intermediates: list[Materialised], storage: Storage) -> None:
     """Give every materialised intermediate a row to live in: the result's own, or a scratch row."""
-    busy: list[tuple[int | None, int, int, int]] = []  # (output, slot, first, last)
+
+    def in_the_way(other: Materialised, item: Materialised) -> bool:
+        """True if `other` does not leave its row to `item` in time.
+
+        In one sweep, elements of one size replace others at the same place. Near memory is shared
+        by threads that are in different sweeps: places stay those of one size.
+        """
+        if element_of(other.value).bytes == element_of(item.value).bytes:
+            return other.last > item.first
+        return other.last >= item.first or storage.is_near
+
+    placed: list[Materialised] = []
     store_sweep = {k: n for n, sweep in enumerate(plan.sweeps) for k in sweep.outputs}
     for item in sorted(intermediates, key=lambda k: k.first):
         element = element_of(item.value)
         own = next((k for k in store_sweep if plan.roots[k] == item.value), None)
-        if own is not None:
+        if own is not None and not storage.is_near:
             item.output = own
-        else:
+        elif not storage.is_near:
             for k, sweep in store_sweep.items():
-                free = not any(o == k and last > item.first for o, _, _, last in busy)
+                free = not any(o.output == k and o.last > item.first for o in placed)
                 fits = element_of(plan.roots[k]) == element and element.kind != "b"
                 others = any(i.output == k and i.value == plan.roots[k] for i in intermediates)
                 if free and fits and not others and sweep >= item.last:
                     item.output = k
                     break
         if item.output is None:
-            taken = {s for o, s, _, last in busy if o is None and last > item.first}
+            taken = {o.slot for o in placed if o.output is None and in_the_way(o, item)}
             item.slot = next(s for s in range(len(intermediates)) if s not in taken)
             if item.slot == len(plan.slots):
                 plan.slots.append(element)
             elif element.bytes > plan.slots[item.slot].bytes:
                 plan.slots[item.slot] = element
-        busy.append((item.output, item.slot, item.first, item.last))
+        placed.append(item)
         plan.sweeps[item.first].stores.append(item)
     plan.materialised = intermediates

@@ -28,6 +28,10 @@ def odometer(
     body: Callable[[IndexValue, list[IndexValue]], None],
 ) -> None:
     """Write the task loop; `body(task, digits)` with the task number in mixed radix `sizes`."""
+    if b.one_task:
+        with b.if_(b.lo < b.hi):
+            body(b.lo, digits_of(b, b.lo, sizes or [b.lo]))
+        return
     if len(sizes) <= 1:
         with b.loop(b.lo, b.hi, 1, hint="task") as loop:
             body(loop.index, [loop.index])

@@ -235,7 +235,7 @@ class RowWriter:
                         pairs = zip(stepped, own, strict=True)
                         stepped = [self.b.select(mask, now, before) for now, before in pairs]
                     new += stepped
-                self._store(sweep, full, mask)
+                self.store_columns(sweep, full, mask)
                 return new
 
             found = self.columns(start, body)
@@ -273,9 +273,10 @@ class RowWriter:
         found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
         return found
 
-    def _store(
+    def store_columns(
         self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
     ) -> None:
+        """Store full-size values at the current columns, to results and scratch rows."""
         for register, where in full:
             value = where.value if isinstance(where, Materialised) else self.plan.roots[where]
             element = element_of(value)
@@ -284,7 +285,7 @@ class RowWriter:
                 if element.kind == "b":
                     stored = self.b.cast("arith.extui", register, "i8")
                 stored = self.b.broadcast(stored, self.lanes)
-                self.e.store_to(self._scratch(where), stored, self.scratch_place(), mask)
+                self.e.store_to(self.scratch_row(where), stored, self.scratch_place(), mask)
             else:
                 out = where.output if isinstance(where, Materialised) else where
                 assert out is not None
@@ -303,7 +304,8 @@ class RowWriter:
         """Where the current columns are in a scratch row."""
         return self.space.tiles[-1]
 
-    def _scratch(self, item: Materialised) -> MemRef:
+    def scratch_row(self, item: Materialised) -> MemRef:
+        """The scratch row that holds `item`."""
         offset = self.first_scratch
         for element in self.plan.slots[: item.slot]:
             offset = offset + self._row_bytes(element)
@@ -317,7 +319,7 @@ class RowWriter:
                 return None
             element = element_of(item.value)
             if item.output is None:
-                memory, at = self._scratch(item), self.scratch_place()
+                memory, at = self.scratch_row(item), self.scratch_place()
             else:
                 memory, at = self.result(item.output)
             register = self.e.load_from(memory, at, mask, readonly=False)

@@ -14,6 +14,8 @@ syntax. Equal kernels have equal texts and are compiled once.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import SIGNATURE
 from shlo_disc.lower.values.text import TextBuilder
@@ -35,6 +37,9 @@ _STRUCT = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
 
 class KernelBuilder(TextBuilder):
     """A kernel function under construction; see the module's example."""
+
+    one_task: ClassVar[bool] = False
+    """A call of the function computes at most one task, the first one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -114,8 +114,8 @@ void add_compares(Table& t, const std::string& type, bool is_float) {
   both("gt", [](T x, T y) { return x > y; });
   both("ge", [](T x, T y) { return x >= y; });
   if (is_float) {
-    define<bool, T, T>(t, "setp.num." + type, [](T x, T y) { return x == x && y == y; });
-    define<bool, T, T>(t, "setp.nan." + type, [](T x, T y) { return x != x || y != y; });
+    define<bool, T, T>(t, "setp.num.", type, [](T x, T y) { return x == x && y == y; });
+    define<bool, T, T>(t, "setp.nan.", type, [](T x, T y) { return x != x || y != y; });
   } else {
     t["setp.lo." + type] = t["setp.lt." + type];
     t["setp.ls." + type] = t["setp.le." + type];
@@ -127,46 +127,46 @@ void add_compares(Table& t, const std::string& type, bool is_float) {
 template <class T>
 void add_integers(Table& t, const std::string& type) {
   using U = Unsigned<T>;
-  define<T, T, T>(t, "add." + type, [](T x, T y) { return U(x) + U(y); });
-  define<T, T, T>(t, "sub." + type, [](T x, T y) { return U(x) - U(y); });
-  define<T, T, T>(t, "mul.lo." + type, [](T x, T y) { return U(uint64_t(x) * uint64_t(y)); });
-  define<T, T, T>(t, "mul.hi." + type, [](T x, T y) { return high(x, y); });
-  define<T, T, T, T>(t, "mad.lo." + type,
+  define<T, T, T>(t, "add.", type, [](T x, T y) { return U(x) + U(y); });
+  define<T, T, T>(t, "sub.", type, [](T x, T y) { return U(x) - U(y); });
+  define<T, T, T>(t, "mul.lo.", type, [](T x, T y) { return U(uint64_t(x) * uint64_t(y)); });
+  define<T, T, T>(t, "mul.hi.", type, [](T x, T y) { return high(x, y); });
+  define<T, T, T, T>(t, "mad.lo.", type,
                      [](T x, T y, T z) { return U(uint64_t(x) * uint64_t(y) + uint64_t(z)); });
-  define<T, T, T, T>(t, "mad.hi." + type, [](T x, T y, T z) { return U(high(x, y)) + U(z); });
+  define<T, T, T, T>(t, "mad.hi.", type, [](T x, T y, T z) { return U(high(x, y)) + U(z); });
   if constexpr (sizeof(T) < 8) {
     using W = Wide<T>;
-    define<W, T, T>(t, "mul.wide." + type, [](T x, T y) { return W(x) * W(y); });
-    define<W, T, T, W>(t, "mad.wide." + type, [](T x, T y, W z) {
+    define<W, T, T>(t, "mul.wide.", type, [](T x, T y) { return W(x) * W(y); });
+    define<W, T, T, W>(t, "mad.wide.", type, [](T x, T y, W z) {
       return Unsigned<W>(W(x) * W(y)) + Unsigned<W>(z);
     });
   }
-  define<T, T, T>(t, "div." + type, [](T x, T y) { return divided(x, y); });
-  define<T, T, T>(t, "rem." + type, [](T x, T y) { return rest(x, y); });
-  define<T, T, T>(t, "min." + type, [](T x, T y) { return std::min(x, y); });
-  define<T, T, T>(t, "max." + type, [](T x, T y) { return std::max(x, y); });
-  define<T, T, uint32_t>(t, "shr." + type, [](T x, uint32_t by) {
+  define<T, T, T>(t, "div.", type, [](T x, T y) { return divided(x, y); });
+  define<T, T, T>(t, "rem.", type, [](T x, T y) { return rest(x, y); });
+  define<T, T, T>(t, "min.", type, [](T x, T y) { return std::min(x, y); });
+  define<T, T, T>(t, "max.", type, [](T x, T y) { return std::max(x, y); });
+  define<T, T, uint32_t>(t, "shr.", type, [](T x, uint32_t by) {
     return by < kBits<T> ? T(x >> by) : std::is_signed_v<T> && x < 0 ? T(-1) : T(0);
   });
-  define<T, T, uint32_t, uint32_t>(t, "bfe." + type, [](T x, uint32_t s, uint32_t n) {
+  define<T, T, uint32_t, uint32_t>(t, "bfe.", type, [](T x, uint32_t s, uint32_t n) {
     return field(x, s, n);
   });
-  define<uint32_t, T>(t, "bfind." + type, [](T x) {
+  define<uint32_t, T>(t, "bfind.", type, [](T x) {
     const U v = std::is_signed_v<T> && x < 0 ? U(~U(x)) : U(x);
     return v ? uint32_t(kBits<T> - 1 - (std::countl_zero(uint64_t(v)) - (64 - kBits<T>))) : ~0u;
   });
   if constexpr (std::is_signed_v<T>) {
-    define<T, T>(t, "neg." + type, [](T x) { return -U(x); });
-    define<T, T>(t, "abs." + type, [](T x) { return x < 0 ? T(-U(x)) : x; });
+    define<T, T>(t, "neg.", type, [](T x) { return -U(x); });
+    define<T, T>(t, "abs.", type, [](T x) { return x < 0 ? T(-U(x)) : x; });
   }
   if constexpr (sizeof(T) == 4) {
-    define<T, T, T>(t, "add.sat." + type, [](T x, T y) {
+    define<T, T, T>(t, "add.sat.", type, [](T x, T y) {
       return saturated<T>(Wide<T>(x) + Wide<T>(y));
     });
-    define<T, T, T>(t, "sub.sat." + type, [](T x, T y) {
+    define<T, T, T>(t, "sub.sat.", type, [](T x, T y) {
       return saturated<T>(Wide<T>(x) - Wide<T>(y));
     });
-    define<T, T, T, T>(t, "sad." + type, [](T x, T y, T z) {
+    define<T, T, T, T>(t, "sad.", type, [](T x, T y, T z) {
       return U(z) + (x < y ? U(y) - U(x) : U(x) - U(y));
     });
   }
@@ -176,30 +176,30 @@ void add_integers(Table& t, const std::string& type) {
 template <class U>
 void add_bits(Table& t, const std::string& bits) {
   const std::string b = "b" + bits;
-  define<U, U>(t, "mov." + b, [](U x) { return x; });
-  define<U, U>(t, "not." + b, [](U x) { return U(~x); });
-  define<U, U>(t, "cnot." + b, [](U x) { return U(x == 0); });
-  define<U, U, U>(t, "and." + b, [](U x, U y) { return U(x & y); });
-  define<U, U, U>(t, "or." + b, [](U x, U y) { return U(x | y); });
-  define<U, U, U>(t, "xor." + b, [](U x, U y) { return U(x ^ y); });
-  define<U, U, uint32_t>(t, "shl." + b, [](U x, uint32_t by) {
+  define<U, U>(t, "mov.", b, [](U x) { return x; });
+  define<U, U>(t, "not.", b, [](U x) { return U(~x); });
+  define<U, U>(t, "cnot.", b, [](U x) { return U(x == 0); });
+  define<U, U, U>(t, "and.", b, [](U x, U y) { return U(x & y); });
+  define<U, U, U>(t, "or.", b, [](U x, U y) { return U(x | y); });
+  define<U, U, U>(t, "xor.", b, [](U x, U y) { return U(x ^ y); });
+  define<U, U, uint32_t>(t, "shl.", b, [](U x, uint32_t by) {
     return by < kBits<U> ? U(x << by) : U(0);
   });
   t["shr." + b] = t["shr.u" + bits];
-  define<U, U, U, bool>(t, "selp." + b, [](U x, U y, bool p) { return p ? x : y; });
+  define<U, U, U, bool>(t, "selp.", b, [](U x, U y, bool p) { return p ? x : y; });
   define<U, U, U, int32_t>(t, "slct." + b + ".s32", [](U x, U y, int32_t c) {
     return c >= 0 ? x : y;
   });
   define<U, U, U, float>(t, "slct." + b + ".f32", [](U x, U y, float c) {
     return c >= 0 ? x : y;
   });
-  define<bool, U, U>(t, "setp.eq." + b, [](U x, U y) { return x == y; });
-  define<bool, U, U>(t, "setp.ne." + b, [](U x, U y) { return x != y; });
+  define<bool, U, U>(t, "setp.eq.", b, [](U x, U y) { return x == y; });
+  define<bool, U, U>(t, "setp.ne.", b, [](U x, U y) { return x != y; });
   if constexpr (sizeof(U) >= 4) {
-    define<uint32_t, U>(t, "popc." + b, [](U x) { return uint32_t(std::popcount(x)); });
-    define<uint32_t, U>(t, "clz." + b, [](U x) { return uint32_t(std::countl_zero(x)); });
-    define<U, U>(t, "brev." + b, [](U x) { return reversed(x); });
-    define<U, U, U, uint32_t, uint32_t>(t, "bfi." + b, [](U x, U y, uint32_t s, uint32_t n) {
+    define<uint32_t, U>(t, "popc.", b, [](U x) { return uint32_t(std::popcount(x)); });
+    define<uint32_t, U>(t, "clz.", b, [](U x) { return uint32_t(std::countl_zero(x)); });
+    define<U, U>(t, "brev.", b, [](U x) { return reversed(x); });
+    define<U, U, U, uint32_t, uint32_t>(t, "bfi.", b, [](U x, U y, uint32_t s, uint32_t n) {
       return inserted(x, y, s, n);
     });
   }
@@ -237,13 +237,13 @@ void add_floats(Table& t, const std::string& type) {
   });
   floats<T, T>(t, "neg", type, [](T x) { return -x; });
   floats<T, T>(t, "abs", type, [](T x) { return std::fabs(x); });
-  define<T, T, T>(t, "copysign." + type, [](T sign, T x) { return std::copysign(x, sign); });
-  define<bool, T>(t, "testp.finite." + type, [](T x) { return std::isfinite(x); });
-  define<bool, T>(t, "testp.infinite." + type, [](T x) { return std::isinf(x); });
-  define<bool, T>(t, "testp.number." + type, [](T x) { return !is_nan(x); });
-  define<bool, T>(t, "testp.notanumber." + type, [](T x) { return is_nan(x); });
-  define<bool, T>(t, "testp.normal." + type, [](T x) { return std::isnormal(x); });
-  define<bool, T>(t, "testp.subnormal." + type, [](T x) {
+  define<T, T, T>(t, "copysign.", type, [](T sign, T x) { return std::copysign(x, sign); });
+  define<bool, T>(t, "testp.finite.", type, [](T x) { return std::isfinite(x); });
+  define<bool, T>(t, "testp.infinite.", type, [](T x) { return std::isinf(x); });
+  define<bool, T>(t, "testp.number.", type, [](T x) { return !is_nan(x); });
+  define<bool, T>(t, "testp.notanumber.", type, [](T x) { return is_nan(x); });
+  define<bool, T>(t, "testp.normal.", type, [](T x) { return std::isnormal(x); });
+  define<bool, T>(t, "testp.subnormal.", type, [](T x) {
     return std::fpclassify(x) == FP_SUBNORMAL;
   });
   add_compares<T>(t, type, true);

@@ -4,6 +4,8 @@
 
 namespace ptx {
 
+constexpr uint64_t kMost = uint64_t{1} << 28;  // larger arrays would take too much memory
+
 bool Conflicts::conflict(const Warp& w, int lane, const Stamp& s) const {
   if (!s.block || w.block->is_informed) return false;
   if (s.block != w.block->number + 1) return true;
@@ -26,6 +28,7 @@ void Conflicts::read(const Warp& w, int lane, size_t segment, uint64_t, uint64_t
 
 void Conflicts::write(const Warp& w, int lane, size_t segment, uint64_t bytes_of_segment,
                       uint64_t from, uint64_t bytes, const uint8_t* old, const uint8_t* value) {
+  if (bytes_of_segment > kMost) return;
   auto& stamps = written_[segment];
   if (!stamps) {
     const size_t count = bytes_of_segment / granule_ + 1;

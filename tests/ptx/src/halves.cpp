@@ -70,10 +70,10 @@ void add_type(Table& t, const std::string& type) {
   compared<T>(t, "le", type, [](float x, float y) { return x <= y; });
   compared<T>(t, "gt", type, [](float x, float y) { return x > y; });
   compared<T>(t, "ge", type, [](float x, float y) { return x >= y; });
-  define<bool, T, T>(t, "setp.num." + type, [](T x, T y) {
+  define<bool, T, T>(t, "setp.num.", type, [](T x, T y) {
     return !is_nan(wide(x)) && !is_nan(wide(y));
   });
-  define<bool, T, T>(t, "setp.nan." + type, [](T x, T y) {
+  define<bool, T, T>(t, "setp.nan.", type, [](T x, T y) {
     return is_nan(wide(x)) || is_nan(wide(y));
   });
 }

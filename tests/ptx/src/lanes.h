@@ -21,14 +21,19 @@ Flow map_lanes(Warp& w, const Instr& in, Mask m) {
   return apply<D, F, A...>(w, in, m, std::index_sequence_for<A...>{});
 }
 
-[[gnu::noinline]] inline void add_handler(Table& table, const std::string& name, Handler run) {
-  table[name] = run;
+[[gnu::noinline]] inline void add_handler(Table& table, const char* name, const std::string& type,
+                                          Handler run) {
+  table[name + type] = run;
 }
 
-// An instruction of one result of type D and operands of types A.
+// The instruction `name` + `type`, of one result of type D and operands of types A.
+template <class D, class... A, class F>
+void define(Table& table, const char* name, const std::string& type, F) {
+  add_handler(table, name, type, map_lanes<D, F, A...>);
+}
 template <class D, class... A, class F>
 void define(Table& table, const std::string& name, F) {
-  add_handler(table, name, map_lanes<D, F, A...>);
+  add_handler(table, "", name, map_lanes<D, F, A...>);
 }
 
 // NaN as PTX arithmetic gives it: positive, all bits of the fraction set.

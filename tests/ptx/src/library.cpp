@@ -48,7 +48,8 @@ void* ptx_program(const Encoded* code, int64_t count, const int32_t* operands,
 
 void ptx_free(void* program) { delete static_cast<Program*>(program); }
 
-// 0; 1 after a fault, 2 at an instruction that is not written: `message` and `at` tell.
+// 0; 1 after a fault, 2 at an instruction that is not written, 3 after a mistake of this library or
+// without memory: `message` and `at` tell.
 int32_t ptx_launch(const void* program, Launch* launch) {
   Launch& l = *launch;
   l.steps = 0;
@@ -72,6 +73,8 @@ int32_t ptx_launch(const void* program, Launch* launch) {
     return fail(fault.what(), 1);
   } catch (const Unknown& unknown) {
     return fail(unknown.what(), 2);
+  } catch (const std::exception& error) {
+    return fail(error.what(), 3);
   }
   return 0;
 }

@@ -193,6 +193,7 @@ void Block::run(uint64_t which) {
                     " waits for threads or bytes that never come");
       }
     }
+    throw std::logic_error("threads that neither run nor wait");
   }
 }
 

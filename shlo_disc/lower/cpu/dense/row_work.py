@@ -25,7 +25,7 @@ from shlo_disc.lower.cpu.dense.tiles import Blocks
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
-from shlo_disc.lower.schedule.row_reduction import Plan, plan_rows
+from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index
@@ -100,7 +100,7 @@ class RowWork:
     @functools.cached_property
     def _rows(self) -> Launch:
         """The row work by itself: every variant of the product calls it."""
-        plan = plan_rows(self.record, self.block, self.shapes, cost.op_cycles)
+        plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
         lanes = choose_row_lanes(plan, self.machine)
 
         def write(factors: Sequence[Expr]) -> RowWriter:

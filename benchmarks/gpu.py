@@ -1,0 +1,251 @@
+"""A GPU beside `jax.jit` on it: `tools/on_gpu.sh python -m benchmarks.gpu RESULTS.json`.
+
+Both take turns; a time is of calls that are given to the device one after the other, in
+microseconds, and the median of the turns. Data is random. What a part prints is stored at once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import shlo_disc
+from benchmarks.store import host, versions
+from shlo_disc import ral
+
+PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {}
+TURN = 0.03
+"""Seconds of a turn, at least."""
+
+
+def part(function: Callable[[], Iterator[dict[str, Any]]]) -> Callable[[], Any]:
+    PARTS[function.__name__] = function
+    return function
+
+
+def values(*shape: int, dtype: Any = np.float32, seed: int = 0) -> jax.Array:
+    """Normal random numbers."""
+    array = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    return jnp.asarray(array).astype(dtype)
+
+
+def per_call(function: Callable[..., Any], args: tuple[Any, ...], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        result = function(*args)
+    jax.block_until_ready(result)
+    return (time.perf_counter() - start) / calls * 1e6
+
+
+def beside_xla(
+    case: str, ours: Any, theirs: Any, *args: Any, turns: int = 5, error: bool = True
+) -> dict[str, Any]:
+    """A row: microseconds of both, and how far the results are apart."""
+    first = []
+    for function in (ours, theirs):
+        start = time.perf_counter()
+        jax.block_until_ready(function(*args))
+        first.append(time.perf_counter() - start)
+    calls = [max(2, min(200, int(TURN * 1e6 / per_call(f, args, 2)))) for f in (ours, theirs)]
+    times: list[list[float]] = [[], []]
+    for _ in range(turns):
+        for k, function in enumerate((ours, theirs)):
+            times[k].append(per_call(function, args, calls[k]))
+    a, b = (statistics.median(own) for own in times)
+    row = {"case": case, "ours_us": a, "xla_us": b, "xla_over_ours": b / a, "first_s": first}
+    if error:
+        left, right = (
+            np.asarray(jax.tree.leaves(f(*args))[0]).astype(np.float64) for f in (ours, theirs)
+        )
+        row["error"] = float(np.abs(left - right).max() / max(np.abs(right).max(), 1e-30))
+    return row
+
+
+def layer_norm(x: jax.Array) -> jax.Array:
+    y = x.astype(jnp.float32)
+    centered = y - y.mean(-1, keepdims=True)
+    variance = (centered**2).mean(-1, keepdims=True)
+    return (centered * jax.lax.rsqrt(variance + 1e-5)).astype(x.dtype)
+
+
+def batch_norm(x: jax.Array) -> jax.Array:
+    y = x.astype(jnp.float32)
+    centered = y - y.mean(0)
+    return (centered * jax.lax.rsqrt((centered**2).mean(0) + 1e-5)).astype(x.dtype)
+
+
+MEMORY_BOUND: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "add one": lambda x: x + jnp.asarray(1, x.dtype),
+    "gelu": jax.nn.gelu,
+    "softmax": lambda x: jax.nn.softmax(x, -1),
+    "layer norm": layer_norm,
+    "batch norm": batch_norm,
+    "transpose": lambda x: x.T + jnp.asarray(1, x.dtype),
+    "column sums": lambda x: x.sum(0),
+    "row sums": lambda x: x.sum(1),
+    "sum": lambda x: x.sum(),
+}
+
+
+@part
+def small_call() -> Iterator[dict[str, Any]]:
+    """A call of one small kernel: what the host takes."""
+
+    def f(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    ours, theirs = shlo_disc.jit(f), jax.jit(f)
+    yield beside_xla("x + 1, 16 elements", ours, theirs, values(16), turns=9)
+
+
+@part
+def memory_bound() -> Iterator[dict[str, Any]]:
+    """8192 x 8192; bytes are those of the operand and the result."""
+    for dtype in (jnp.float32, jnp.bfloat16):
+        x = values(8192, 8192, dtype=dtype)
+        for name, f in MEMORY_BOUND.items():
+            ours = shlo_disc.jit(f)
+            row = beside_xla(f"{name} {dtype.__name__}", ours, jax.jit(f), x)
+            moved = x.nbytes + jax.eval_shape(f, x).size * x.dtype.itemsize
+            yield row | {"gb_s": moved / row["ours_us"] / 1e3}
+
+
+def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
+    return a @ b
+
+
+@part
+def products() -> Iterator[dict[str, Any]]:
+    """Matrix products at the default precision."""
+    for dtype, sizes in (
+        (jnp.bfloat16, (8192, 8192, 8192)),
+        (jnp.bfloat16, (2048, 2048, 2048)),
+        (jnp.bfloat16, (8191, 4095, 4097)),
+        (jnp.bfloat16, (16, 8192, 8192)),
+        (jnp.bfloat16, (256, 768, 768)),
+        (jnp.float32, (4096, 4096, 4096)),
+        (jnp.float32, (16, 8192, 8192)),
+    ):
+        m, n, k = sizes
+        a, b = values(m, k, dtype=dtype), values(k, n, dtype=dtype, seed=1)
+        name = f"{dtype.__name__} {m} x {n} x {k}"
+        row = beside_xla(name, shlo_disc.jit(matmul), jax.jit(matmul), a, b)
+        yield row | {"tflop_s": 2 * m * n * k / row["ours_us"] / 1e6}
+
+
+def example(name: str) -> Any:
+    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@part
+def bert() -> Iterator[dict[str, Any]]:
+    """BERT-base: one compilation of ours for each type, one of XLA's for each row."""
+    model = example("bert")
+    for dtype in (jnp.bfloat16, jnp.float32):
+        params = jax.tree.map(
+            lambda a, dtype=dtype: jnp.asarray(a, dtype if a.dtype == jnp.float32 else a.dtype),
+            model.init(),
+        )
+        ours, theirs = shlo_disc.jit(model.bert), jax.jit(model.bert)
+        for size in ((1, 16), (1, 128), (8, 128), (32, 384)):
+            data = tuple(map(jnp.asarray, model.batch(*size)))
+            yield beside_xla(f"{dtype.__name__} {size}", ours, theirs, params, *data)
+        if dtype is jnp.bfloat16:
+            yield from _unseen(model, ours, theirs, params)
+
+
+def _unseen(model: Any, ours: Any, theirs: Any, params: Any) -> Iterator[dict[str, Any]]:
+    """Requests of lengths that neither has seen, one after the other: totals in seconds."""
+    lengths = np.random.default_rng(5).choice(np.arange(17, 380), 6, replace=False)
+    data = [tuple(map(jnp.asarray, model.batch(1, int(t)))) for t in lengths]
+    totals = []
+    for function in (ours, theirs):
+        start = time.perf_counter()
+        for request in data:
+            jax.block_until_ready(function(params, *request))
+        totals.append(time.perf_counter() - start)
+    yield {
+        "case": f"{len(data)} requests of new lengths",
+        "ours_s": totals[0],
+        "xla_s": totals[1],
+        "xla_over_ours": totals[1] / totals[0],
+    }
+
+
+@part
+def recurrent() -> Iterator[dict[str, Any]]:
+    """An LSTM layer of 256 by `lax.scan`."""
+
+    def lstm(w: jax.Array, u: jax.Array, b: jax.Array, xs: jax.Array) -> jax.Array:
+        def step(c: Any, x: jax.Array) -> Any:
+            h, s = c
+            i, f, g, o = jnp.split(x @ w + h @ u + b, 4, -1)
+            s = jax.nn.sigmoid(f) * s + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(s)
+            return (h, s), h
+
+        zero = jnp.zeros((xs.shape[1], 256), xs.dtype)
+        return jax.lax.scan(step, (zero, zero), xs)[1]
+
+    w, u, b = values(256, 1024) / 16, values(256, 1024, seed=1) / 16, values(1024, seed=2)
+    ours, theirs = shlo_disc.jit(lstm), jax.jit(lstm)
+    for batch in (1, 16):
+        row = beside_xla(
+            f"256 steps, batch {batch}", ours, theirs, w, u, b, values(256, batch, 256)
+        )
+        yield row
+
+
+def main(path: str, names: list[str]) -> None:
+    device = ral.gpu_devices("cuda")[0]
+    out: dict[str, Any] = {
+        "device": {k: v for k, v in device.items() if isinstance(v, str | int)},
+        "driver": str(ral.gpu_driver("cuda")),
+        "machine": host(),
+        "versions": versions(),
+        "rows": {},
+    }
+    for name in names or list(PARTS):
+        rows = out["rows"][name] = []
+        try:
+            for row in PARTS[name]():
+                rows.append(
+                    {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
+                )
+                print(name, rows[-1], flush=True)
+        except Exception as error:  # the other parts are still measured
+            rows.append({"failed": f"{type(error).__name__}: {error}"[:2000]})
+            print(name, rows[-1], flush=True)
+        Path(path).write_text(_lines(out))
+
+
+def _lines(out: dict[str, Any]) -> str:
+    """JSON with a row a line."""
+    head = json.dumps({k: v for k, v in out.items() if k != "rows"}, indent=1)[:-2]
+    parts = [
+        f' "{name}": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]"
+        for name, rows in out["rows"].items()
+    ]
+    return head + ',\n "rows": {\n' + ",\n".join(parts) + "\n }\n}\n"
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    main(sys.argv[1], sys.argv[2:])

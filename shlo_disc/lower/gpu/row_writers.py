@@ -1,0 +1,231 @@
+"""Writers of rows that a group of threads computes, and of pieces that blocks combine.
+
+What one sweep keeps for the next is in shared memory of the group. Every sweep gives a thread the
+same columns, so that a thread reads what it has stored itself, and waits for no other.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
+from shlo_disc.lower.gpu.groups import across_threads
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.schedule.row_reduction import Materialised, Sweep
+from shlo_disc.lower.tasks.machine import TaskMachine
+from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.tasks.row_split import Combine, Pieces, Stages
+from shlo_disc.lower.tasks.row_writer import RowWriter
+from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.reduction import Reducer, takes_any_order
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.mlir import ir
+from shlo_disc.passes.match_rows import Layout
+
+__all__ = [
+    "CombineColumns",
+    "CombineInParts",
+    "CombineOfBlock",
+    "PiecesInParts",
+    "PiecesOfBlock",
+    "Together",
+    "TogetherInParts",
+]
+
+_MOST_VECTORS = 8
+"""Vectors of a thread, of a row whose size is known, that are not a loop at run time."""
+
+
+class Together(RowWriter):
+    """Writes rows of which a group of threads computes each."""
+
+    b: GroupBuilder
+    room: int = 0
+    """Elements of a row that shared memory has place for."""
+
+    # ---------------------------------------------------------------- what sweeps keep
+
+    def scratch_bytes(self) -> Expr:
+        """See `RowWriter.scratch_bytes`: kept values are in shared memory."""
+        return Expr.const(0)
+
+    def scratch_row(self, item: Materialised) -> MemRef:
+        """See `RowWriter.scratch_row`: shared memory of the group."""
+        element = element_of(item.value)
+        size = self.room * element.bytes
+        return self.b.shared_of_group(self._offsets[item.slot], element.storage, size)
+
+    @functools.cached_property
+    def _offsets(self) -> list[int]:
+        """Where the kept rows of the groups begin in shared memory."""
+        return [self.b.offset_of_groups(self.room * slot.bytes) for slot in self.plan.slots]
+
+    def ask_for_next_row(self) -> None:
+        """Other groups of threads are on their rows meanwhile."""
+
+    # ---------------------------------------------------------------- columns
+
+    def span(
+        self,
+        first: IndexValue,
+        last: IndexValue,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
+        """See `RowWriter.span`: the thread's vectors of the run."""
+        b, lanes = self.b, self.lanes
+        count = last - first
+        step = b.group * max(1, lanes)
+        known = last.known if first.known == 0 else None
+        if lanes and known and known % step == 0 and known // step <= _MOST_VECTORS:
+            with b.loop(0, known // step, 1, list(start), hint="j") as loop:
+                own = loop.index * step + b.member * lanes
+                loop.yield_(*body(Ix(own, 1, multiple=lanes), None, list(loop.args)))
+            return loop.results
+        if not lanes:
+            with b.loop(first + b.member, last, b.group, list(start), hint="j") as loop:
+                loop.yield_(*body(Ix(loop.index), None, list(loop.args)))
+            return loop.results
+        own = first + b.member * lanes
+        whole = first + count.round_down(lanes)
+        with b.loop(own, whole, b.group * lanes, list(start), hint="j") as loop:
+            loop.yield_(*body(Ix(loop.index, 1, multiple=lanes), None, list(loop.args)))
+        if self.space.divisible(self.plan.cols, lanes):
+            return loop.results
+        # The vector that is not whole is the next one of one thread.
+        turn = (count // lanes) % b.group
+        is_mine = (whole < last) & turn.equals(b.member)
+        with b.if_(is_mine) as branch:
+            mask = b.mask(last - whole, lanes)
+            branch.yield_(*body(Ix(whole, 1, multiple=lanes), mask, list(loop.results)))
+            with branch.otherwise():
+                branch.yield_(*loop.results)
+        return branch.results
+
+    def span_in_order(
+        self, reducer: Reducer, first: IndexValue, last: IndexValue
+    ) -> list[Register]:
+        """See `RowWriter.span_in_order`: thread i reduces the i-th run of neighbours."""
+        b = self.b
+        run = (last - first + (b.group - 1)) // b.group
+        own = first + b.member * run
+        end = b.min(own + run, last)
+        lanes, self.e.lanes, self.space.lanes = self.lanes, 0, 0
+        with b.loop(own, end, 1, reducer.init(0), hint="k") as loop:
+            self.at(Ix(loop.index), None)
+            values = [self._full(v, None) for v in reducer.inputs]
+            loop.yield_(*reducer.step(loop.args, values))
+        self.e.lanes = self.space.lanes = lanes
+        repeated = self.plan.layout is Layout.PARTS
+        return across_threads(self.b, reducer, loop.results, in_order=True, repeated=repeated)
+
+    # ---------------------------------------------------------------- reductions
+
+    def across_lanes(
+        self, reducer: Reducer, accs: Sequence[Register], in_order: bool
+    ) -> list[Register]:
+        """See `RowWriter.across_lanes`: the total of all threads, in each of them."""
+        own = super().across_lanes(reducer, accs, in_order) if accs[0].lanes else list(accs)
+        return across_threads(self.b, reducer, own, in_order=in_order)
+
+    # ---------------------------------------------------------------- results
+
+    def store_columns(
+        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
+    ) -> None:
+        """See `RowWriter.store_columns`: only groups that have a task of their own store."""
+        if self.b.has_task is None or not full:
+            super().store_columns(sweep, full, mask)
+            return
+        with self.b.if_(self.b.has_task):
+            super().store_columns(sweep, full, mask)
+
+    def store_row_values(self) -> None:
+        """See `RowWriter.store_row_values`: one thread stores them."""
+        if self.plan.row_outputs:
+            is_first = self.b.member.equals(0)
+            has_task = self.b.has_task
+            with self.b.if_(is_first if has_task is None else is_first & has_task):
+                super().store_row_values()
+
+
+class TogetherInParts(Together, PartsWriter):
+    """Rows in parts."""
+
+
+class _OfBlock(Together):
+    """A block takes a row, or a piece."""
+
+    @staticmethod
+    def builder(machine: TaskMachine) -> KernelBuilder:
+        """A new kernel of such rows."""
+        assert isinstance(machine, Machine)
+        return GroupBuilder(machine, THREADS)
+
+
+class _StagesOfBlock(Stages):
+    """What kernels of stages have in common: one thread stores what all have found."""
+
+    b: GroupBuilder
+
+    def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
+        """See `Stages.put_one`."""
+        with self.b.if_(self.b.member.equals(0)):
+            super().put_one(what, value, register, at)
+
+    def store_row_values(self) -> None:
+        """See `RowWriter.store_row_values`: one thread stores them."""
+        if self.plan.row_outputs:
+            with self.b.if_(self.b.member.equals(0)):
+                super().store_row_values()
+
+
+class PiecesOfBlock(_StagesOfBlock, _OfBlock, Pieces):
+    """A block takes a piece of a row."""
+
+
+class PiecesInParts(_StagesOfBlock, _OfBlock, Pieces, PartsWriter):
+    """A block takes some parts of a row."""
+
+
+class CombineOfBlock(_StagesOfBlock, Combine):
+    """A block combines the pieces of a row, or of as many columns as one access has."""
+
+    threads: ClassVar[int] = THREADS
+
+    @classmethod
+    def builder(cls, machine: TaskMachine) -> KernelBuilder:
+        """A new kernel of such rows."""
+        assert isinstance(machine, Machine)
+        return GroupBuilder(machine, cls.threads, cls.threads)
+
+    def over_pieces(
+        self, reducer: Reducer, term: Callable[[Ix, IndexValue], Sequence[Register]]
+    ) -> list[Register]:
+        """See `Combine.over_pieces`: thread i takes pieces i, i + T, ..., or the i-th run."""
+        b, in_order = self.b, not takes_any_order(reducer.op)
+        count = b.param(self.split.pieces)
+        first, last, step = b.member, count, b.group
+        if in_order:
+            run = (count + (b.group - 1)) // b.group
+            first, step = b.member * run, 1
+            last = b.min(first + run, count)
+        with b.loop(first, last, step, reducer.neutral(self.line_lanes), hint="piece") as loop:
+            here = term(self.line_place(loop.index, count), loop.index)
+            loop.yield_(*reducer.merge(loop.args, here))
+        return across_threads(b, reducer, loop.results, in_order=in_order)
+
+
+class CombineInParts(CombineOfBlock, PartsWriter):
+    """Rows in parts."""
+
+
+class CombineColumns(CombineOfBlock, ColumnWriter):
+    """Columns. There may be thousands of blocks: fewer threads leave room for all of them."""
+
+    threads: ClassVar[int] = 128

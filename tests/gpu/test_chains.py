@@ -1,0 +1,15 @@
+"""Random chains of calls on the stand-in GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.chains import Chains
+
+
+@pytest.mark.filterwarnings("ignore:.*no result can use the memory:UserWarning")
+def test_chains_of_ours_and_of_jax(stand_in, gpu):
+    before = stand_in.count("launches")
+    Chains().run_many(60)
+    assert stand_in.count("launches") > before
+    assert not stand_in.errors

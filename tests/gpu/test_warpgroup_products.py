@@ -1,0 +1,209 @@
+"""Products of 16-bit floats by warpgroups (sm_90a): every layout, around tiles, what is chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from shlo_disc.lower.cuda.machine import machine_of
+from shlo_disc.lower.gpu.codegen import assembly
+from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, kernels_of
+from tests.gpu import device
+from tests.gpu.run import gpu_plan, run_gpu
+from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected
+from tests.lower import test_dense_epilogue
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
+from tests.lower.test_dense import Dot
+
+pytestmark = pytest.mark.skipif(
+    device.ON_DEVICE and device.architecture() != "sm_90", reason="needs a GPU of Hopper"
+)
+
+MACHINE = machine_of("sm_90a")
+COLUMNS = {"wide": 256, "narrow": 128, "little": 64}
+CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 200), (40, 72, 0)]
+"""m, n, k, before contiguous ones are rounded up to multiples of 8."""
+
+
+def planned(dot: Dot, dtype: str = "bf16", result: str = "", machine: Machine = MACHINE) -> Emitted:
+    types = {"lhs_type": dtype, "rhs_type": dtype, "type": result or dtype}
+    return gpu_plan(dataclasses.replace(dot, **types).text(), machine)
+
+
+def launches(steps: Sequence[Step]) -> Iterator[Launch]:
+    for step in steps:
+        if isinstance(step, If):
+            yield from launches((*step.then, *step.otherwise))
+        else:
+            assert isinstance(step, Launch)
+            yield step
+
+
+def by_warpgroups(emitted: Emitted) -> list[Emitted]:
+    """A plan for each kernel of warpgroups: the choice by sizes would take them for large ones."""
+    found = [x for x in launches(emitted.plan.steps) if "wgmma" in x.kernel.text]
+    return [Emitted(KernelPlan((x,)), emitted.results, emitted.symbols) for x in found]
+
+
+def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
+    (step,) = steps
+    if isinstance(step, If):
+        return chosen(step.then if step.condition.holds(env) else step.otherwise, env)
+    text = next(kernels_of((step,))).text
+    if "wgmma" in text:
+        return next(name for name, n in COLUMNS.items() if f"m64n{n}k16" in text)
+    return "warps" if "mma.sync" in text else "threads"
+
+
+def operands(dot: Dot, dtype: str, m: int, n: int, k: int) -> list[np.ndarray]:
+    of = {"b": 2, "m": m, "n": n, "k": k}
+    for side in dot.sides:
+        of[side[-1]] += -of[side[-1]] % 8
+    return [
+        (sample([of[c] for c in side], dtype, seed) / 3).astype(DTYPES[dtype])
+        for seed, side in enumerate(dot.sides)
+    ]
+
+
+def check(dot: Dot, x: np.ndarray, y: np.ndarray, got: np.ndarray, room: float) -> None:
+    """f32 sums, and the rounding of the result."""
+    want, k = expected(dot, x, y), x.shape[dot.sides[0].index("k")]
+    bound = room * np.abs(want) + (k + 2) * 2.0**-23 * expected(dot, abs(x), abs(y)) + 1e-30
+    assert (np.abs(got.astype(float) - want) <= bound).all(), (x.shape, y.shape)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+def test_products_of_halves(layout: int, dtype: str) -> None:
+    dot = LAYOUTS[layout]
+    plans = by_warpgroups(planned(dot, dtype))
+    assert len(plans) == 3
+    for m, n, k in CASES:
+        x, y = operands(dot, dtype, m, n, k)
+        for plan in plans:
+            (got,) = run_gpu(plan, [x, y], seed=m, machine=MACHINE)
+            check(dot, x, y, got, 2.0**-8 if dtype == "bf16" else 2.0**-11)
+
+
+def test_every_tile_is_computed_where_many_are_below_each_other() -> None:
+    """More than a group of tiles, the last group partial; results in f32."""
+    dot = LAYOUTS[1]
+    for plan in by_warpgroups(planned(dot, result="f32")):
+        x, y = operands(dot, "bf16", 128 * 18 + 1, 264, 8)
+        (got,) = run_gpu(plan, [x, y], seed=3, machine=MACHINE)
+        check(dot, x, y, got, 2.0**-23)
+
+
+def test_whole_vectors_are_stored_at_once() -> None:
+    """Also where nothing is known of the step between rows; odd ones are in other tests."""
+    for plan in by_warpgroups(planned(LAYOUTS[1])):
+        (launch,) = launches(plan.plan.steps)
+        assert "st.global.v4" in assembly(launch.kernel.text, MACHINE)
+
+
+def test_work_behind_the_sums() -> None:
+    for plan in by_warpgroups(gpu_plan(test_dense_epilogue.dense("bf16"), MACHINE)):
+        for b, t, k, n in ((3, 50, 72, 136), (2, 0, 8, 8), (1, 1, 64, 264)):
+            x, w = (sample(s, "bf16", i) for i, s in enumerate([(b, t, k), (k, n)]))
+            x, w = (x * 0.1).astype(x.dtype), (w * 0.1).astype(w.dtype)
+            bias, r = sample((n,), "bf16", 2), sample((b, t, n), "bf16", 3)
+            want = test_dense_epilogue.expected(x.astype(float) @ w.astype(float), bias, r)
+            (got,) = run_gpu(plan, [x, w, bias, r], machine=MACHINE)
+            np.testing.assert_allclose(got.astype(float), want, atol=0.06, rtol=0.06)
+
+
+def in_bands(bands: int, width: int, rows: int, is_along_k: bool) -> Emitted:
+    """The product of the parts of x @ w, and x @ w itself."""
+    w = f"?x{bands * width}" if not is_along_k else f"{bands * width}x?"
+    whole, part = (f"tensor<{rows}x{n}xbf16>" for n in (bands * width, width))
+    body = f"""%d = "stablehlo.dot_general"(%x, %w) {{dot_dimension_numbers = #stablehlo.dot<
+      lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [{int(is_along_k)}]>}}
+      : (tensor<{rows}x?xbf16>, tensor<{w}xbf16>) -> {whole}\n"""
+    for k in range(bands):
+        columns = f"[0:{rows}, {k * width}:{(k + 1) * width}]"
+        body += f"%p{k} = stablehlo.slice %d {columns} : ({whole}) -> {part}\n"
+    total = "p0"
+    for k in range(1, bands):
+        body += f"%o{k} = stablehlo.multiply %{total}, %p{k} : {part}\n"
+        total = f"o{k}"
+    operands = [f"x: {rows},k bf16", f"w: {w.replace('?', 'k').replace('x', ',')} bf16"]
+    results = [f"{total}: {rows},{width} bf16", f"d: {rows},{bands * width} bf16"]
+    return gpu_plan(fusion_text("dense", operands, body, results), MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("bands", "width", "is_along_k"),
+    [(2, 136, False), (2, 200, True), (3, 72, False), (4, 64, True)],
+)
+def test_bands(bands: int, width: int, is_along_k: bool) -> None:
+    rows = 130
+    emitted = in_bands(bands, width, rows, is_along_k)
+    (plan,) = by_warpgroups(emitted)
+    for k in (72, 8):
+        x, w = sample((rows, k), "bf16") / 3, sample((bands * width, k), "bf16", 1) / 3
+        x, w = x.astype(DTYPES["bf16"]), w.astype(DTYPES["bf16"])
+        got, whole = run_gpu(plan, [x, w if is_along_k else w.T], machine=MACHINE)
+        check(LAYOUTS[1], x, w, whole, 2.0**-8)
+        want = whole.reshape(rows, bands, width).astype(float).prod(axis=1)
+        np.testing.assert_allclose(got.astype(float), want, rtol=0.03, atol=1e-6)
+    x, w = sample((rows, 41), "bf16"), sample((bands * width, 41), "bf16", 1)
+    if is_along_k:  # rows of 41 elements are no multiples of 16 bytes
+        _, whole = run_gpu(emitted, [x, w], machine=MACHINE)
+        check(LAYOUTS[1], x, w, whole, 2.0**-8)
+    assert not by_warpgroups(in_bands(5, width, rows, is_along_k))
+
+
+@pytest.mark.parametrize("layout", [1, 2])
+def test_values_that_are_not_finite_stay_in_their_rows_and_columns(layout: int) -> None:
+    """In the last row and column, of which there are copies, and in the first partial step."""
+    dot = LAYOUTS[layout]
+    x, y = operands(dot, "bf16", 136, 136, 72)
+    rows, columns = (a if dot.sides[i][0] != "k" else a.T for i, a in enumerate((x, y)))
+    rows[135, 0], rows[3, 71], columns[135, 5] = np.inf, np.nan, -np.inf
+    for plan in by_warpgroups(planned(dot)):
+        (got,) = run_gpu(plan, [x, y], machine=MACHINE)
+        is_finite = np.isfinite(got.astype(float))
+        assert not is_finite[[3, 135]].any()
+        assert not is_finite[:, 135].any()
+        assert is_finite[np.ix_(np.delete(np.arange(136), [3, 135]), np.arange(135))].all()
+
+
+def test_what_is_chosen() -> None:
+    steps = planned(LAYOUTS[0]).plan.steps
+    for m, n, k, want in (
+        (4096, 4096, 4096, "wide"),
+        (1024, 768, 768, "narrow"),
+        (1024, 3072, 768, "wide"),
+        (1024, 4096 + 256, 768, "narrow"),  # 136 wide tiles
+        (512, 512, 512, "little"),
+        (256, 512, 512, "warps"),
+        (16, 12800, 512, "warps"),
+        (64, 40 * 128, 512, "little"),
+        (100 * 128, 64, 512, "little"),
+        (4096, 4096, 4095, "warps"),
+        (4096, 4095, 4096, "warps"),
+    ):
+        assert chosen(steps, {"m": m, "n": n, "k": k}) == want
+    slim = planned(Dot("mk,kn", "", "k", {"m": "m", "n": "64", "k": "512"})).plan.steps
+    assert chosen(slim, {"m": 100 * 128}) == "little"
+    odd = Dot("mk,kn", "", "k", {"m": "m", "n": "512", "k": "511"})
+    assert not by_warpgroups(planned(odd))
+    two_steps = Dot("kcm,kcn", "", "kc", {**SIZES, "c": "c"})  # K is one run of either operand
+    assert by_warpgroups(planned(two_steps))
+    apart = Dot("kbcm,kbcn", "b", "kc", {**SIZES, "c": "c"})
+    assert not by_warpgroups(planned(apart))
+
+
+def test_other_sizes_are_right_by_warps() -> None:
+    x, y = sample((70, 41), "bf16"), sample((41, 130), "bf16", 1)
+    (got,) = run_gpu(planned(LAYOUTS[0]), [x, y], machine=MACHINE)
+    check(LAYOUTS[0], x, y, got, 2.0**-8)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+def test_other_architectures_have_no_warpgroups(architecture: str) -> None:
+    assert not by_warpgroups(planned(LAYOUTS[0], machine=machine_of(architecture)))
