@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PTXAS", "Assembled", "assembled"]
+__all__ = ["PTXAS", "WHY_NOT", "Assembled", "assembled"]
 
 _PACKAGES = ("nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")
 
@@ -34,6 +34,8 @@ def _found() -> str | None:
 PTXAS = _found()
 """The program; None where there is none."""
 
+WHY_NOT = "no ptxas: pip install nvidia-cuda-nvcc-cu12, or put one on PATH"
+
 
 @dataclass(frozen=True)
 class Assembled:
@@ -42,6 +44,10 @@ class Assembled:
     registers: int
     spill_bytes: int
     """Stored and loaded."""
+    stack_bytes: int
+    """Of a thread."""
+    shared_bytes: int
+    """That the kernel declares."""
     warnings: tuple[str, ...]
 
 
@@ -62,6 +68,9 @@ def assembled(ptx: str, architecture: str) -> Assembled:
         ]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     (registers,) = re.findall(r"Used (\d+) registers", said)
-    spilled = map(int, re.findall(r"(\d+) bytes spill", said))
+    spilled, stack, shared = (
+        sum(map(int, re.findall(rf"(\d+) bytes {what}", said)))
+        for what in ("spill", "stack frame", "smem")
+    )
     warnings = (line for line in said.splitlines() if "warning" in line.lower() or "(C75" in line)
-    return Assembled(int(registers), sum(spilled), tuple(warnings))
+    return Assembled(int(registers), spilled, stack, shared, tuple(warnings))

@@ -53,7 +53,8 @@ def report(architecture: str, names: list[str]) -> dict[str, Any]:
         try:
             found[name] = _of(FAMILIES[name], architecture)
         except Exception as error:  # the others are of use
-            found[name] = {"error": f"{type(error).__name__}: {error}"}
+            cause = driver.errors[-1] if driver.errors else error
+            found[name] = {"error": f"{type(cause).__name__}: {cause}"}
         print(name, found[name], file=sys.stderr, flush=True)
         driver.reset()
     return found

@@ -1,6 +1,7 @@
 """AMD's instructions on an emulator: `test/mockgpu/amd/emu.py` of a checkout of tinygrad.
 
     SHLO_DISC_TEST_TINYGRAD=/path/to/tinygrad
+    SHLO_DISC_TEST_EMULATED=gfx942      run the plans of tests for it, in place of PTX (`run.py`)
 
 The emulator makes code of AMD's published pseudocode. It runs the waves of a block one after the
 other, up to the next barrier, and looks at no bounds. Words of memory are where the address would
@@ -23,13 +24,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tests.gpu.code_object import CodeObject
 
-__all__ = ["CHECKOUT", "MAGIC", "WHY_NOT", "Loaded", "image_at", "launch"]
+__all__ = ["ARCHITECTURE", "CHECKOUT", "MAGIC", "WHY_NOT", "Loaded", "image_at", "launch", "run"]
 
 MAGIC = b"\x7fELF"
 
 CHECKOUT = os.environ.get("SHLO_DISC_TEST_TINYGRAD", "")
+ARCHITECTURE = os.environ.get("SHLO_DISC_TEST_EMULATED", "")
 WHY_NOT = "no emulator: SHLO_DISC_TEST_TINYGRAD=/path/to/a/checkout/of/tinygrad names one"
 
 _SETS = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
@@ -38,10 +43,20 @@ _SETS = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
 _SHARED_GRANULE = 512
 
 
+_WIDTH = """
+        bit_width, dword_idx = int(m.group(1)) - int(m.group(2)) + 1, int(m.group(2)) // 32"""
+
 _MENDED = {
     # Lanes that are off hold no address of shared memory.
     "      addr = ctx.rvgpr_dyn(addr_reg, lane)\n": "      addr = _lane_active(exec_mask, lane)"
     ".where(ctx.rvgpr_dyn(addr_reg, lane), _c(0))\n",
+    # Loads of 16 bits to one half of a register leave the other one alone.
+    _WIDTH: f"""{_WIDTH}
+        if bit_width == 16:
+          shift = _c(int(m.group(2)) % 32)
+          old = ctx.rvgpr_dyn(vdst_reg, lane) & ((_c(0xFFFF) << shift) ^ _c(0xFFFFFFFF))
+          half = (_to_u32(val) & _c(0xFFFF)) << shift
+          return _write_val(32, old | half, _wdata, vdst_reg, lane, exec_mask)""",
     "if is_lds and 'PERMUTE' in op_name:": "if is_lds and re.search('PERMUTE|SWIZZLE', op_name):",
 }
 """Lines of the emulator, and what they have to be."""
@@ -155,6 +170,55 @@ def launch(
         descriptor.private_bytes, instructions, registers,
     )  # fmt: skip
     assert status == 0
+
+
+_MARGIN = 256
+_MARGIN_BYTE = 0xA5
+
+
+@functools.lru_cache(maxsize=256)
+def _loaded(image: bytes) -> Loaded:
+    return Loaded.of(image)
+
+
+def run(
+    image: bytes,
+    blocks: int,
+    threads: int,
+    args: Sequence[npt.NDArray[Any] | bytes],
+    params: Sequence[int],
+    tasks: int,
+    *,
+    shared_bytes: int = 0,
+    **_: int,
+) -> None:
+    """As `tests.ptx.interpreter.launch`: arrays are read and written in place.
+
+    Raises AssertionError for bytes around an array, or of one that is read only, that change.
+    """
+    if not blocks:
+        return
+    loaded = _loaded(image)
+    (kernel,) = loaded.code.kernels()
+    copies, values = [], []
+    for arg in args:
+        if isinstance(arg, bytes):
+            values.append(arg)
+            continue
+        raw = np.full(arg.nbytes + 2 * _MARGIN, _MARGIN_BYTE, np.uint8)
+        raw[_MARGIN : _MARGIN + arg.nbytes] = np.frombuffer(arg.tobytes(), np.uint8)
+        copies.append((arg, raw, raw.copy()))
+        values.append(struct.pack("<Q", raw.ctypes.data + _MARGIN))
+    values += [struct.pack("<q", value) for value in (*params, tasks)]
+    launch(loaded, kernel, (blocks, 1, 1), (threads, 1, 1), shared_bytes, values)
+    for arg, raw, before in copies:
+        inside = slice(_MARGIN, _MARGIN + arg.nbytes)
+        changed = raw != before
+        if arg.flags.writeable:
+            changed[inside] = False
+            if arg.nbytes:
+                arg[...] = raw[inside].view(arg.dtype).reshape(arg.shape)
+        assert not changed.any(), "a kernel wrote outside of what it may write"
 
 
 def _registers(properties: int, arguments: int, instructions: str) -> list[int]:

@@ -1,35 +1,25 @@
 """What kernels take of a GPU, as its assembler says.
 
-    python -m tests.gpu.resources > benchmarks/results/gpu_resources.json
-
-PTX is assembled by nvJitLink (package nvidia-nvjitlink), else by `ptxas` where it is installed.
+python -m tests.gpu.resources > benchmarks/results/gpu_resources.json
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import importlib.util
 import json
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import shlo_disc
 from shlo_disc.lower.images import KernelImage
+from tests.gpu.assembler import assembled
 from tests.gpu.code_object import CodeObject
 from tests.gpu.families import FAMILIES
 
-__all__ = ["TARGETS", "WHY_NOT", "Used", "table", "used_by"]
+__all__ = ["TARGETS", "Used", "table", "used_by"]
 
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_90a", "rocm:gfx942", "rocm:gfx1100")
-WHY_NOT = "no assembler of PTX: pip install nvidia-nvjitlink, or put ptxas on PATH"
-_PTX = 2  # nvJitLinkInputType
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class Used:
 
 
 def used_by(family: str, target: str) -> list[Used]:
-    """All kernels of a family. Raises FileNotFoundError without an assembler of PTX."""
+    """All kernels of a family; those of NVIDIA need an assembler of PTX (`assembler.py`)."""
     program = shlo_disc.compile(FAMILIES[family].exported, target=target)
     with program.target.generator() as generator:
         images: Sequence[Any] = generator.functions([k.text for k in program.host.kernels])
@@ -77,66 +67,15 @@ def _of_amd(name: str, image: KernelImage, _: str) -> Used:
 
 
 def _of_nvidia(name: str, image: KernelImage, target: str) -> Used:
-    architecture = target.partition(":")[2]
-    library = _nvjitlink()
-    said = (
-        _linked(library, image.image, architecture)
-        if library is not None
-        else _assembled(image.image, architecture)
-    )
-
-    def number(pattern: str) -> int:
-        found = re.search(pattern, said)
-        return int(found[1]) if found else 0
-
+    made = assembled(image.image.decode(), target.partition(":")[2])
     return Used(
         name,
         image.shape.threads,
-        number(r"Used (\d+) registers"),
-        number(r"(\d+) bytes smem") + image.shape.shared_bytes,
-        number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"),
-        number(r"(\d+) bytes stack frame"),
+        made.registers,
+        made.shared_bytes + image.shape.shared_bytes,
+        made.spill_bytes,
+        made.stack_bytes,
     )
-
-
-@functools.cache
-def _nvjitlink() -> ctypes.CDLL | None:
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec is not None else ():
-        for path in Path(folder).glob("*/lib/libnvJitLink.so.*"):
-            return ctypes.CDLL(str(path))
-    return None
-
-
-def _linked(library: ctypes.CDLL, ptx: bytes, architecture: str) -> str:
-    """What nvJitLink says. Raises RuntimeError with its words if it does not take `ptx`."""
-    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = (ctypes.c_char_p * 2)(f"-arch={architecture}".encode(), b"-Xptxas=-v")
-    library.nvJitLinkCreate(ctypes.byref(handle), 2, options)
-    failed = library.nvJitLinkAddData(handle, _PTX, ptx, ctypes.c_size_t(len(ptx)), b"kernel")
-    failed = failed or library.nvJitLinkComplete(handle)
-    log = "Error" if failed else "Info"
-    getattr(library, f"nvJitLinkGet{log}LogSize")(handle, ctypes.byref(size))
-    text = ctypes.create_string_buffer(size.value + 1)
-    getattr(library, f"nvJitLinkGet{log}Log")(handle, text)
-    library.nvJitLinkDestroy(ctypes.byref(handle))
-    said = text.value.decode()
-    if failed:
-        raise RuntimeError(said)
-    return said
-
-
-def _assembled(ptx: bytes, architecture: str) -> str:
-    """What ptxas says. Raises RuntimeError with its words if it does not take `ptx`."""
-    tool = shutil.which("ptxas")
-    if tool is None:
-        raise FileNotFoundError(WHY_NOT)
-    command = [tool, f"-arch={architecture}", "-v", "-o", "/dev/null", "-"]
-    done = subprocess.run(command, input=ptx, capture_output=True, check=False)
-    said = (done.stdout + done.stderr).decode()
-    if done.returncode:
-        raise RuntimeError(said)
-    return said
 
 
 def table() -> dict[str, dict[str, dict[str, int]]]:

@@ -1,36 +1,49 @@
-"""Plans of a GPU on NumPy arrays: their PTX on the interpreter, whose faults are errors."""
+"""Plans of a GPU on NumPy arrays: their PTX on the interpreter, whose faults are errors.
+
+Where the environment says so, on a real GPU (`device.py`), or on the emulator of AMD's instructions
+(`emulator.py`).
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.lower.cuda.machine import machine_of
-from shlo_disc.lower.gpu.codegen import assembly, shape_of
+from shlo_disc.lower.gpu.codegen import image, shape_of
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
 from shlo_disc.lower.target import parse
 from shlo_disc.mlir import ir, new_context, ops_of
-from tests.gpu import device
+from tests.gpu import device, emulator
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
 
 __all__ = ["MACHINE", "gpu_plan", "run_cpu", "run_gpu"]
 
-MACHINE = machine_of(device.architecture() if device.ON_DEVICE else "sm_80")
+_TARGET = f"cuda:{device.architecture() if device.ON_DEVICE else 'sm_80'}"
+MACHINE: Machine = parse(
+    f"rocm:{emulator.ARCHITECTURE}" if emulator.ARCHITECTURE else _TARGET
+).machine
 FILL = 0xFF
 """Memory that nothing wrote is NaN."""
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(text: str, machine: Machine) -> tuple[str, LaunchShape]:
-    return assembly(text, machine), shape_of(text)
+def _compiled(text: str, machine: Machine) -> tuple[str | bytes, LaunchShape]:
+    code = image(text, machine)
+    return code if machine.link is not None else code.decode(), shape_of(text)
+
+
+def _launch() -> Callable[..., None]:
+    if emulator.ARCHITECTURE:
+        return emulator.run
+    return device.launch if device.ON_DEVICE else interpreter.launch
 
 
 def _exact(text: str) -> str:
@@ -117,7 +130,7 @@ def run_gpu(
         params = [size.evaluate(env) for size in step.params]
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
-        (device if device.ON_DEVICE else interpreter).launch(
+        _launch()(
             code, blocks, kernel.threads, args, params, tasks,
             shared_bytes=kernel.shared_bytes, seed=seed + number, fill=FILL,
         )  # fmt: skip

@@ -6,11 +6,11 @@ import pytest
 
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.codegen import assembly, shape_of
-from tests.gpu.assembler import PTXAS, assembled
+from tests.gpu.assembler import PTXAS, WHY_NOT, assembled
 from tests.gpu.test_matrix_products import LAYOUTS
 from tests.gpu.test_warpgroup_products import COLUMNS, in_bands, launches, planned
 
-pytestmark = pytest.mark.skipif(PTXAS is None, reason="needs ptxas, see tests/gpu/assembler.py")
+pytestmark = pytest.mark.skipif(PTXAS is None, reason=WHY_NOT)
 
 REGISTERS = 64 << 10
 """Of a multiprocessor."""

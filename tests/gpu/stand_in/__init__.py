@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import os
 import shlex
+import struct
 import subprocess
 import tempfile
 import traceback
@@ -210,7 +211,7 @@ class StandIn:
             text = emulator.image_at(image)
             try:
                 self._loaded[handle] = emulator.Loaded.of(text)
-            except AssertionError:
+            except (AssertionError, struct.error):
                 return 0
         self._images[handle] = text
         return handle
