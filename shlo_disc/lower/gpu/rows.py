@@ -6,7 +6,8 @@
     side by side           a thread takes as many columns as one access has elements
     few long rows          in pieces, by stages (`tasks/row_split.py`)
 
-Of T threads that take a row, thread i has its vectors i, i + T, i + 2T and so on.
+Of T threads that take a row, thread i has its accesses i, i + T, i + 2T and so on. An access is a
+vector where rows begin at whole vectors, else an element.
 
 A row is read from memory once: the first sweep keeps in shared memory what later ones need. Rows
 that have no room there are in pieces, too.
@@ -138,7 +139,8 @@ class _Emitter:
         self.workspaces: list[Expr] = []
         self._in_pieces: tuple[Step, ...] = ()
         lanes = self.most_lanes = max(1, access_lanes(self.block, self.plan.roots, machine))
-        self.lanes = 0 if lanes == 1 else lanes
+        # Where rows do not begin at whole accesses, neighbours are for neighbouring threads.
+        self.lanes = lanes if is_aligned and lanes > 1 else 0
         if self.plan.layout is Layout.SIDE_BY_SIDE:
             self.lanes = lanes if is_aligned else 1
 
