@@ -2,7 +2,9 @@
 
     python -m tests.gpu.emulated gfx942 [FAMILY...] > gfx942.json
 
-Programs run whole: the stand-in driver loads their code objects and hands launches to the emulator.
+Needs a checkout of tinygrad (`emulator.py`). Programs run whole: the stand-in driver loads their
+code objects and hands launches to the emulator. `benchmarks/results/rocm_emulated.json` has the
+figures.
 """
 
 from __future__ import annotations

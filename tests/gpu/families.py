@@ -124,6 +124,9 @@ FAMILIES: dict[str, Family] = {
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
         ({"b": 2, "h": 7, "w": 6},), 1e-6,
     ),
+    "fft": Family(
+        lambda x: jnp.abs(jnp.fft.rfft(x)), (("n, 60", "float32"),), ({"n": 2},), 1e-6,
+    ),
     "sort": Family(
         lambda x: jnp.sort(x, axis=-1), (("n, m", "float32"),), _rows((2, 50)),
     ),

@@ -1,6 +1,6 @@
 """What kernels take of a GPU, as its assembler says.
 
-    python -m tests.gpu.resources > resources.md
+    python -m tests.gpu.resources > benchmarks/results/gpu_resources.json
 
 PTX is assembled by nvJitLink (package nvidia-nvjitlink), else by `ptxas` where it is installed.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ from shlo_disc.lower.images import KernelImage
 from tests.gpu.code_object import CodeObject
 from tests.gpu.families import FAMILIES
 
-__all__ = ["TARGETS", "WHY_NOT", "Used", "used_by"]
+__all__ = ["TARGETS", "WHY_NOT", "Used", "table", "used_by"]
 
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_90a", "rocm:gfx942", "rocm:gfx1100")
 WHY_NOT = "no assembler of PTX: pip install nvidia-nvjitlink, or put ptxas on PATH"
@@ -42,7 +44,10 @@ class Used:
     shared_bytes: int
     """Of a block."""
     spilled: int
-    """Bytes (NVIDIA) or registers (AMD) that a thread keeps in memory."""
+    """Bytes (NVIDIA) or registers (AMD) that a thread keeps in memory.
+
+    Scalar registers of AMD's go to lanes of vector registers, which is no memory.
+    """
     private_bytes: int
     """Memory of a thread."""
 
@@ -66,7 +71,7 @@ def _of_amd(name: str, image: KernelImage, _: str) -> Used:
         image.shape.threads,
         told[".vgpr_count"],
         told[".group_segment_fixed_size"] + image.shape.shared_bytes,
-        told[".vgpr_spill_count"] + told[".sgpr_spill_count"],
+        told[".vgpr_spill_count"],
         told[".private_segment_fixed_size"],
     )
 
@@ -134,14 +139,21 @@ def _assembled(ptx: bytes, architecture: str) -> str:
     return said
 
 
-if __name__ == "__main__":
-    print("| family | " + " | ".join(TARGETS) + " |\n|---" * (len(TARGETS) + 1) + "|")
+def table() -> dict[str, dict[str, dict[str, int]]]:
+    """By family and target: kernels, and the most registers, shared and private bytes of one."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
     for family in FAMILIES:
-        cells = []
         for target in TARGETS:
             used = used_by(family, target)
-            registers, shared = (
-                max(getattr(u, f) for u in used) for f in ("registers", "shared_bytes")
-            )
-            cells.append(f"{len(used)} kernels, {registers}, {shared}")
-        print(f"| {family} | " + " | ".join(cells) + " |", flush=True)
+            found.setdefault(family, {})[target] = {
+                "kernels": len(used),
+                "registers": max(u.registers for u in used),
+                "shared_bytes": max(u.shared_bytes for u in used),
+                "private_bytes": max(u.private_bytes for u in used),
+                "spilled": max(u.spilled for u in used),
+            }
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(table(), sys.stdout, indent=1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.gpu.builder import GroupBuilder
-from shlo_disc.lower.gpu.codegen import ptx
+from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.plan import Launch
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.gpu.values import difference, sample
@@ -17,7 +17,7 @@ from tests.lower.helpers import DTYPES, fusion_text
 
 def access_bytes(launch: Launch, kind: str) -> set[int]:
     """Bytes of the vector accesses `ld` or `st` of global memory."""
-    found = re.findall(rf"{kind}\.global\.v(\d)\.[bu](\d+)", ptx(launch.kernel.text, MACHINE))
+    found = re.findall(rf"{kind}\.global\.v(\d)\.[bu](\d+)", assembly(launch.kernel.text, MACHINE))
     return {int(count) * int(bits) // 8 for count, bits in found}
 
 

@@ -15,6 +15,16 @@ REGISTERS = 1 << 16
 """Of a multiprocessor."""
 
 
+SHARED_BYTES = {
+    "cuda:sm_80": 163 << 10,
+    "cuda:sm_90": 227 << 10,
+    "cuda:sm_90a": 227 << 10,
+    "rocm:gfx942": 64 << 10,
+    "rocm:gfx1100": 64 << 10,
+}
+"""Of a block at most."""
+
+
 @functools.cache
 def used(family: str, target: str) -> list[Used]:
     try:
@@ -30,4 +40,4 @@ def test_no_kernel_spills(family: str, target: str) -> None:
         assert kernel.spilled == 0, kernel
         assert kernel.private_bytes == 0, kernel
         assert 0 < kernel.registers * kernel.threads <= REGISTERS, kernel
-        assert kernel.shared_bytes <= 164 << 10, kernel
+        assert kernel.shared_bytes <= SHARED_BYTES[target], kernel
