@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
+
 __all__ = ["ON_DEVICE", "architecture", "launch"]
 
 ON_DEVICE = os.environ.get("SHLO_DISC_TEST_ON_GPU") == "1"
 MARGIN = 256
 _MARGIN_BYTE = 0xA5
-GRID_X = 1 << 30
 _MAX_DYNAMIC_SHARED = 8
 _MAJOR, _MINOR = 75, 76
 
@@ -135,7 +136,7 @@ def launch(
     ]  # fmt: skip
     values += [ctypes.c_int64(p) for p in (*params, tasks)]
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-    grid = min(blocks, GRID_X), -(-blocks // GRID_X), 1
+    grid = min(blocks, BLOCKS_ALONG_X), -(-blocks // BLOCKS_ALONG_X), 1
     driver("cuLaunchKernel", function, *grid, threads, 1, 1, shared_bytes, None, pointers, None)
     driver("cuCtxSynchronize")
     for array in arrays:

@@ -5,10 +5,15 @@ They run at sizes 0, 1, primes and around tiles, in blocks of shuffled order. Me
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import ModuleType
 
+import jax
+import jax.numpy as jnp
 import pytest
 
+import shlo_disc
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower import (
     test_conv,
@@ -76,3 +81,13 @@ def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, "plan_of", lambda emit, text, machine=None: gpu_plan(text))
         if hasattr(module, "run"):
             monkeypatch.setattr(module, "run", run_gpu)
+
+
+def test_what_has_no_kernel_is_named_with_its_line() -> None:
+    n, m = jax.export.symbolic_shape("n, m")
+    shapes = (jax.ShapeDtypeStruct((n, k), "float32") for k in (n, m))
+    program = jax.export.export(jax.jit(jnp.linalg.solve), platforms=["cpu"])(*shapes)
+    with pytest.raises(shlo_disc.UnsupportedError) as found:
+        shlo_disc.compile(program, target="cuda:sm_80")
+    here = rf"{Path(__file__).name}:\d+: target cuda:sm_80 has no kernel for stablehlo.custom_call"
+    assert re.search(f"{here} @lapack_sgetrf_ffi; keep it outside", str(found.value))

@@ -10,6 +10,7 @@ import pytest
 
 from shlo_disc import ral
 from shlo_disc.errors import DeviceError
+from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
 from tests.gpu.stand_in import REFUSED, Launch
 
 ILLEGAL_ADDRESS = 700
@@ -128,20 +129,24 @@ def test_constants_are_uploaded_once(stand_in, programs):
     np.testing.assert_array_equal(exe.run_gpu([np.ones(5, "f4")])[0], 1 + numbers(5) * 110)
 
 
-def test_a_large_grid_has_rows(stand_in, programs):
+@pytest.mark.parametrize(("platform", "architecture"), [("cuda", "sm_80"), ("rocm", "gfx942")])
+def test_a_large_grid_has_rows(stand_in, programs, platform, architecture):
+    """Of 1024 threads a block: AMD counts threads along x, in 32 bits."""
     grids = []
     stand_in.kernel("tasks", 8)(lambda launch: grids.append((launch.grid, launch.number(0))))
     exe = programs.executable(
-        "tasks", [("uint8", (-1, 0), "x")], [], kernel={"args": 0, "params": 0}
-    )
-    for tasks in (2**38, 2**38 + 1, 2**40, 2**54 - 2**38):
-        exe.run_gpu([np.empty((tasks, 0), "uint8")])
+        "tasks", [("uint8", (-1, 0), "x")], [],
+        kernel={"args": 0, "params": 0, "threads": 1024}, platform=platform,
+        architecture=architecture,
+    )  # fmt: skip
+    for tasks in (2**29, 2**29 + 1, 2**40, 2**45 - 2**29):
+        exe.run_numpy([np.empty((tasks, 0), "uint8")])
         (x, y, z), given = grids.pop()
         assert given == tasks
         assert x * y * z >= -(-tasks // 256) > x * (y - 1)
-        assert x <= 2**30
+        assert x <= BLOCKS_ALONG_X
     with pytest.raises(DeviceError, match=r"tasks: kernel tasks_kernel \(model.py:7\).*65535 rows"):
-        exe.run_gpu([np.empty((2**54, 0), "uint8")])
+        exe.run_numpy([np.empty((2**45, 0), "uint8")])
 
 
 def test_profiles_have_the_times_of_the_device(stand_in, programs):

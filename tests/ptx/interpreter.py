@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
 from tests.ptx import rules, tensor_rules  # noqa: F401 - they fill the table of rules
 from tests.ptx.assembler import Assembled, PtxFault, assemble
 from tests.ptx.native import SEGMENT, Launch
@@ -24,8 +25,6 @@ __all__ = ["PtxFault", "launch", "launch_raw", "parameters_of", "run_kernel"]
 
 FILL = 0xFF
 """The byte of memory that nothing wrote: NaN in every float format, -1 in integers."""
-GRID_X = 1 << 30
-"""Blocks along x; further ones are along y."""
 LIMIT = 20_000_000
 """Instructions of the warps of a block, a few seconds: one that needs more does not end."""
 _SHIFT = 40
@@ -85,7 +84,7 @@ def launch(
     packed = bytearray(declared[-1].offset + declared[-1].bytes)
     for value, p in zip(values, declared, strict=True):
         packed[p.offset : p.offset + p.bytes] = value
-    grid = (min(blocks, GRID_X), -(-blocks // GRID_X), 1)
+    grid = (min(blocks, BLOCKS_ALONG_X), -(-blocks // BLOCKS_ALONG_X), 1)
     return run_kernel(
         ptx, None, grid, (threads, 1, 1), shared_bytes, bytes(packed), segments,
         seed=seed, fill=fill,

@@ -2,7 +2,7 @@
 
     @KERNEL(pointers..., i64 params..., i64 tasks)
 
-Threads of a block are along x. Block number b is `y * 2**30 + x` of the grid. `GpuBuilder` gives a
+Threads of a block are along x. Block number b is `y * 2**21 + x` of the grid. `GpuBuilder` gives a
 task to each thread, or a run of tasks where tasks need scratch memory of their own
 (:meth:`GpuBuilder.scratch`). `BlockBuilder` gives a task to a whole block.
 """
@@ -40,7 +40,8 @@ __all__ = [
 THREADS = 256
 """Threads of a block, where nothing else is said: eight warps, or four waves."""
 
-BLOCKS_ALONG_X = 1 << 30
+BLOCKS_ALONG_X = 1 << 21
+"""Blocks of a grid along x, as in `ral/src/gpu_call.cpp`: AMD counts threads there, in 32 bits."""
 
 ACCESS_BYTES = 16
 """Bytes that one load or store of a thread takes at most."""
@@ -166,6 +167,29 @@ class GpuBuilder(KernelBuilder):
         types = ", ".join(value.type for value in operands)
         right = f'llvm.call_intrinsic "{intrinsic}.{suffix}"({given}) : ({types}) -> {first.type}'
         return self.define(type(first), right, first.type, operands)
+
+    def extract(self, vector: V, lane: IndexLike) -> V:
+        """See `TextBuilder.extract`; a lane known at run time is chosen from all of them.
+
+        Registers have no addresses. Memory instead would be reserved for every thread of the GPU.
+        """
+        if isinstance(lane, IndexValue) and lane.known is not None:
+            lane = lane.known
+        if isinstance(lane, int):
+            return super().extract(vector, lane)
+        found = super().extract(vector, 0)
+        for k in range(1, vector.lanes):
+            found = self.select(lane.equals(k), super().extract(vector, k), found)
+        return found
+
+    def insert(self, value: V, vector: V, lane: IndexValue) -> V:
+        """See `TextBuilder.insert`; likewise."""
+        if lane.known is not None:
+            return super().insert(value, vector, lane)
+        for k in range(vector.lanes):
+            one = self.select(lane.equals(k), value, super().extract(vector, k))
+            vector = super().insert(one, vector, self.index(k))
+        return vector
 
     # ---------------------------------------------------------------- the end
 

@@ -16,7 +16,8 @@ from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.tiles import tiled_launch
-from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.gpu.variants import assuming_divisible
+from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, find, worthwhile
 from shlo_disc.lower.tasks.names import fusion_name
@@ -58,7 +59,13 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     lanes = 0 if is_heavy else access_lanes(block, record.roots, machine)
     lanes = 0 if lanes == 1 else lanes
 
-    def write(factors: Sequence[Expr], within: int = 1) -> _Written:
+    def write(
+        factors: Sequence[Expr],
+        within: int = 1,
+        *,
+        lanes: int = lanes,
+        shapes: ShapeAnalysis = shapes,
+    ) -> _Written:
         return _Loop(machine, block, record.roots, shapes, factors, lanes, within).written()
 
     sizes = [size for size in record.space if not size.is_one]
@@ -71,12 +78,24 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     if staged:
         launch = tiled_launch(name, machine, block, record.roots, shapes, factors, staged)
         return KernelPlan((launch,))
-    tasks = Expr.product(factors)
-    if lanes and factors:
-        tasks = Expr.product(factors[:-1]) * ceil_div(factors[-1], lanes)
-    kernel = Kernel(name, done.text)
-    buffers = tuple(done.arguments.buffers)
-    return KernelPlan((Launch(kernel, buffers, done.params, tasks, Expr.const(1)),))
+    inner = factors[-1] if factors else Expr.const(1)
+
+    def launch_of(written: _Written, lanes: int) -> Launch:
+        tasks = Expr.product(factors[:-1]) * ceil_div(inner, max(1, lanes))
+        buffers = tuple(written.arguments.buffers)
+        return Launch(Kernel(name, written.text), buffers, written.params, tasks, Expr.const(1))
+
+    is_whole = shapes.constraints.divisible(inner, max(1, lanes))
+    if len(factors) == 1 or within > 1 or is_whole:
+        return KernelPlan((launch_of(done, lanes),))
+    # Where rows do not begin at whole accesses, neighbours are for neighbouring threads.
+    by_element = launch_of(write(factors, lanes=0), 0)
+    if inner.is_const:
+        return KernelPlan((by_element,))
+    known = assuming_divisible(shapes, inner, lanes)
+    by_access = launch_of(write(factors, shapes=known), lanes)
+    condition = Condition(inner % lanes, "==", Expr.const(0))
+    return KernelPlan((If(condition, (by_access,), (by_element,)),))
 
 
 class _Loop:

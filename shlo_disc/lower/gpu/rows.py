@@ -63,6 +63,10 @@ _NEAR_BYTES = 32 << 10
 """Shared memory of a block for what sweeps keep of a row: seven such blocks of 256 threads fill a
 multiprocessor of 227 KiB."""
 
+_NARROW = 4
+"""Bytes that sweeps keep of an element, above which a row of any length is for twice the threads:
+there are fewer such blocks."""
+
 _LEAST_THREADS, _MOST_THREADS = 128, 512
 """Of a block for a row of known length."""
 
@@ -184,8 +188,10 @@ class _Emitter:
         Rows that shared memory has no room for are in pieces, however many there are: a piece is
         read once from memory.
         """
-        length, threads = self.plan.length, THREADS
-        most = self.machine.shared_bytes if length.is_const else _NEAR_BYTES
+        length, most = self.plan.length, self.machine.shared_bytes
+        threads = THREADS if each <= _NARROW else 2 * THREADS
+        if not length.is_const:
+            most = min(most, threads * (_NEAR_BYTES // THREADS))
         room = most // each if each else 0
         if length.is_const:
             threads = _threads_of(length.value, max(1, self.lanes))

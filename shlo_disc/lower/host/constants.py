@@ -8,6 +8,7 @@ import numpy.typing as npt
 from shlo_disc.dense_elements import elements_of
 from shlo_disc.element_types import known_element_type
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
 __all__ = ["array_of", "constant_bytes"]
@@ -29,7 +30,7 @@ def array_of(
     element = known_element_type(kind.element_type)
     if element is None:
         raise UnsupportedError(
-            f"a constant of element type {kind.element_type} is not supported (at {op.location})"
+            f"{source_line(op)}: a constant of element type {kind.element_type} is not supported"
         )
     dtype, shape = element.dtype, tuple(kind.shape)
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:

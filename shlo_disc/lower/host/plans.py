@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.mlir import ir
 from shlo_disc.passes.homes import values_given
+from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.records import planned
 from shlo_disc.passes.structure import structure
 
@@ -37,10 +40,20 @@ class Plans:
             emitter = self._target.emitters.get(kind)
             if emitter is None:
                 raise UnsupportedError(
-                    f"target {self._target.name} has no kernel for {kind} (at {op.location}); "
-                    "keep it outside shlo_disc.jit"
+                    f"{source_line(op)}: target {self._target.name} has no kernel for "
+                    f"{_called(op, kind)}; keep it outside shlo_disc.jit"
                 )
             found = self._made[key] = self._speculation.plan(
                 op, lambda shapes: emitter(planned(op, shapes), self._target.machine)
             )
         return found
+
+
+def _called(fusion: ir.Operation, kind: str) -> str:
+    """The operation of a fusion of one kind, as its program calls it."""
+    for op in fusion.regions[0].blocks[0].operations:
+        if op.name == "stablehlo.custom_call":
+            return f"{op.name} @{attr.text(op, 'call_target_name')}"
+        if own_kind(op) == kind:
+            return str(op.name)
+    return kind

@@ -17,6 +17,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locations import source_line
 from shlo_disc.lower.host.constants import constant_bytes
 from shlo_disc.lower.host.control_flow import write_case, write_while
 from shlo_disc.lower.host.foreign import can_fail
@@ -176,7 +177,7 @@ class _Run:
             elif op.name in ("stablehlo.case", "stablehlo.if"):
                 write_case(frame, op, self._block)
             elif not op.name.endswith(".return") and op.name not in _WITHOUT_TEXT:
-                raise UnsupportedError(f"{op.name} cannot run on the host (at {op.location})")
+                raise UnsupportedError(f"{source_line(op)}: {op.name} cannot run on the host")
 
     def _constant(self, op: ir.Operation) -> None:
         frame, index = self.frame, len(self.constants)

@@ -57,7 +57,7 @@ struct disc_context {
    * nothing. The kernel's parameters are the entries of `args`, `params` and `tasks`, 8 bytes each. An
    * entry of `args` is an address of the device, or, for an argument passed by value, the host's
    * address of the value. All are read before this returns. Block (x, y) of the grid has the number
-   * y * 2^30 + x; blocks whose number is too large for `tasks` have nothing to do. */
+   * y * 2^21 + x; blocks whose number is too large for `tasks` have nothing to do. */
   void (*gpu_launch)(disc_context* ctx, const void* kernel, void* const* args,
                      const int64_t* params, int64_t tasks);
   /* 11: copy `bytes` bytes of the device's memory; the places are one, or do not overlap */

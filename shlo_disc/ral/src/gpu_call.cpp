@@ -12,7 +12,8 @@
 namespace shlo_disc {
 namespace {
 
-constexpr int64_t kMostBlocksX = int64_t{1} << 30;
+// Along x AMD counts threads in 32 bits; a block has at most 1024. The kernels know this number.
+constexpr int64_t kMostBlocksX = int64_t{1} << 21;
 constexpr int64_t kMostBlocksY = 65535;
 
 // Events of a stream that tell the time of each mark once the work before them is done.

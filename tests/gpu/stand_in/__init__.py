@@ -1,5 +1,8 @@
 """The stand-in driver as Python sees it: kernels are functions, failures come on demand.
 
+A kernel that is no function of the test is interpreted where it is PTX. Code objects of AMD's run
+on an emulator, where there is one (`tests/gpu/emulator.py`).
+
 `StandIn.started()` builds `driver.c`, once for its text, and makes the runtime load it in place of
 libcuda and libamdhip64. One process has one stand-in, for good.
 """
@@ -24,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import ral
+from tests.gpu import emulator
 from tests.ptx.interpreter import launch_raw, parameters_of
 
 __all__ = ["Kernel", "Launch", "StandIn", "shared_library"]
@@ -131,6 +135,11 @@ def _of_others(pointers: set[int], own: set[tuple[int, int]]) -> Iterator[tuple[
                 yield pointer, min(stop, last) - pointer
 
 
+def _emulate(loaded: emulator.Loaded, symbol: str, launch: Launch) -> None:
+    sizes = launch.grid, launch.block, launch.shared_bytes
+    emulator.launch(loaded, symbol, *sizes, launch.params)
+
+
 class StandIn:
     """The driver. `kernels` says what launches run, by symbol; `errors` is what they raised."""
 
@@ -145,6 +154,7 @@ class StandIn:
         self.kernels: dict[str, Kernel] = {}
         self.errors: list[BaseException] = []
         self._images: dict[int, bytes] = {}
+        self._loaded: dict[int, emulator.Loaded] = {}
         self._handles = itertools.count(1)
         self._callbacks = (_LOAD(self._load), _FIND(self._find), _LAUNCH(self._launch))
         self.library.stand_in_callbacks(*self._callbacks)
@@ -196,6 +206,12 @@ class StandIn:
         if text.startswith(REFUSED):
             return 0
         handle = next(self._handles)
+        if is_hip and text.startswith(emulator.MAGIC):
+            text = emulator.image_at(image)
+            try:
+                self._loaded[handle] = emulator.Loaded.of(text)
+            except AssertionError:
+                return 0
         self._images[handle] = text
         return handle
 
@@ -208,8 +224,12 @@ class StandIn:
         return len(kernel.sizes)
 
     def _kernel(self, module: int, symbol: str) -> Kernel | None:
-        """What runs for a symbol: a function of the test, else the PTX of the module."""
-        image = self._images[module]
+        """What runs for a symbol: a function of the test, else the code of the module."""
+        image, loaded = self._images[module], self._loaded.get(module)
+        if symbol not in self.kernels and loaded is not None:
+            if symbol not in loaded.code.kernels():
+                return None
+            return Kernel(functools.partial(_emulate, loaded, symbol), loaded.sizes(symbol))
         if symbol not in self.kernels and f".entry {symbol}(".encode() in image:
             sizes = tuple(size for _, size in parameters_of(image.decode(), symbol))
             return Kernel(lambda launch: self._interpret(symbol, launch), sizes)

@@ -435,6 +435,8 @@ static int launch(void* at, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
     return INVALID_VALUE;
   }
   if (!function->module->is_hip && (int)shared_bytes > function->shared_limit) return INVALID_VALUE;
+  /* A grid of AMD's counts threads, in 32 bits. */
+  if (function->module->is_hip && (uint64_t)gx * bx > UINT32_MAX) return INVALID_VALUE;
   Work* const work = new_work(LAUNCH);
   work->function = function;
   work->grid[0] = gx, work->grid[1] = gy, work->grid[2] = gz;
@@ -674,7 +676,7 @@ API int hipGetDevicePropertiesR0600(char* properties, int device) {
   (void)device;
   memset(properties, 0, 1472);
   *(size_t*)(properties + 296) = 64 << 10;
-  *(int*)(properties + 308) = 64;
+  *(int*)(properties + 308) = strncmp(architecture, "gfx9", 4) == 0 ? 64 : 32;
   *(int*)(properties + 388) = 304;
   *(int*)(properties + 616) = 4 << 20;
   strcpy(properties + 1160, architecture);

@@ -1,0 +1,168 @@
+"""AMD's instructions on an emulator: `test/mockgpu/amd/emu.py` of a checkout of tinygrad.
+
+    SHLO_DISC_TEST_TINYGRAD=/path/to/tinygrad
+
+The emulator makes code of AMD's published pseudocode. It runs the waves of a block one after the
+other, up to the next barrier, and looks at no bounds. Words of memory are where the address would
+be if it were a multiple of 4. It needs a C compiler that takes the options of clang (CC). Nothing
+of it is in this repository.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import re
+import struct
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.code_object import CodeObject
+
+__all__ = ["CHECKOUT", "MAGIC", "WHY_NOT", "Loaded", "image_at", "launch"]
+
+MAGIC = b"\x7fELF"
+
+CHECKOUT = os.environ.get("SHLO_DISC_TEST_TINYGRAD", "")
+WHY_NOT = "no emulator: SHLO_DISC_TEST_TINYGRAD=/path/to/a/checkout/of/tinygrad names one"
+
+_SETS = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
+"""The emulator's names of instruction sets, by how an architecture begins."""
+
+_SHARED_GRANULE = 512
+
+
+_MENDED = {
+    # Lanes that are off hold no address of shared memory.
+    "      addr = ctx.rvgpr_dyn(addr_reg, lane)\n": "      addr = _lane_active(exec_mask, lane)"
+    ".where(ctx.rvgpr_dyn(addr_reg, lane), _c(0))\n",
+    "if is_lds and 'PERMUTE' in op_name:": "if is_lds and re.search('PERMUTE|SWIZZLE', op_name):",
+}
+"""Lines of the emulator, and what they have to be."""
+
+
+def _mend(table: dict[Any, str]) -> None:
+    """What the documents say of moves between lanes, as the emulator can read it."""
+    (permute,) = (key for key in table if str(key).endswith("DS_BPERMUTE_B32"))
+    (swizzle,) = (key for key in table if str(key).endswith("DS_SWIZZLE_B32"))
+    line = re.compile(r"src_lane = .*?;")
+    # The remainder of what lanes that are off hold is negative.
+    wrong = "32'I(VGPR[i][ADDR] + OFFSET.b32) / 4 % 32"
+    for key, text in table.items():
+        table[key] = text.replace(wrong, "((VGPR[i][ADDR] + OFFSET.b32) >> 2U) & 31U")
+    # In prose in the documents. Lanes of 32 that are `and`, `or` and `xor` away, 5 bits each;
+    # the value is where addresses are else.
+    table[swizzle] = line.sub(
+        "src_lane = ((((i & OFFSET.u32) & 31U) | ((OFFSET.u32 >> 5U) & 31U)) ^"
+        " ((OFFSET.u32 >> 10U) & 31U)) | (i & 32U);",
+        table[permute].replace("[DATA0]", "[ADDR]"),
+    )
+
+
+@functools.cache
+def _run_asm() -> Any:
+    """The emulator's function.
+
+    Raises FileNotFoundError where there is none, ValueError for a version that is not known.
+    """
+    if not CHECKOUT:
+        raise FileNotFoundError(WHY_NOT)
+    path = Path(CHECKOUT) / "test/mockgpu/amd/emu.py"
+    text = path.read_text()
+    for line, right in _MENDED.items():
+        if text.count(line) != 1:
+            raise ValueError(f"{path} is of a version that is not known: {line.strip()}")
+        text = text.replace(line, right)
+    os.environ.setdefault("DEV", "CPU")
+    sys.path.insert(0, CHECKOUT)  # Python has a package `test` of its own
+    try:
+        module = types.ModuleType("test.mockgpu.amd.emu")
+        exec(compile(text, str(path), "exec"), module.__dict__)
+    finally:
+        sys.path.remove(CHECKOUT)
+    for name in ("PCODE_RDNA3", "PCODE_RDNA4", "PCODE_CDNA"):
+        _mend(getattr(module, name))
+    return module.run_asm
+
+
+def image_at(address: int) -> bytes:
+    """The code object at an address: its last part is the table of sections."""
+    head = ctypes.string_at(address, 64)
+    (start,), (size, count) = (
+        struct.unpack_from("<Q", head, 40),
+        struct.unpack_from("<HH", head, 58),
+    )
+    return ctypes.string_at(address, start + size * count)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A code object in memory that the emulator reads."""
+
+    code: CodeObject
+    memory: mmap.mmap
+    architecture: str
+
+    @staticmethod
+    def of(image: bytes) -> Loaded:
+        """Load `image`."""
+        code = CodeObject(image)
+        memory = mmap.mmap(-1, code.size + mmap.PAGESIZE)
+        memory[: code.size] = bytes(code.memory)
+        return Loaded(code, memory, code.metadata()["amdhsa.target"].rpartition("-")[2])
+
+    @property
+    def address(self) -> int:
+        """Where the memory begins."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def sizes(self, kernel: str) -> tuple[int, ...]:
+        """Bytes of the parameters of a kernel."""
+        return tuple(a[".size"] for a in self.code.kernels()[kernel][".args"])
+
+
+def launch(
+    loaded: Loaded,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared_bytes: int,
+    values: Sequence[bytes],
+) -> None:
+    """Run a kernel. `values` are its parameters, addresses those of this process."""
+    code = loaded.code
+    descriptor, (address, _) = code.descriptor(kernel), code.symbol(f"{kernel}.kd")
+    arguments = ctypes.create_string_buffer(descriptor.argument_bytes + 64)
+    base = -(-ctypes.addressof(arguments) // 64) * 64
+    for argument, value in zip(code.kernels()[kernel][".args"], values, strict=True):
+        assert argument[".size"] == len(value)
+        ctypes.memmove(base + argument[".offset"], value, len(value))
+    instructions = next(
+        name for start, name in _SETS.items() if loaded.architecture.startswith(start)
+    )
+    second = descriptor.resources[2]
+    granules = -(-(descriptor.shared_bytes + shared_bytes) // _SHARED_GRANULE)
+    second = second & ~(0x1FF << 15) | granules << 15  # as the command processor does
+    registers = _registers(descriptor.properties, base, instructions)
+    status = _run_asm()(
+        loaded.address + address + descriptor.entry, code.size, *grid, *block, base, second,
+        descriptor.private_bytes, instructions, registers,
+    )  # fmt: skip
+    assert status == 0
+
+
+def _registers(properties: int, arguments: int, instructions: str) -> list[int]:
+    """The scalar registers that a wave finds: here the address of the arguments alone.
+
+    Source: LLVM's "User Guide for AMDGPU Backend", "Initial Kernel Execution State".
+    """
+    assert properties & 0b110_0110 == 0, "a kernel asks for more than its arguments"
+    low, high = arguments & 0xFFFFFFFF, arguments >> 32
+    private = [0] * 4 if instructions == "cdna" and properties & 1 else []
+    return [*private, low, high]

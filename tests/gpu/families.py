@@ -1,0 +1,153 @@
+"""Small programs, one for each family of kernels, with sizes at which they run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export, lax
+
+__all__ = ["FAMILIES", "Family"]
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Family:
+    """A program of arrays."""
+
+    run: Callable[..., Any]
+    arguments: tuple[tuple[str, str], ...]
+    """Shape, in symbols, and dtype of each."""
+    sizes: tuple[dict[str, int], ...]
+    tolerance: float = 0.0
+    """Differences from the CPU's kernels, relative to the largest result; 0: the same bits."""
+    constraints: tuple[str, ...] = ()
+    """Of the symbols."""
+
+    @functools.cached_property
+    def exported(self) -> export.Exported:
+        """The program for all sizes."""
+        scope = export.SymbolicScope(self.constraints)
+        specs = [
+            jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), dtype)
+            for shape, dtype in self.arguments
+        ]
+        return export.export(jax.jit(self.run))(*specs)
+
+    def arrays(self, sizes: dict[str, int]) -> list[np.ndarray]:
+        """Arguments: small random numbers, of which integers serve as places."""
+        rng = np.random.default_rng(7)
+        found = []
+        for shape, dtype in self.arguments:
+            dims = [int(d) if d.isdigit() else sizes[d] for d in shape.split(", ") if d]
+            if np.issubdtype(np.dtype(dtype), np.integer):
+                found.append(rng.integers(0, 5, dims).astype(dtype))
+            else:
+                found.append(np.asarray(jnp.asarray(rng.standard_normal(dims), dtype)))
+        return found
+
+
+def _layer_norm(x: Array, scale: Array) -> Array:
+    mean = x.mean(-1, keepdims=True)
+    variance = jnp.square(x - mean).mean(-1, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + 1e-5) * scale
+
+
+def _dense(x: Array, w: Array, bias: Array) -> Array:
+    return jax.nn.gelu(jnp.matmul(x, w, precision="highest") + bias)
+
+
+def _conv(x: Array, w: Array) -> Array:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=numbers, precision="highest"
+    )
+
+
+def _unpooled(x: Array) -> Array:
+    def pooled(x: Array) -> Array:
+        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID").sum()
+
+    return jax.grad(pooled)(x)
+
+
+def _counted(x: Array) -> Array:
+    """A loop whose counter goes to kernels by value."""
+    return lax.fori_loop(0, 3, lambda i, y: y * x[i] + i.astype(x.dtype), x)
+
+
+def _updated(x: Array, u: Array, i: Array) -> Array:
+    return lax.dynamic_update_slice(x, u, (i, i * 2))
+
+
+def _rows(*sizes: Sequence[int]) -> tuple[dict[str, int], ...]:
+    return tuple({"n": n, "m": m} for n, m in sizes)
+
+
+FAMILIES: dict[str, Family] = {
+    "loop_f32": Family(
+        lambda x, y: jnp.tanh(x) * y + jnp.sin(y), (("n, m", "float32"), ("n, m", "float32")),
+        _rows((3, 37)),
+    ),
+    "loop_bf16": Family(
+        jax.nn.silu, (("n, m", "bfloat16"),), _rows((5, 41)),
+    ),
+    "transpose": Family(
+        lambda x, y: x.T + y, (("n, m", "float32"), ("m, n", "float32")), _rows((70, 35)),
+    ),
+    "row": Family(
+        jax.nn.softmax, (("n, m", "float32"),),
+        _rows((3, 77), (2, 1100), (1, 17000)), 1e-6,
+    ),
+    "row_bf16": Family(
+        _layer_norm, (("n, m", "bfloat16"), ("m", "bfloat16")), _rows((5, 96), (2, 1030)), 1e-2,
+    ),
+    "column": Family(
+        lambda x: x.sum(0), (("n, m", "float32"),), _rows((9, 33), (200, 20)), 1e-6,
+    ),
+    "product_f32": Family(
+        _dense, (("n, m", "float32"), ("m, k", "float32"), ("k", "float32")),
+        ({"n": 37, "m": 50, "k": 67},), 1e-6,
+    ),
+    "product_bf16": Family(
+        lambda x, y: jnp.einsum("bnm,bkm->bnk", x, y),
+        (("b, n, m", "bfloat16"), ("b, k, m", "bfloat16")),
+        ({"b": 2, "n": 33, "m": 40, "k": 66},), 1e-2,
+    ),
+    "conv": Family(
+        _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
+        ({"b": 2, "h": 7, "w": 6},), 1e-6,
+    ),
+    "sort": Family(
+        lambda x: jnp.sort(x, axis=-1), (("n, m", "float32"),), _rows((2, 50)),
+    ),
+    "scan": Family(
+        lambda x: jnp.cumsum(x, axis=-1), (("n, m", "float32"),), _rows((3, 60)), 1e-6,
+    ),
+    "scatter": Family(
+        lambda x, i, u: x.at[i].add(u),
+        (("n, m", "float32"), ("k", "int32"), ("k, m", "float32")),
+        ({"n": 6, "m": 20, "k": 9},), 1e-6,
+    ),
+    "select_and_scatter": Family(
+        _unpooled, (("b, 8, 6, c", "float32"),), ({"b": 2, "c": 3},),
+    ),
+    "top_k": Family(
+        lambda x: lax.top_k(x, 5), (("n, m", "float32"),), _rows((3, 40)), constraints=("m >= 5",),
+    ),
+    "rng": Family(
+        lambda key, x: lax.rng_bit_generator(key, x.shape, jnp.uint32),
+        (("4", "uint32"), ("n, m", "int8")), _rows((3, 7)),
+    ),
+    "update_slice": Family(
+        _updated, (("n, m", "float32"), ("2, 3", "float32"), ("", "int32")), _rows((6, 20)),
+        constraints=("n >= 2", "m >= 3"),
+    ),
+    "scalars": Family(_counted, (("n", "float32"),), ({"n": 50},)),
+}  # fmt: skip
