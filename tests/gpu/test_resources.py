@@ -13,6 +13,8 @@ pytest.importorskip("llvmlite")
 
 REGISTERS = 1 << 16
 """Of a multiprocessor."""
+SHARED_BYTES = {"cuda:sm_90a": 227 << 10}
+"""What a block may have, where that is more than on an A100."""
 
 
 @functools.cache
@@ -30,4 +32,4 @@ def test_no_kernel_spills(family: str, target: str) -> None:
         assert kernel.spilled == 0, kernel
         assert kernel.private_bytes == 0, kernel
         assert 0 < kernel.registers * kernel.threads <= REGISTERS, kernel
-        assert kernel.shared_bytes <= 164 << 10, kernel
+        assert kernel.shared_bytes <= SHARED_BYTES.get(target, 163 << 10), kernel

@@ -268,7 +268,8 @@ class ProductWriter:
         if p.n[-1].c == 1:
             at, is_whole = base + column, column + self.lanes <= self.n
             if not self.plan.aligned(self.lanes):
-                is_whole = is_whole & (at % self.lanes).equals(0)
+                for name in ("cm", *(f"batch{i}c" for i in range(len(place)))):
+                    is_whole = is_whole & (b.size(name) % self.lanes).equals(0)
             with b.if_(is_whole) as branch:
                 memory.vector_store(value, at, aligned=True)
                 with branch.otherwise():
