@@ -25,7 +25,7 @@ from shlo_disc.lower.images import KernelImage
 from tests.gpu.code_object import CodeObject
 from tests.gpu.families import FAMILIES
 
-__all__ = ["TARGETS", "WHY_NOT", "Used", "table", "used_by"]
+__all__ = ["TARGETS", "WHY_NOT", "Used", "of_nvidia", "table", "used_by"]
 
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_90a", "rocm:gfx942", "rocm:gfx1100")
 WHY_NOT = "no assembler of PTX: pip install nvidia-nvjitlink, or put ptxas on PATH"
@@ -50,6 +50,8 @@ class Used:
     """
     private_bytes: int
     """Memory of a thread."""
+    warnings: tuple[str, ...] = ()
+    """Of NVIDIA's assembler: others than the figures above."""
 
 
 def used_by(family: str, target: str) -> list[Used]:
@@ -57,7 +59,7 @@ def used_by(family: str, target: str) -> list[Used]:
     program = shlo_disc.compile(FAMILIES[family].exported, target=target)
     with program.target.generator() as generator:
         images: Sequence[Any] = generator.functions([k.text for k in program.host.kernels])
-    of = _of_amd if program.target.platform == "rocm" else _of_nvidia
+    of = _of_amd if program.target.platform == "rocm" else of_nvidia
     return [
         of(kernel.name, image, target)
         for kernel, image in zip(program.host.kernels, images, strict=True)
@@ -76,7 +78,8 @@ def _of_amd(name: str, image: KernelImage, _: str) -> Used:
     )
 
 
-def _of_nvidia(name: str, image: KernelImage, target: str) -> Used:
+def of_nvidia(name: str, image: KernelImage, target: str) -> Used:
+    """Of one kernel. Raises FileNotFoundError without an assembler of PTX."""
     architecture = target.partition(":")[2]
     library = _nvjitlink()
     said = (
@@ -96,6 +99,7 @@ def _of_nvidia(name: str, image: KernelImage, target: str) -> Used:
         number(r"(\d+) bytes smem") + image.shape.shared_bytes,
         number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"),
         number(r"(\d+) bytes stack frame"),
+        tuple(line for line in said.splitlines() if "warning" in line or "(C75" in line),
     )
 
 
