@@ -10,7 +10,14 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.plan import kernels_of
-from shlo_disc.lower.refused import KernelsRefused, Refused, Unfused, lines_of, reason_of, told
+from shlo_disc.lower.refused import (
+    KernelsRefused,
+    Refused,
+    Unfused,
+    lines_of,
+    raise_told,
+    reason_of,
+)
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import PassRecord, Pipeline
 from shlo_disc.passes.dump import DumpFolder
@@ -52,14 +59,14 @@ class Replanning:
         """
         for fusion, error in refused.fusions:
             if not flags.split():
-                raise told(fusion, error) from error
+                raise_told(fusion, error)
             # An op that is not supported shows at once which one it is.
             number = self._number(fusion, error)
             parts = split_fusion(
                 fusion, shapes, self._machine, singly=isinstance(error, UnsupportedError)
             )
             if not parts:
-                raise told(fusion, error) from error
+                raise_told(fusion, error)
             i64 = ir.IntegerType.get_signless(64)
             for part in parts:
                 part.attributes[_ORIGIN] = ir.IntegerAttr.get(i64, number)

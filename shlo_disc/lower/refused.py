@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
-__all__ = ["KernelsRefused", "Refused", "Unfused", "lines_of", "reason_of", "told"]
+__all__ = ["KernelsRefused", "Refused", "Unfused", "lines_of", "raise_told", "reason_of"]
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,16 @@ def lines_of(fusion: ir.Operation) -> tuple[str, ...]:
     return tuple(lines) or (source_line(fusion),)
 
 
-def told(fusion: ir.Operation, error: Exception) -> ShloDiscError:
-    """`error` as one of ours that names the fusion."""
+def raise_told(fusion: ir.Operation, error: Exception) -> NoReturn:
+    """Raise `error` itself where it is one of ours, else InternalError with the fusion's name."""
     if isinstance(error, ShloDiscError):
-        return error
+        raise error
     kind = ir.StringAttr(fusion.attributes["kind"]).value
     name = ir.StringAttr(fusion.attributes["name"]).value
-    return InternalError(
+    raise InternalError(
         f"no kernel could be written for {name} of kind {kind} (at {lines_of(fusion)[0]}): "
         f"{reason_of(error)}\nThis is a mistake in shlo_disc."
-    )
+    ) from error
 
 
 def reason_of(error: Exception) -> str:

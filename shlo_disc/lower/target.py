@@ -157,12 +157,11 @@ def _target(family: str, architecture: str) -> Target:
 
 
 def native_architecture(family: str, device: str) -> str:
-    """The architecture that gets the most of a device which the driver calls `device`.
+    """The architecture whose code gets the most of a device that the driver calls `device`.
 
     Such code runs on this device, and perhaps on no other.
     """
-    found = getattr(importlib.import_module(_MODULES[family]), "NATIVE", {})
-    return str(found.get(device, device))
+    return str(importlib.import_module(_MODULES[family]).for_device(device))
 
 
 def loaded() -> list[Target]:

@@ -1,25 +1,36 @@
 """What kernels take of a GPU, as its assembler says.
 
-python -m tests.gpu.resources > benchmarks/results/gpu_resources.json
+    python -m tests.gpu.resources > benchmarks/results/gpu_resources.json
+
+PTX is assembled by `ptxas`: of the package nvidia-cuda-nvcc-cu12, else of a toolkit. nvJitLink
+makes code that can be linked, in which instructions of warpgroups wait for each other (C7509).
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib.metadata
 import json
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import shlo_disc
 from shlo_disc.lower.images import KernelImage
-from tests.gpu.assembler import assembled
 from tests.gpu.code_object import CodeObject
 from tests.gpu.families import FAMILIES
 
-__all__ = ["TARGETS", "Used", "table", "used_by"]
+__all__ = ["TARGETS", "WHY_NOT", "Used", "of_nvidia", "table", "used_by"]
 
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_90a", "rocm:gfx942", "rocm:gfx1100")
+WHY_NOT = "no ptxas: pip install nvidia-cuda-nvcc-cu12, or put one on PATH"
 
 
 @dataclass(frozen=True)
@@ -40,14 +51,16 @@ class Used:
     """
     private_bytes: int
     """Memory of a thread."""
+    warnings: tuple[str, ...] = ()
+    """Of NVIDIA's assembler: others than the figures above."""
 
 
 def used_by(family: str, target: str) -> list[Used]:
-    """All kernels of a family; those of NVIDIA need an assembler of PTX (`assembler.py`)."""
+    """All kernels of a family. Raises FileNotFoundError without an assembler of PTX."""
     program = shlo_disc.compile(FAMILIES[family].exported, target=target)
     with program.target.generator() as generator:
         images: Sequence[Any] = generator.functions([k.text for k in program.host.kernels])
-    of = _of_amd if program.target.platform == "rocm" else _of_nvidia
+    of = _of_amd if program.target.platform == "rocm" else of_nvidia
     return [
         of(kernel.name, image, target)
         for kernel, image in zip(program.host.kernels, images, strict=True)
@@ -66,16 +79,48 @@ def _of_amd(name: str, image: KernelImage, _: str) -> Used:
     )
 
 
-def _of_nvidia(name: str, image: KernelImage, target: str) -> Used:
-    made = assembled(image.image.decode(), target.partition(":")[2])
+def of_nvidia(name: str, image: KernelImage, target: str) -> Used:
+    """Of one kernel. Raises FileNotFoundError without an assembler of PTX."""
+    said = _assembled(image.image.decode(), target.partition(":")[2])
+
+    def number(what: str) -> int:
+        return sum(map(int, re.findall(what, said)))
+
     return Used(
         name,
         image.shape.threads,
-        made.registers,
-        made.shared_bytes + image.shape.shared_bytes,
-        made.spill_bytes,
-        made.stack_bytes,
+        number(r"Used (\d+) registers"),
+        number(r"(\d+) bytes smem") + image.shape.shared_bytes,
+        number(r"(\d+) bytes spill"),
+        number(r"(\d+) bytes stack frame"),
+        tuple(line for line in said.splitlines() if "warning" in line or "(C75" in line),
     )
+
+
+@functools.cache
+def _ptxas() -> str | None:
+    """That of the package, else one on PATH."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files("nvidia-cuda-nvcc-cu12") or ():
+            if file.name == "ptxas":
+                return str(file.locate())
+    return shutil.which("ptxas")
+
+
+@functools.lru_cache(maxsize=64)
+def _assembled(ptx: str, architecture: str) -> str:
+    """What ptxas says. Raises RuntimeError with its words if it does not take `ptx`."""
+    program = _ptxas()
+    if program is None:
+        raise FileNotFoundError(WHY_NOT)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(ptx)
+        command = [program, f"-arch={architecture}", "-v", str(source), "-o", f"{folder}/cubin"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stderr
 
 
 def table() -> dict[str, dict[str, dict[str, int]]]:

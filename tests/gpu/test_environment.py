@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from shlo_disc.lower.target import native_architecture
 from tests.children import python
 from tests.gpu.stand_in import shared_library
 
@@ -95,3 +98,22 @@ def test_a_library_without_the_functions_is_too_old():
     assert devices(library).splitlines()[0] == (
         f"the CUDA driver {library} has no function cuInit: it is too old{WORKS}"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "architecture"),
+    [
+        ("sm_90", "sm_90a"),
+        ("sm_80", "sm_80"),
+        ("sm_87", "sm_86"),
+        ("sm_103", "sm_100"),
+        ("sm_121", "sm_120"),
+        ("sm_70", "sm_70"),
+    ],
+)
+def test_devices_run_the_newest_code_they_can(device: str, architecture: str) -> None:
+    assert native_architecture("cuda", device) == architecture
+
+
+def test_features_of_a_device_are_no_part_of_its_architecture() -> None:
+    assert native_architecture("rocm", "gfx942:sramecc+:xnack-") == "gfx942"

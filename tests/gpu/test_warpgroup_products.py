@@ -11,7 +11,7 @@ import pytest
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, kernels_of
+from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, Workspace, kernels_of
 from tests.gpu import device
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected
@@ -45,12 +45,25 @@ def launches(steps: Sequence[Step]) -> Iterator[Launch]:
 
 def by_warpgroups(emitted: Emitted) -> list[Emitted]:
     """A plan for each kernel of warpgroups: the choice by sizes would take them for large ones."""
-    found = [x for x in launches(emitted.plan.steps) if "wgmma" in x.kernel.text]
+    found = [
+        x
+        for x in launches(emitted.plan.steps)
+        if "wgmma" in x.kernel.text and Workspace(0) not in x.args
+    ]
     return [Emitted(KernelPlan((x,)), emitted.results, emitted.symbols) for x in found]
 
 
+def in_parts(emitted: Emitted) -> Emitted:
+    """Likewise the plan of the two launches by which blocks share a tile."""
+    steps = tuple(x for x in launches(emitted.plan.steps) if Workspace(0) in x.args)
+    plan = KernelPlan(steps, emitted.plan.workspaces)
+    return Emitted(plan, emitted.results, emitted.symbols)
+
+
 def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
-    (step,) = steps
+    step = steps[0]
+    if len(steps) == 2:
+        return "parts"
     if isinstance(step, If):
         return chosen(step.then if step.condition.holds(env) else step.otherwise, env)
     text = next(kernels_of((step,))).text
@@ -60,7 +73,7 @@ def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
 
 
 def operands(dot: Dot, dtype: str, m: int, n: int, k: int) -> list[np.ndarray]:
-    of = {"b": 2, "m": m, "n": n, "k": k}
+    of = {"b": 2, "c": 3, "m": m, "n": n, "k": k}
     for side in dot.sides:
         of[side[-1]] += -of[side[-1]] % 8
     return [
@@ -105,8 +118,24 @@ def test_whole_vectors_are_stored_at_once() -> None:
         assert "st.global.v4" in assembly(launch.kernel.text, MACHINE)
 
 
+HEADS = Dot("bmck,bckn", "bc", "k", {**SIZES, "c": "c"})
+"""Of two batch axes, which are not one in x."""
+
+
+@pytest.mark.parametrize("dot", [LAYOUTS[0], LAYOUTS[2], HEADS])
+def test_parts_of_k(dot: Dot) -> None:
+    """Also more parts than steps. The order of blocks does not matter."""
+    plan = in_parts(planned(dot))
+    for m, n, k in ((130, 131, 340), (8, 8, 72), (136, 264, 0)):
+        x, y = operands(dot, "bf16", m, n, k)
+        got, again = (run_gpu(plan, [x, y], seed=seed, machine=MACHINE)[0] for seed in (1, 2))
+        check(dot, x, y, got, 2.0**-8)
+        np.testing.assert_array_equal(got, again)
+
+
 def test_work_behind_the_sums() -> None:
-    for plan in by_warpgroups(gpu_plan(test_dense_epilogue.dense("bf16"), MACHINE)):
+    emitted = gpu_plan(test_dense_epilogue.dense("bf16"), MACHINE)
+    for plan in (*by_warpgroups(emitted), in_parts(emitted)):
         for b, t, k, n in ((3, 50, 72, 136), (2, 0, 8, 8), (1, 1, 64, 264)):
             x, w = (sample(s, "bf16", i) for i, s in enumerate([(b, t, k), (k, n)]))
             x, w = (x * 0.1).astype(x.dtype), (w * 0.1).astype(w.dtype)
@@ -183,6 +212,9 @@ def test_what_is_chosen() -> None:
         (256, 512, 512, "warps"),
         (16, 12800, 512, "warps"),
         (64, 40 * 128, 512, "little"),
+        (768, 768, 2048, "parts"),
+        (768, 768, 2040, "little"),
+        (256, 512, 4096, "warps"),
         (100 * 128, 64, 512, "little"),
         (4096, 4096, 4095, "warps"),
         (4096, 4095, 4096, "warps"),

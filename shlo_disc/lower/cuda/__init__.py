@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from shlo_disc.lower.cpu.codegen import compile_host
 from shlo_disc.lower.cuda import products
-from shlo_disc.lower.cuda.machine import NATIVE, machine_of
+from shlo_disc.lower.cuda.machine import for_device, machine_of
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
 from shlo_disc.lower.gpu.launches import Emit
 from shlo_disc.lower.gpu.target import gpu_target
 from shlo_disc.lower.target import Target
 
-__all__ = ["EMITTERS", "NATIVE", "target"]
+__all__ = ["EMITTERS", "for_device", "target"]
 
 EMITTERS: Mapping[str, Emit] = {
     **gpu_target_module.EMITTERS,

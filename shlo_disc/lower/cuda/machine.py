@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "machine_of"]
+__all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "for_device", "machine_of"]
 
 ARCHITECTURES: dict[str, str] = {
     "sm_75": "+ptx70",
@@ -46,3 +46,23 @@ def machine_of(architecture: str) -> Machine:
         shared_bytes=48 << 10,
         stack_space=0,
     )
+
+
+def for_device(device: str) -> str:
+    """The architecture whose code gets the most of a device that the driver calls `device`.
+
+    A device runs PTX of older architectures, so one that is not in the table gets the newest of
+    those. It gets its own name if all are newer.
+    """
+    if device in NATIVE or device in ARCHITECTURES:
+        return NATIVE.get(device, device)
+    older = [
+        name for name in ARCHITECTURES if name[-1].isdigit() and _number(name) <= _number(device)
+    ]
+    return max(older, key=_number, default=device)
+
+
+def _number(architecture: str) -> int:
+    """90 of "sm_90", "sm_90a"."""
+    digits = architecture.removeprefix("sm_").rstrip("af")
+    return int(digits) if digits.isdigit() else 0

@@ -22,6 +22,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
+from shlo_disc.lower.cuda.split_products import PARTS, PartWriter, TotalWriter, bytes_of_parts
 from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
     BANDED,
@@ -92,6 +93,10 @@ products."""
 ENOUGH_LITTLE = 64
 """Likewise little tiles, beside strips: these read B once for 16 rows."""
 
+ENOUGH_SPLIT, DEEP = 10, 2048
+"""Narrow tiles from which on blocks share them, and products in a sum from which on they do: each
+block has a part of K. Little tiles would read twice as much."""
+
 LEAST = 65
 """Rows, and columns, from which on these tiles are more than half full."""
 
@@ -126,9 +131,10 @@ class MatrixProduct(TiledProduct):
             (self.p.columns, LEAST),
         )
         is_wide = (*enough, (turns * NARROW_TURN - turns_of_wide * WIDE_TURN, 0))
-        options = [
+        options: list[tuple[Least, Write]] = [
             (is_wide, functools.partial(self._by_warpgroups, WIDE)),
             (enough, functools.partial(self._by_warpgroups, NARROW)),
+            (((NARROW.count(self), ENOUGH_SPLIT), (self.p.depth, DEEP), *enough[1:]), self._split),
         ]
         return self._where(
             asked,
@@ -169,6 +175,14 @@ class MatrixProduct(TiledProduct):
 
     def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
         return (WarpgroupWriter(self, tile).launch(),)
+
+    def _split(self) -> tuple[Step, ...]:
+        assert self.panels is not None
+        # Fewer tiles than those that would not be split.
+        most = ENOUGH_NARROW * NARROW.rows * NARROW.columns * PARTS * 4
+        self.panel_bytes = Expr.min(bytes_of_parts(self), most)
+        parts = PartWriter(self, NARROW, self.panels).launch()
+        return (parts, TotalWriter(self, self.panels).launch())
 
     # ---------------------------------------------------------------- choices
 

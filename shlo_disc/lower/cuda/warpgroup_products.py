@@ -222,7 +222,7 @@ class WarpgroupWriter(ProductWriter):
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """See `ProductWriter.tile`."""
-        b, steps = self.b, self.steps
+        b, (first_step, end) = self.b, self.range_of_steps()
         assert self.b_array is not None
         copies = [
             self.a_tiles.copies(self.a, self.origin(place, "a"), row, self.m),
@@ -231,7 +231,7 @@ class WarpgroupWriter(ProductWriter):
 
         def begin(number: IndexValue, stage: IndexValue, is_first: bool) -> None:
             """Begin to fill `stage` for a step, if there is one."""
-            with b.if_(number < steps):
+            with b.if_(number < end):
                 for copy in copies:
                     copy(number, stage, is_first)
             commit_copies(b)  # groups are counted, empty ones too
@@ -242,10 +242,10 @@ class WarpgroupWriter(ProductWriter):
             return b.select((stage + 1).equals(stages), b.index(0), stage + 1)
 
         with b.loop(0, ahead, 1, hint="stage", barrier=True) as first:
-            begin(first.index, first.index, True)
+            begin(first_step + first.index, first.index, True)
         zero = b.constant(0.0, "f32")
         start: list[Value] = [b.index(0), b.index(ahead), *[zero] * (self.b_tiles.lines // 2)]
-        with b.loop(0, steps, 1, start, hint="k", barrier=True) as k:
+        with b.loop(first_step, end, 1, start, hint="k", barrier=True) as k:
             full, free = IndexValue.each_of(k.args[:2])
             wait_for_copies(b, ahead - 1)
             fence_for_warpgroups(b)
@@ -260,6 +260,10 @@ class WarpgroupWriter(ProductWriter):
         sums = Register.each_of(k.results[2:])
         bands = self.tile_.bands
         store_sums(self, place, row, column, sums, (warp * 16, 0), self.columns, bands=bands)
+
+    def range_of_steps(self) -> tuple[IndexValue, IndexValue]:
+        """The first step along K of the task, and one past the last."""
+        return self.b.index(0), self.steps
 
     def _multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
         tiles = self.a_tiles, self.b_tiles

@@ -65,10 +65,11 @@ class TiledProduct:
     """Plans one problem; the arguments are those of `products.conv.MakePlanner`.
 
     `finish_bands` stores the results where the problem has bands. `fill` computes B where it is no
-    operand.
+    operand. `panels` is a workspace.
     """
 
     panel_bytes: Expr | None = None
+    """The size of the workspace, known after :meth:`steps`; None: it is not asked for."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class TiledProduct:
         self.finish, self.finish_bands, self.fill = finish, finish_bands, fill
         self.a_buffer = a_buffer or Input(p.a_input)
         self.b_buffer = b_buffer or Input(p.b_input)
-        self.result, self.out = result, out
+        self.result, self.out, self.panels = result, out, panels
         self.walks = {
             "ar": steps(p.m, "a", shapes),
             "ak": steps(p.k, "a", shapes),
@@ -176,14 +177,15 @@ class ProductWriter:
         """The finished kernel."""
         p, b = self.p, self.b
         with b.loop(b.lo, b.hi, 1, hint="tile") as loop:
-            self._task(loop.index)
+            self.task(loop.index)
         text, params = b.finish()
         tiles = ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
         name = f"{self.plan.label}_{self.rows}x{self.columns}_{self.units}"
         buffers = tuple(self.arguments.buffers)
         return Launch(Kernel(name, text), buffers, params, p.batches * tiles, Expr.const(1))
 
-    def _task(self, number: IndexValue) -> None:
+    def task(self, number: IndexValue) -> None:
+        """Write what computes the tile number `number` of all matrices."""
         b, p = self.b, self.p
         across = b.max(self.n.ceil_div(self.columns), 1)
         down = b.max(self.m.ceil_div(self.rows), 1)
@@ -266,7 +268,8 @@ class ProductWriter:
         if p.n[-1].c == 1:
             at, is_whole = base + column, column + self.lanes <= self.n
             if not self.plan.aligned(self.lanes):
-                is_whole = is_whole & (at % self.lanes).equals(0)
+                for name in ("cm", *(f"batch{i}c" for i in range(len(place)))):
+                    is_whole = is_whole & (b.size(name) % self.lanes).equals(0)
             with b.if_(is_whole) as branch:
                 memory.vector_store(value, at, aligned=True)
                 with branch.otherwise():
@@ -443,9 +446,14 @@ def emit_dense(
     """
     block, record, shapes = fusion.block, fusion.record, fusion.shapes
     launches: list[Step] = []
+    workspaces: list[Expr] = []
     for number, dense in enumerate(analyze_dense(record, list(block.arguments), shapes)):
-        launches += _product(planner, dense, block, shapes, machine, Output(number)).steps()
-    return KernelPlan(tuple(launches))
+        panels = Workspace(len(workspaces))
+        plan = _product(planner, dense, block, shapes, machine, Output(number), panels)
+        launches += plan.steps()
+        if plan.panel_bytes is not None:
+            workspaces.append(plan.panel_bytes)
+    return KernelPlan(tuple(launches), tuple(workspaces))
 
 
 def _product(
@@ -455,6 +463,7 @@ def _product(
     shapes: ShapeAnalysis,
     machine: Machine,
     out: Output,
+    panels: Workspace,
 ) -> TiledProduct:
     def fill(arguments: Arguments, lanes: int) -> Fill:
         return Prologue(dense.problem, block, shapes, arguments, lanes)
@@ -475,6 +484,7 @@ def _product(
         fill=fill if dense.problem.b_value is not None else None,
         result=element_of(dense.root),
         out=out,
+        panels=panels,
     )
 
 

@@ -6,7 +6,8 @@
     side by side           a thread takes as many columns as one access has elements
     few long rows          in pieces, by stages (`tasks/row_split.py`)
 
-Of T threads that take a row, thread i has its vectors i, i + T, i + 2T and so on.
+Of T threads that take a row, thread i has its accesses i, i + T, i + 2T and so on. An access is a
+vector where rows begin at whole vectors, else an element.
 
 A row is read from memory once: the first sweep keeps in shared memory what later ones need. Rows
 that have no room there are in pieces, too.
@@ -62,6 +63,10 @@ PIECES = {Layout.WHOLE: 8192, Layout.PARTS: 4, Layout.SIDE_BY_SIDE: 64}
 _NEAR_BYTES = 32 << 10
 """Shared memory of a block for what sweeps keep of a row: seven such blocks of 256 threads fill a
 multiprocessor of 227 KiB."""
+
+_NARROW = 4
+"""Bytes that sweeps keep of an element, above which a row of any length is for twice the threads:
+there are fewer such blocks."""
 
 _LEAST_THREADS, _MOST_THREADS = 128, 512
 """Of a block for a row of known length."""
@@ -134,7 +139,8 @@ class _Emitter:
         self.workspaces: list[Expr] = []
         self._in_pieces: tuple[Step, ...] = ()
         lanes = self.most_lanes = max(1, access_lanes(self.block, self.plan.roots, machine))
-        self.lanes = 0 if lanes == 1 else lanes
+        # Where rows do not begin at whole accesses, neighbours are for neighbouring threads.
+        self.lanes = lanes if is_aligned and lanes > 1 else 0
         if self.plan.layout is Layout.SIDE_BY_SIDE:
             self.lanes = lanes if is_aligned else 1
 
@@ -184,8 +190,10 @@ class _Emitter:
         Rows that shared memory has no room for are in pieces, however many there are: a piece is
         read once from memory.
         """
-        length, threads = self.plan.length, THREADS
-        most = self.machine.shared_bytes if length.is_const else _NEAR_BYTES
+        length, most = self.plan.length, self.machine.shared_bytes
+        threads = THREADS if each <= _NARROW else 2 * THREADS
+        if not length.is_const:
+            most = min(most, threads * (_NEAR_BYTES // THREADS))
         room = most // each if each else 0
         if length.is_const:
             threads = _threads_of(length.value, max(1, self.lanes))

@@ -7,10 +7,10 @@ import functools
 from shlo_disc.lower.cpu.codegen import compile_host
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu.target import EMITTERS, gpu_target
-from shlo_disc.lower.rocm.machine import machine_of
+from shlo_disc.lower.rocm.machine import for_device, machine_of
 from shlo_disc.lower.target import Target
 
-__all__ = ["target"]
+__all__ = ["for_device", "target"]
 
 
 def target(architecture: str) -> Target:

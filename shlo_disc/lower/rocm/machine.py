@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.rocm.linker import link
 
-__all__ = ["ARCHITECTURES", "CODE_OBJECT_VERSION", "machine_of"]
+__all__ = ["ARCHITECTURES", "CODE_OBJECT_VERSION", "for_device", "machine_of"]
 
 CODE_OBJECT_VERSION = 5
 """Of the code objects: what runtimes since ROCm 5.7 load."""
@@ -52,3 +52,8 @@ def machine_of(architecture: str) -> Machine:
         flags=(("amdhsa_code_object_version", 100 * CODE_OBJECT_VERSION),),
         link=link,
     )
+
+
+def for_device(device: str) -> str:
+    """The architecture of a device that the driver calls `device`, such as "gfx942:sramecc+"."""
+    return device.partition(":")[0]
