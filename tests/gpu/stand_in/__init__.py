@@ -118,13 +118,15 @@ def _of_others(pointers: set[int], own: set[tuple[int, int]]) -> Iterator[tuple[
     """Address and bytes of memory that pointers begin, but for the driver's own.
 
     It reaches to the next known place, or to the end of what is mapped: arrays of JAX's CPU do not
-    tell their sizes.
+    tell their sizes. Mappings side by side are one: an array may lie in several.
     """
-    ranges = []
+    ranges: list[tuple[int, int]] = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, permissions, *_ = line.split()
         if permissions.startswith("rw"):
             first, last = (int(part, 16) for part in span.split("-"))
+            if ranges and ranges[-1][1] == first:
+                first = ranges.pop()[0]
             ranges.append((first, last))
     inside = [p for p in pointers if any(at <= p < at + size for at, size in own)]
     foreign = sorted(pointers.difference(inside))
