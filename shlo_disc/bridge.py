@@ -74,9 +74,10 @@ def _gpu_bridge(place: Place) -> ral.GpuBridge:
         rewrap=jax_private.rewrap,
         to_host=np.asarray,
         collect_garbage=jax_private.collect_garbage,
-        # XLA's CPU has no stream: it reads results as soon as it is given them.
         dlpack_device=_DLPACK_CPU if stands_in else None,
-        waits=stands_in,
+        # JAX 0.11 takes memory that it is given for ready at once, so `block_until_ready` would
+        # not wait. A CPU that stands for a GPU has no stream.
+        waits=True,
     )
 
 

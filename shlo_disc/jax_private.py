@@ -605,9 +605,14 @@ def adopt_memory(capsule: Any, device: jax.Device) -> Any:
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
 
 
+_HANDLERS_CHECK = "_skip_checks" in (_jax.array_result_handler.__doc__ or "")
+"""Before JAX 0.11 handlers of results check them unless told not to."""
+
+
 def rewrap(aval: Any, sharding: Any, committed: bool) -> Any:
     """`((array,) -> array)`: arrays of one device as arrays of type `aval`, with its weak type."""
-    return _jax.array_result_handler(aval, sharding, committed=committed, _skip_checks=True)
+    options = {"_skip_checks": True} if _HANDLERS_CHECK else {}
+    return _jax.array_result_handler(aval, sharding, committed=committed, **options)
 
 
 @functools.cache

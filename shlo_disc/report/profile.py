@@ -202,6 +202,8 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     """
     if calls is not None and calls < 1:
         raise ValueError(f"a profile needs at least one call, got calls={calls}")
+    if executable.target.platform != "cpu":
+        leaves = [np.asarray(leaf) for leaf in leaves]
     executable.run_numpy(leaves)  # raises what a call raises
     _, run = executable.target.compile_host(marked_host(executable.host.text))
     program = executable.program
@@ -209,8 +211,6 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     leaves = [
         np.from_dlpack(x) if foreign else x for x, foreign in zip(leaves, is_foreign, strict=True)
     ]
-    if executable.target.platform != "cpu":
-        leaves = [np.asarray(leaf) for leaf in leaves]
     elements = [int(n) for k in program.size_arguments for n in np.asarray(leaves[k]).reshape(-1)]
     sizes, _ = program.evaluate([np.shape(leaf) for leaf in leaves], elements)
     # A donated jax.Array could be passed only once; numpy's memory is not taken over.
