@@ -63,14 +63,21 @@ _MENDED = {
 
 
 def _mend(table: dict[Any, str]) -> None:
-    """What the documents say of moves between lanes, as the emulator can read it."""
+    """What the documents say of moves between lanes and of zeros, as the emulator can read it."""
     (permute,) = (key for key in table if str(key).endswith("DS_BPERMUTE_B32"))
     (swizzle,) = (key for key in table if str(key).endswith("DS_SWIZZLE_B32"))
     line = re.compile(r"src_lane = .*?;")
     # The remainder of what lanes that are off hold is negative.
     wrong = "32'I(VGPR[i][ADDR] + OFFSET.b32) / 4 % 32"
+    zero = re.compile(r"64'F\((S\d)\.f32\) == ([+-])0\.0")  # of this sign
+
+    def same_bits(match: re.Match[str]) -> str:
+        return f"{match[1]}.u32 == {'0x80000000U' if match[2] == '-' else '0U'}"
+
     for key, text in table.items():
-        table[key] = text.replace(wrong, "((VGPR[i][ADDR] + OFFSET.b32) >> 2U) & 31U")
+        table[key] = zero.sub(same_bits, text).replace(
+            wrong, "((VGPR[i][ADDR] + OFFSET.b32) >> 2U) & 31U"
+        )
     # In prose in the documents. Lanes of 32 that are `and`, `or` and `xor` away, 5 bits each;
     # the value is where addresses are else.
     table[swizzle] = line.sub(
