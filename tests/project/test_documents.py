@@ -87,7 +87,7 @@ def test_every_pass_is_described():
 
 def test_the_report_has_versions_machine_and_settings():
     sections = report()
-    assert list(sections) == ["Versions", "Machine", "Caches of this process", "Settings"]
+    assert list(sections) == ["Versions", "Machine", "GPUs", "Caches of this process", "Settings"]
     assert sections["Versions"]["torch-mlir"].isdigit()
     assert set(sections["Settings"]) == {flag.name for flag in FLAGS.values()}
 
