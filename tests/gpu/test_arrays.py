@@ -182,7 +182,7 @@ def test_every_dtype_comes_through(stand_in, programs, dtype):
             size_arguments=[1],
             kernel={"symbol": "copy"},
         )
-        x = jnp.asarray(np.arange(64) % 2).astype(dtype)
+        x = jnp.asarray(np.arange(128) % 2).astype(dtype)  # the program reads 4 * n bytes
         count = 32 // np.dtype(dtype).itemsize
         for n in (np.array([count]), jnp.array([count])):
             (y,) = exe.call(bridge, [x, n])
