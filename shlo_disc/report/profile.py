@@ -202,12 +202,15 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     """
     if calls is not None and calls < 1:
         raise ValueError(f"a profile needs at least one call, got calls={calls}")
+    is_foreign = [hasattr(leaf, "__dlpack__") and not hasattr(leaf, "dtype") for leaf in leaves]
     if executable.target.platform != "cpu":
-        leaves = [np.asarray(leaf) for leaf in leaves]
+        leaves = [
+            leaf if foreign else np.asarray(leaf)
+            for leaf, foreign in zip(leaves, is_foreign, strict=True)
+        ]
     executable.run_numpy(leaves)  # raises what a call raises
     _, run = executable.target.compile_host(marked_host(executable.host.text))
     program = executable.program
-    is_foreign = [hasattr(leaf, "__dlpack__") and not hasattr(leaf, "dtype") for leaf in leaves]
     leaves = [
         np.from_dlpack(x) if foreign else x for x, foreign in zip(leaves, is_foreign, strict=True)
     ]

@@ -45,6 +45,15 @@ def test_the_second_call_takes_no_python(stand_in, gpu):
     assert slow == []
 
 
+def test_tasks_with_memory_of_their_own_over_nothing(stand_in, gpu):
+    for rows, columns in ((0, 3), (3, 0), (1, 2)):
+        x = jnp.ones((rows, columns))
+        for axis in (0, 1):
+            found = shlo_disc.jit(lambda v, axis=axis: jnp.sort(v, axis=axis))(x)
+            np.testing.assert_array_equal(found, x)
+    assert not stand_in.errors
+
+
 def test_results_are_of_the_device(stand_in, gpu):
     f = shlo_disc.jit(lambda x, y: (x * y, 2.0))
     a, b = f(jnp.arange(8.0), np.arange(8, dtype="f4"))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCESS_BYTES",
     "BLOCKS_ALONG_X",
+    "MEMORY",
     "THREADS",
     "GpuBuilder",
     "GroupBuilder",
@@ -42,6 +43,9 @@ THREADS = 256
 
 BLOCKS_ALONG_X = 1 << 21
 """Blocks of a grid along x, as in `ral/src/gpu_call.cpp`: AMD counts threads there, in 32 bits."""
+
+MEMORY = "%memory: !llvm.ptr"
+"""The parameter of a kernel whose tasks need scratch memory."""
 
 ACCESS_BYTES = 16
 """Bytes that one load or store of a thread takes at most."""
@@ -198,7 +202,7 @@ class GpuBuilder(KernelBuilder):
         pointers = [f"%a{k}: !llvm.ptr" for k in range(len(self._pointers))]
         params = [f"%p{k}: i64" for k in range(self.param_count)]
         if self._has_scratch:
-            pointers.append("%memory: !llvm.ptr")
+            pointers.append(MEMORY)
             params += ["%bytes: i64", "%all: i64"]
         arguments = ", ".join([*pointers, *params, "%tasks: i64"])
         dynamic = self.shared_bytes if self.shared_bytes > self.machine.shared_bytes else 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.gpu.builder import MEMORY
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.plan import If, Input, KernelPlan, Launch, Step, Workspace
 from shlo_disc.passes.records import Planned
@@ -58,10 +59,9 @@ class _Rewriter:
 
     def _with_memory(self, launch: Launch) -> Launch:
         """Scratch memory is a workspace, a part of it for each thread (`GpuBuilder.head`)."""
-        size = launch.scratch_bytes
-        if size == 0:
+        if MEMORY not in launch.kernel.text:
             return launch
-        size = ceil_div(size, 16) * 16
+        size = ceil_div(launch.scratch_bytes, 16) * 16  # 0 for arrays that are known to be empty
         threads = Expr.min(launch.extent, Expr.const(WITH_MEMORY))
         memory = Workspace(len(self.workspaces))
         self.workspaces.append(size * threads)
