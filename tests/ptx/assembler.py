@@ -211,6 +211,8 @@ class Assembler:
     def plain(self, i: Instruction) -> None:
         """An instruction whose handler has its name: one result, then operands."""
         mods = [m for m in i.mods if m not in _NO_CHANGE]
+        if not i.types:
+            raise NotImplementedError(f"{i.text}: has a type that no handler knows")
         is_float = i.types[0].lstrip("b")[0] == "f"
         if i.name in _ROUNDED and is_float and not {"rn", "approx", "full"} & set(i.mods):
             raise NotImplementedError(f"{i.text}: rounded as the assembler likes")
