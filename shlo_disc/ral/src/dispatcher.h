@@ -16,19 +16,21 @@ namespace shlo_disc {
 
 // What runs for one structure, types and sizes of arguments.
 struct DispatchEntry {
-  DispatchEntry(PyRef executable_object, const PyExecutable* executable, JaxBridge* bridge,
-                PyRef unflatten, PyRef dtypes)
+  DispatchEntry(PyRef executable_object, const PyExecutable* executable, PyRef bridge_object,
+                JaxBridge* bridge, PyRef unflatten, PyRef dtypes)
       : executable_object(std::move(executable_object)),
         executable(executable),
+        bridge_object(std::move(bridge_object)),
         bridge(bridge),
         unflatten(std::move(unflatten)),
         dtypes(std::move(dtypes)) {}
 
   const PyRef executable_object;  // owns `executable`
   const PyExecutable* const executable;
-  JaxBridge* const bridge;  // lives as long as the process
-  const PyRef unflatten;    // list of results -> the function's structure; None: the only result
-  const PyRef dtypes;       // tuple: what NumPy's arrays and scalars are converted to, by leaf
+  const PyRef bridge_object;  // owns `bridge`
+  JaxBridge* const bridge;
+  const PyRef unflatten;  // list of results -> the function's structure; None: the only result
+  const PyRef dtypes;     // tuple: what NumPy's arrays and scalars are converted to, by leaf
   // Of an entry the dispatcher made itself: the entry of the version, and the shapes; else null.
   PyRef version;
   PyRef shapes;

@@ -411,8 +411,8 @@ int traverse_entry(PyObject* self, visitproc visit, void* arg) {
   if (!nb::inst_ready(self)) return 0;
   const DispatchEntry* const entry = nb::inst_ptr<DispatchEntry>(self);
   for (const PyRef* const part :
-       {&entry->executable_object, &entry->unflatten, &entry->dtypes, &entry->version,
-        &entry->shapes}) {
+       {&entry->executable_object, &entry->bridge_object, &entry->unflatten, &entry->dtypes,
+        &entry->version, &entry->shapes}) {
     Py_VISIT(part->get());
   }
   return 0;
@@ -506,7 +506,9 @@ PyObject* new_dispatch_entry(PyObject* version, PyRef shapes) {
     return nullptr;
   }
   auto entry = std::make_unique<DispatchEntry>(PyRef::borrow(like->executable_object.get()),
-                                               like->executable, like->bridge,
+                                               like->executable,
+                                               PyRef::borrow(like->bridge_object.get()),
+                                               like->bridge,
                                                PyRef::borrow(like->unflatten.get()),
                                                PyRef::borrow(like->dtypes.get()));
   entry->version = PyRef::borrow(version);
@@ -619,8 +621,9 @@ NB_MODULE(_ral, m) {
   nb::class_<DispatchEntry>(m, "DispatchEntry", nb::type_slots(entry_slots))
       .def(
           "__init__",
-          [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten,
+          [](DispatchEntry* self, nb::object executable, nb::object bridge, nb::object unflatten,
              nb::tuple dtypes) {
+            auto& reads = nb::cast<JaxBridge&>(bridge);
             const auto* const native = nb::cast<const PyExecutable*>(executable);
             const size_t results = native->executable().spec().results.size();
             if (unflatten.is_none() && results != 1) {
@@ -628,8 +631,8 @@ NB_MODULE(_ral, m) {
                                      std::to_string(results) + " results needs `unflatten`")
                                         .c_str());
             }
-            new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten),
-                                     owned(dtypes));
+            new (self) DispatchEntry(owned(executable), native, owned(bridge), &reads,
+                                     owned(unflatten), owned(dtypes));
           },
           "executable"_a, "bridge"_a, "unflatten"_a.none(), "dtypes"_a)
       .def_ro("calls", &DispatchEntry::calls)
