@@ -92,7 +92,8 @@ ROWS = {  # instruction: operands, result
         [array(U32, 0x89ABCDEF), array(U32, 0x01234567), array(U32, 99)], array(U32, 0x01234567)),
     "sad.u64 $d, $x, $y, $z;": (
         [array(U64, 3, BIG), array(U64, BIG, 3), array(U64, 10, 5)], array(U64, BIG + 7, BIG + 2)),
-    "sad.s16 $d, $x, $y, $z;": ([array(S16, -300), array(S16, 300), array(S16, 1)], array(S16, 601)),
+    "sad.s16 $d, $x, $y, $z;": (
+        [array(S16, -300), array(S16, 300), array(S16, 1)], array(S16, 601)),
     "bfind.shiftamt.u32 $d, $x;": ([array(U32, 1, 2**31, 0)], array(U32, 31, 0, 2**32 - 1)),
     "bfind.shiftamt.s64 $d, $x;": ([array(S64, -1, -256, 1)], array(U32, 2**32 - 1, 56, 63)),
     "dp4a.u32.s32 $d, $x, $y, $z;": (
