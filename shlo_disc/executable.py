@@ -481,9 +481,11 @@ class Executable(OfThisProcess):
         """The program at a stage: "stablehlo" (as ingested), "disc" (fusions and buffers planned),
         "host" (the host program), "kernels" (MLIR of every kernel) or "llvm".
 
-        The last stage is "asm" on CPUs, "ptx" for NVIDIA's GPUs and "amdgcn" for AMD's.
+        The last stage is "asm" on CPUs, "ptx" and "sass" (machine code) for NVIDIA's GPUs and
+        "amdgcn" for AMD's.
 
-        Raises ValueError for another stage and UnsupportedError where `objdump` is missing ("asm").
+        Raises ValueError for another stage and UnsupportedError where a tool is missing: `objdump`
+        ("asm"), `nvdisasm` or `ptxas` ("sass").
         """
         if stage in self._texts:
             return self._texts[stage]
@@ -629,10 +631,14 @@ def _gpu_program(
             source=lines.get(kernel.text, ""),
         )
         rows.append(row)
-    images = [made.image for made in kernels if isinstance(made, KernelImage)]
+    images = [made for made in kernels if isinstance(made, KernelImage)]
     architecture = target.name.partition(":")[2]
     return ral.GpuProgram(
-        platform=target.platform, architecture=architecture, images=images, kernels=rows
+        platform=target.platform,
+        architecture=architecture,
+        images=[made.image for made in images],
+        machine_code=[made.machine_code for made in images],
+        kernels=rows,
     )
 
 

@@ -78,7 +78,10 @@ class GpuProgram:
 
     platform: "cuda" or "rocm". architecture: what the images are compiled for, such as "sm_90a".
     images: PTX text, cubins or code objects. They are loaded in the first call on each device.
-    Raises ValueError for an unknown platform and IndexError for a kernel without an image.
+    machine_code: cubins of the images or empty bytes, one for each; or nothing. A device loads them
+    in place of the images if it runs them, and the image if the driver refuses.
+    Raises ValueError for an unknown platform or another number of cubins, and IndexError for a
+    kernel without an image.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class GpuProgram:
         platform: str,
         architecture: str,
         images: Sequence[bytes],
+        machine_code: Sequence[bytes] = ...,
         kernels: Sequence[GpuKernel],
     ) -> None: ...
 

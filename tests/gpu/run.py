@@ -14,7 +14,7 @@ import numpy as np
 
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.lower.gpu.codegen import image, shape_of
+from shlo_disc.lower.gpu.codegen import image
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
@@ -36,8 +36,8 @@ FILL = 0xFF
 
 @functools.lru_cache(maxsize=256)
 def _compiled(text: str, machine: Machine) -> tuple[str | bytes, LaunchShape]:
-    code = image(text, machine)
-    return code if machine.link is not None else code.decode(), shape_of(text)
+    made = image(text, machine)
+    return made.image if machine.link is not None else made.image.decode(), made.shape
 
 
 def _launch() -> Callable[..., None]:

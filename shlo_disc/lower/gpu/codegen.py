@@ -6,6 +6,7 @@ that (`workers.py`). The images that were made most recently are kept (`RECENT`)
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import os
 import re
@@ -70,12 +71,16 @@ def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
     return "\n".join(assembly(text, machine) for text in texts)
 
 
-def image(text: str, machine: Machine) -> bytes:
-    """What a device loads of the kernel in `text`: PTX, or a code object of AMD's."""
-    lowered = llvm_text(text, function_name(text, machine), machine)
-    if machine.link is None:
-        return workers.compiled(lowered, machine)
-    return machine.link(workers.compiled(lowered, machine, form="object"))
+def image(text: str, machine: Machine) -> KernelImage:
+    """What a device loads of the kernel in `text`: PTX and a cubin, or a code object of AMD's."""
+    name = function_name(text, machine)
+    lowered, shape = llvm_text(text, name, machine), shape_of(text)
+    if machine.link is not None:
+        code = machine.link(workers.compiled(lowered, machine, form="object"))
+        return KernelImage(name, code, shape)
+    code = workers.compiled(lowered, machine)
+    machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
+    return KernelImage(name, code, shape, machine_code)
 
 
 def llvm(texts: Sequence[str], machine: Machine) -> str:
@@ -150,13 +155,15 @@ class Builder:
         """Have `text` compiled; the symbol it gets."""
         name = function_name(text, self._machine)
         if name not in self._begun:
-            self._begun[name] = self._pool.submit(self._compiled, name, text)
+            self._begun[name] = self._pool.submit(
+                contextvars.copy_context().run, self._compiled, name, text
+            )
         return name
 
     def _compiled(self, name: str, text: str) -> KernelImage:
         made = RECENT.get(name)
         if made is None:
-            made = KernelImage(name, image(text, self._machine), shape_of(text))
+            made = image(text, self._machine)
             RECENT.add(made)
         return made
 

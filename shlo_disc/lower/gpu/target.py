@@ -45,11 +45,13 @@ def gpu_target(
     emitters: Mapping[str, Emit],
     compile_host: Callable[[str], tuple[Function, Function]],
     views: Mapping[str, Callable[[Sequence[str]], str]],
+    details: Callable[[], Mapping[str, str]] = dict,
 ) -> Target:
     """The target of `machine`.
 
     `emitters` differ from :data:`EMITTERS` where the machine has kernels of its own. `compile_host`
-    compiles host programs for this process. `views` are forms of machine code.
+    compiles host programs for this process. `views` are forms of machine code. `details` are
+    further rows of `Target.details`.
     """
     return Target(
         name=machine.name,
@@ -66,5 +68,6 @@ def gpu_target(
         details=lambda: {
             "Architecture": machine.architecture,
             "Threads of a warp": str(machine.warp),
+            **details(),
         },
     )
