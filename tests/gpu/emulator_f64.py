@@ -1,8 +1,8 @@
 """The f64 matrix instruction, which tinygrad's emulator has not: v_mfma_f64_16x16x4_f64.
 
 Lane l gives A[l % 16, l // 16] and B[l // 16, l % 16]. Of D it has column l % 16, and of register
-pair r row `4 * r + l // 16`. Source: AMD's "CDNA 3 Instruction Set Architecture", 7.4, "Dense
-Matrix Layouts"; it is checked against github.com/ROCm/amd_matrix_instruction_calculator.
+pair r row `4 * r + l // 16`. Source: AMD's matrix instruction calculator,
+github.com/ROCm/amd_matrix_instruction_calculator.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ WMMA        gfx1100, gfx1201                  waves of 32; f16 and bf16, with su
 
 On gfx1100 both groups of a wave give the same elements, all along K.
 
-Sources: AMD's "CDNA 3 Instruction Set Architecture" (7.4, "Dense Matrix Layouts"), "RDNA 3
-Instruction Set Architecture" (7.9), "RDNA 4 Instruction Set Architecture" (7.12); AMD's matrix
-instruction calculator, github.com/ROCm/amd_matrix_instruction_calculator.
+Sources: AMD's matrix instruction calculator, github.com/ROCm/amd_matrix_instruction_calculator.
+AMD's "CDNA 3 Instruction Set Architecture", "Matrix Arithmetic Instructions". The same of RDNA 3
+and RDNA 4, "Wave Matrix Multiply Accumulate".
 """
 
 from __future__ import annotations
