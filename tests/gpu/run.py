@@ -40,8 +40,8 @@ def _compiled(text: str, machine: Machine) -> tuple[str | bytes, LaunchShape]:
     return made.image if machine.link is not None else made.image.decode(), made.shape
 
 
-def _launch() -> Callable[..., None]:
-    if emulator.ARCHITECTURE:
+def _launch(machine: Machine) -> Callable[..., None]:
+    if machine.platform == "rocm":
         return emulator.run
     return device.launch if device.ON_DEVICE else interpreter.launch
 
@@ -130,7 +130,7 @@ def run_gpu(
         params = [size.evaluate(env) for size in step.params]
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
-        _launch()(
+        _launch(machine)(
             code, blocks, kernel.threads, args, params, tasks,
             shared_bytes=kernel.shared_bytes, seed=seed + number, fill=FILL,
         )  # fmt: skip
