@@ -48,9 +48,9 @@ class SingleOp:
         """The symbolic sizes of an operand or result of the op."""
         return tuple(self.shapes.shape(value))
 
-    def kernel(self, lanes: int) -> Elemental:
-        """A new kernel; `lanes` of vectors it reads."""
-        b = self.machine.builder()
+    def kernel(self, lanes: int, b: KernelBuilder | None = None) -> Elemental:
+        """A new kernel; `lanes` of vectors it reads, `b` if tasks are not for threads alone."""
+        b = self.machine.builder() if b is None else b
         space = Space(b, self.shapes.constraints, [], lanes)
         return Elemental(b, space, self.shapes, self.block, Arguments())
 
