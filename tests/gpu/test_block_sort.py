@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.gpu.run import _steps, gpu_plan, run_gpu
+from tests.gpu.run import gpu_plan, launches_of, run_gpu
 from tests.gpu.values import sample
 from tests.lower import test_sort
-from tests.lower.helpers import symbols_of
 
 TILE = 1792
 """Records of a block whose keys have 4 bytes."""
@@ -21,10 +20,6 @@ def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sorting(*args, **kwargs):
     return test_sort.sorting(*args, **kwargs)
-
-
-def launches(plan, inputs):
-    return [step.kernel.name for step in _steps(plan.plan.steps, symbols_of(plan, inputs))]
 
 
 @pytest.mark.parametrize("word", ["LT", "GT"])
@@ -42,7 +37,8 @@ def test_around_tiles_with_duplicates(word):
 def test_a_launch_for_each_doubling():
     plan = sorting("b,n", ["f32"], 1, test_sort.less("f32"))
     for n, merges in ((1, 0), (TILE, 0), (TILE + 1, 1), (2 * TILE, 1), (2 * TILE + 1, 2)):
-        names = launches(plan, [np.zeros((2, n), np.float32)])
+        found = launches_of(plan, [np.zeros((2, n), np.float32)])
+        names = [launch.kernel.name for launch in found]
         assert names == ["sort_tiles"] + ["sort_merge"] * merges
     sizes = [size.evaluate({"b": 2, "n": TILE}) for size in plan.plan.workspaces]
     assert sizes == [0, 0]
