@@ -1,17 +1,17 @@
 """Kind `scan`: running totals along one dimension, by blocks of threads.
 
-Along the innermost dimension a block takes a row, a tile after the other. Of a tile a thread has
-8 neighbours: it adds them up one by one, a warp combines its threads as a balanced tree, and what
-is in front of the warp is added one warp after the other.
+Along the innermost dimension a block takes a row, a tile after the other. A thread has 8
+neighbours, which it combines one by one. A warp combines its threads as a balanced tree, and a
+block its warps one after the other.
 
-Along another dimension a thread takes a column, in pieces of 128 rows, of which it combines 8 at
-a time one by one.
+Along another dimension a thread takes a column, in pieces of 128 rows. It combines 8 rows at a time
+one by one.
 
-Few long rows, or columns, are cut in pieces: a launch finds their totals, a second one what is in
+Few long rows, or columns, are cut in pieces. A launch finds their totals, a second one what is in
 front of each, a third one the results.
 
-Sizes alone decide on the order. On its way into the n-th result an element is rounded at most
-60 + n / 2048 times along rows, and 60 + n / 128 times along columns.
+Sizes alone decide on the order. An element is rounded at most 60 + n / 2048 times on its way into
+the n-th result of a row. Of a column it is 60 + n / 128 times.
 """
 
 from __future__ import annotations
