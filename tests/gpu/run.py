@@ -24,7 +24,7 @@ from tests.gpu import device, emulator
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
 
-__all__ = ["MACHINE", "gpu_plan", "run_cpu", "run_gpu"]
+__all__ = ["MACHINE", "gpu_plan", "launches_of", "run_cpu", "run_gpu"]
 
 _TARGET = f"cuda:{device.architecture() if device.ON_DEVICE else 'sm_80'}"
 MACHINE: Machine = parse(
@@ -77,6 +77,13 @@ def _steps(steps: Sequence[Step], env: Mapping[str, int]) -> Iterator[Launch]:
         else:
             assert isinstance(step, Launch), step
             yield step
+
+
+def launches_of(
+    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: Mapping[str, int] | None = None
+) -> list[Launch]:
+    """The launches of a plan at the sizes of `inputs`."""
+    return list(_steps(emitted.plan.steps, symbols_of(emitted, inputs) | dict(symbols or {})))
 
 
 def _results(

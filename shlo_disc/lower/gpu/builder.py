@@ -326,6 +326,12 @@ class GpuBuilder(KernelBuilder):
         raw = self.cast("arith.index_cast", address, "i64")
         return self.define(Pointer, f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
 
+    def atomic(self, name: str, memory: MemRef, index: IndexValue, value: Register) -> None:
+        """Change an integer by the operation `name` of `llvm.atomicrmw`, in one piece."""
+        pointer = self.element_pointer(memory, index)
+        right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
+        self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
+
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""
         self.emit("gpu.barrier memfence [#gpu.address_space<workgroup>]")

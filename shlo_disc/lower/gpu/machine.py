@@ -55,6 +55,10 @@ class Machine:
         """Neighbouring elements that make a task."""
         return min(elements, _RUN)
 
+    def moved(self, elements: int, lanes: int) -> int:
+        """Of tasks that only move elements: one access, so that threads move what lies together."""
+        return min(elements, lanes)
+
     def builder(self) -> GpuBuilder:
         """A new kernel in which a thread computes a task."""
         return GpuBuilder(self)
