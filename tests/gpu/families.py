@@ -63,6 +63,15 @@ def _dense(x: Array, w: Array, bias: Array) -> Array:
     return jax.nn.gelu(jnp.matmul(x, w, precision="highest") + bias)
 
 
+def _attention(q: Array, k: Array, v: Array) -> Array:
+    """Causal, as `jax.nn.dot_product_attention` computes it."""
+    scores = jnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=jnp.float32) * 0.125
+    t, s = scores.shape[-2:]
+    seen = jnp.arange(t)[:, None] >= jnp.arange(s)[None, :]
+    weights = jax.nn.softmax(jnp.where(seen, scores, -1e30)).astype(v.dtype)
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
 def _conv(x: Array, w: Array) -> Array:
     numbers = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
@@ -119,6 +128,16 @@ FAMILIES: dict[str, Family] = {
         lambda x, y: jnp.einsum("bnm,bkm->bnk", x, y),
         (("b, n, m", "bfloat16"), ("b, k, m", "bfloat16")),
         ({"b": 2, "n": 33, "m": 40, "k": 66},), 1e-2,
+    ),
+    "attention": Family(
+        _attention,
+        (("b, t, h, 64", "bfloat16"), ("b, s, h, 64", "bfloat16"), ("b, s, h, 64", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2}, {"b": 1, "t": 130, "s": 70, "h": 1}), 2e-2,
+    ),
+    "attention_wide": Family(
+        _attention,
+        (("b, t, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2},), 2e-2,
     ),
     "conv": Family(
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),

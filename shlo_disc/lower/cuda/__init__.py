@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 
 from shlo_disc.lower.cpu.codegen import compile_host
-from shlo_disc.lower.cuda import products
+from shlo_disc.lower.cuda import attention, products
 from shlo_disc.lower.cuda.machine import for_device, machine_of
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
@@ -18,6 +18,7 @@ __all__ = ["EMITTERS", "for_device", "target"]
 
 EMITTERS: Mapping[str, Emit] = {
     **gpu_target_module.EMITTERS,
+    "attention": attention.emit_attention,
     "conv": products.emit_conv,
     "dense": products.emit_dense,
 }
@@ -31,4 +32,4 @@ def target(architecture: str) -> Target:
     """
     machine = machine_of(architecture)
     ptx = functools.partial(codegen.assembly_of_all, machine=machine)
-    return gpu_target(machine, EMITTERS, compile_host, {"ptx": ptx})
+    return gpu_target(machine, attention.model(machine), EMITTERS, compile_host, {"ptx": ptx})

@@ -6,6 +6,7 @@ import functools
 
 from shlo_disc.lower.cpu.codegen import compile_host
 from shlo_disc.lower.gpu import codegen
+from shlo_disc.lower.gpu.model import MODEL
 from shlo_disc.lower.gpu.target import EMITTERS, gpu_target
 from shlo_disc.lower.rocm.machine import for_device, machine_of
 from shlo_disc.lower.target import Target
@@ -20,4 +21,4 @@ def target(architecture: str) -> Target:
     """
     machine = machine_of(architecture)
     assembly = functools.partial(codegen.assembly_of_all, machine=machine)
-    return gpu_target(machine, EMITTERS, compile_host, {"amdgcn": assembly})
+    return gpu_target(machine, MODEL, EMITTERS, compile_host, {"amdgcn": assembly})
