@@ -69,6 +69,15 @@ def _gated(x: Array, w: Array) -> Array:
     return jax.nn.silu(gate) * up
 
 
+def _attention(q: Array, k: Array, v: Array) -> Array:
+    """Causal, as `jax.nn.dot_product_attention` computes it."""
+    scores = jnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=jnp.float32) * 0.125
+    t, s = scores.shape[-2:]
+    seen = jnp.arange(t)[:, None] >= jnp.arange(s)[None, :]
+    weights = jax.nn.softmax(jnp.where(seen, scores, -1e30)).astype(v.dtype)
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
 def _conv(x: Array, w: Array) -> Array:
     numbers = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
@@ -137,6 +146,16 @@ FAMILIES: dict[str, Family] = {
     ),
     "product_bands": Family(
         _gated, (("n, m", "bfloat16"), ("m, 144", "bfloat16")), _rows((37, 72), (3, 33)), 1e-2,
+    ),
+    "attention": Family(
+        _attention,
+        (("b, t, h, 64", "bfloat16"), ("b, s, h, 64", "bfloat16"), ("b, s, h, 64", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2}, {"b": 1, "t": 130, "s": 70, "h": 1}), 2e-2,
+    ),
+    "attention_wide": Family(
+        _attention,
+        (("b, t, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2},), 2e-2,
     ),
     "conv": Family(
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),

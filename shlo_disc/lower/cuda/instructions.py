@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.builder import GpuBuilder
-from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register, Value
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Pointer, Register, Value
 
 __all__ = [
     "commit_copies",
@@ -21,7 +21,10 @@ __all__ = [
     "load_word",
     "multiply",
     "multiply_by_warpgroup",
+    "packed_pair",
+    "power_of_two",
     "round_to_tf32",
+    "true_for_any",
     "wait_for_copies",
     "wait_for_warpgroup",
 ]
@@ -130,6 +133,30 @@ def round_to_tf32(b: GpuBuilder, word: Register) -> Register:
     """The bits (i32) of an f32 rounded to the digits of tf32, ties away from zero."""
     right = f'llvm.inline_asm asm_dialect = att "cvt.rna.tf32.f32 $0, $1;", "=r,r" {word}'
     return b.define(Register, f"{right} : (i32) -> i32", "i32", [word])
+
+
+def power_of_two(b: GpuBuilder, x: Register) -> Register:
+    """2 to the power of an f32, within 2 units of its last digit; results below 2^-126 are 0."""
+    right = f'llvm.inline_asm asm_dialect = att "ex2.approx.ftz.f32 $0, $1;", "=f,f" {x}'
+    return b.define(Register, f"{right} : (f32) -> f32", "f32", [x])
+
+
+def packed_pair(b: GpuBuilder, element: str, low: Register, high: Register) -> Register:
+    """Two f32 rounded to `element` ("f16" or "bf16"), in one i32."""
+    text = f"cvt.rn.{element}x2.f32 $0, $2, $1;"
+    right = f'llvm.inline_asm asm_dialect = att "{text}", "=r,f,f" {low}, {high}'
+    return b.define(Register, f"{right} : (f32, f32) -> i32", "i32", [low, high])
+
+
+def true_for_any(b: GpuBuilder, value: Mask) -> Mask:
+    """True if a flag is true for any thread of the block; all threads wait here."""
+    word = b.cast("arith.extui", value, "i32")
+    text = (
+        "{ .reg .pred own, any; setp.ne.b32 own, $1, 0; bar.red.or.pred any, 0, own; "
+        "selp.b32 $0, 1, 0, any; }"
+    )
+    (found,) = _assembly(b, text, "=r,r,~{memory}", [word], ["i32"])
+    return found.differs(0)
 
 
 def multiply(

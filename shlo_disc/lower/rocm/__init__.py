@@ -9,6 +9,7 @@ from shlo_disc.lower.cpu.codegen import compile_host
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
 from shlo_disc.lower.gpu.launches import Emit
+from shlo_disc.lower.gpu.model import MODEL
 from shlo_disc.lower.gpu.products import emit_conv, emit_dense
 from shlo_disc.lower.gpu.target import gpu_target
 from shlo_disc.lower.rocm.machine import for_device, machine_of
@@ -32,4 +33,4 @@ def target(architecture: str) -> Target:
     """
     machine = machine_of(architecture)
     assembly = functools.partial(codegen.assembly_of_all, machine=machine)
-    return gpu_target(machine, EMITTERS, compile_host, {"amdgcn": assembly})
+    return gpu_target(machine, MODEL, EMITTERS, compile_host, {"amdgcn": assembly})
