@@ -30,12 +30,13 @@ class TensorMap:
     strides: Sequence[int]
     box: Sequence[int]
     swizzle: int = 128
+    first: int = 0
+    """Bytes in front of the tensor in the array."""
 
     def encoded(self, address: int) -> bytes:
         """Its 128 bytes, for an array at `address`."""
-        return encode_tensor_map(
-            address, self.element_bytes, self.sizes, self.strides, self.box, self.swizzle
-        )
+        at, size = address + self.first, self.element_bytes
+        return encode_tensor_map(at, size, self.sizes, self.strides, self.box, self.swizzle)
 
 
 def encode_tensor_map(

@@ -54,9 +54,9 @@ def store_sums(
         both = b.define(Register, made, pair, sums[at : at + 2])
         there = own + (band * band_size + (16 * i + 8 * half) * line + 8 * j)
         memory.vector_store(both, there, aligned=True)
-    b.barrier_of_block()
-    vectors = w.columns // w.lanes
-    with b.loop(b.thread, w.rows * vectors, b.threads, hint="vector", barrier=True) as vector:
+    w.barrier()
+    vectors, step = w.columns // w.lanes, w.storing_threads
+    with b.loop(b.thread, w.rows * vectors, step, hint="vector", barrier=True) as vector:
         down, right = vector.index // vectors, vector.index % vectors * w.lanes
         r, c = row + down, column + right
         with b.if_((r < w.m) & (c < w.n)):
@@ -69,4 +69,4 @@ def store_sums(
                     total = total + more
                 found.append(total)
             w.store(place, r, c, found, b.mask(w.n - c, w.lanes))
-    b.barrier_of_block()
+    w.barrier()

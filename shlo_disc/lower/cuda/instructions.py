@@ -1,7 +1,8 @@
 """Instructions of NVIDIA's that MLIR has no neutral operation for, as inline PTX.
 
 Their names in LLVM's intrinsics change between releases; PTX does not. Source: NVIDIA's PTX ISA 8,
-sections 9.7.9 (`cp.async`), 9.7.14 (`ldmatrix`, `mma.sync`) and 9.7.15 (`wgmma`).
+sections 9.7.9 (`cp.async`), 9.7.13.15 (`mbarrier`), 9.7.14 (`ldmatrix`, `mma.sync`) and 9.7.15
+(`wgmma`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register, Value
 
 __all__ = [
+    "arrive",
+    "barrier_of_threads",
+    "begin_phases",
     "commit_copies",
     "copy_16_bytes",
+    "copy_box",
     "copy_chunks",
+    "expect_bytes",
     "fence_for_warpgroups",
     "global_address",
     "load_matrices",
@@ -23,6 +29,7 @@ __all__ = [
     "multiply_by_warpgroup",
     "round_to_tf32",
     "wait_for_copies",
+    "wait_for_phase",
     "wait_for_warpgroup",
 ]
 
@@ -148,6 +155,58 @@ def multiply(
     text = f"{shape} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
     constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
     return _assembly(b, text, constraints, [*left, *right, *sums], ["f32"] * 4)
+
+
+def begin_phases(b: GpuBuilder, counts: Sequence[tuple[Register, int]]) -> None:
+    """Initialise objects (`mbarrier`) at addresses of shared memory (i32, multiples of 8).
+
+    A phase of each ends after so many arrivals, and the bytes expected. One thread does this.
+    Others know the objects behind the next barrier.
+    """
+    for at, count in counts:
+        text = f"mbarrier.init.shared::cta.b64 [$0], {count};"
+        _assembly(b, text, "r,~{memory}", [at], [])
+    _assembly(b, "fence.mbarrier_init.release.cluster;", "~{memory}", [], [])
+
+
+def arrive(b: GpuBuilder, at: Register) -> None:
+    """Count one arrival at an `mbarrier`."""
+    _assembly(b, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r,~{memory}", [at], [])
+
+
+def expect_bytes(b: GpuBuilder, at: Register, count: int) -> None:
+    """Count one arrival at an `mbarrier`, whose phase lasts until `count` bytes are copied, too."""
+    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {count};"
+    _assembly(b, text, "r,~{memory}", [at], [])
+
+
+def wait_for_phase(b: GpuBuilder, at: Register, parity: Register) -> None:
+    """Wait until the phase of an `mbarrier` with this parity (i32) has ended; -1 has parity 1."""
+    wait = "again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; @!done bra again;"
+    _assembly(b, f"{{ .reg .pred done; {wait} }}", "r,r,~{memory}", [at, parity], [])
+
+
+def copy_box(
+    b: GpuBuilder, to: Register, tensor: Pointer, at: Sequence[Register], barrier: Register
+) -> None:
+    """Begin to copy a box of a tensor map to shared memory; one thread does this.
+
+    `at`: where the box begins (i32), innermost dimension first. Elements outside of the tensor are
+    zeros. All bytes of the box count for the phase of `barrier`. `to`: i32, a multiple of 1024.
+    """
+    rank = len(at)
+    places = ", ".join(f"${2 + k}" for k in range(rank))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{places}}}], [${2 + rank}];"
+    )
+    kinds = ["r", "l", *"r" * (rank + 1), "~{memory}"]
+    _assembly(b, text, ",".join(kinds), [to, tensor, *at, barrier], [])
+
+
+def barrier_of_threads(b: GpuBuilder, number: int, threads: int) -> None:
+    """Wait for `threads` threads, whole warps, at the barrier `number` (1 to 15) of the block."""
+    _assembly(b, f"bar.sync {number}, {threads};", "~{memory}", [], [])
 
 
 def fence_for_warpgroups(b: GpuBuilder) -> None:

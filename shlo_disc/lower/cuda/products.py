@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.box_products import BoxWriter, most_index
 from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
@@ -29,8 +30,8 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     LITTLE,
     NARROW,
     WIDE,
+    CopiedWriter,
     WarpgroupTile,
-    WarpgroupWriter,
     multiples_of_chunks,
 )
 from shlo_disc.lower.gpu import products
@@ -174,7 +175,8 @@ class MatrixProduct(TiledProduct):
         return enough, functools.partial(self._by_warpgroups, LITTLE)
 
     def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
-        return (WarpgroupWriter(self, tile).launch(),)
+        writer = CopiedWriter if most_index(self) is None else BoxWriter
+        return (writer(self, tile).launch(),)
 
     def _split(self) -> tuple[Step, ...]:
         assert self.panels is not None

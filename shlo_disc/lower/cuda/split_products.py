@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.cuda.warpgroup_products import LANES, WarpgroupTile, WarpgroupWriter
+from shlo_disc.lower.cuda.warpgroup_products import LANES, CopiedWriter, WarpgroupTile
 from shlo_disc.lower.gpu.builder import THREADS
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.plan import Launch, Workspace
@@ -51,7 +51,7 @@ def _place_of(
     return ((matrix * PARTS + part) * w.m + row) * line + column
 
 
-class PartWriter(WarpgroupWriter):
+class PartWriter(CopiedWriter):
     """Writes the first launch: neighbouring blocks have the parts of a tile."""
 
     units = "warpgroups_parts"
