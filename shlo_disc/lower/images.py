@@ -17,7 +17,7 @@ class TensorMap:
     argument: int
     """The entry of `Launch.args` that it takes the place of."""
     element: str
-    """ "f16", "bf16" or "f32"."""
+    """ "f16", "bf16", or "tf32": f32 that the copy rounds."""
     box: tuple[int, ...]
     """Elements of a box, along the innermost dimension first."""
     first: int

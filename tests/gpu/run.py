@@ -110,6 +110,7 @@ def _map(described: images.TensorMap, pointer: int, size: int, params: Sequence[
         [max(params[k] * size, 16) for k in described.strides],
         described.box,
         first=params[described.first] * size,
+        rounds=described.element == "tf32",
     )
 
 

@@ -20,6 +20,8 @@ _MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _DATA_TYPES = {1: 0, 2: 1, 4: 2, 8: 4}
 """CUtensorMapDataType of unsigned integers, by bytes."""
+_TF32 = 11
+"""CU_TENSOR_MAP_DATA_TYPE_TFLOAT32."""
 
 
 @functools.cache
@@ -115,7 +117,7 @@ def encoded(driver: ctypes.CDLL, tensor: TensorMap, address: int) -> bytes:
     held, at = aligned(bytes(128))
     code = driver.cuTensorMapEncodeTiled(
         ctypes.c_void_p(at),
-        _DATA_TYPES[tensor.element_bytes],
+        _TF32 if tensor.rounds else _DATA_TYPES[tensor.element_bytes],
         rank,
         ctypes.c_void_p(address + tensor.first),
         (ctypes.c_uint64 * rank)(*tensor.sizes),

@@ -16,7 +16,7 @@ multiples of 16 bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cuda.instructions import (
@@ -29,8 +29,7 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_warpgroup,
 )
 from shlo_disc.lower.cuda.warpgroup_products import (
-    BLOCK,
-    DEPTH,
+    LINE,
     Operand,
     WarpgroupTile,
     WarpgroupWriter,
@@ -74,10 +73,11 @@ class _Boxes:
         sizes = ["depth", size] if along_k else [size, "depth"]
         sizes += [f"batch{i}" for i in self.axes]
         strides = [f"{array}{'r' if along_k else 'k'}0", *(f"batch{i}{array}" for i in self.axes)]
-        self.box = (DEPTH, ring.size) if along_k else (DEPTH, DEPTH)
+        self.box = (ring.run, ring.size if along_k else ring.run)
+        assert w.plan.element is not None
         described = TensorMap(
             w.arguments.add(buffer),
-            w.p.a.name,
+            w.plan.element,
             self.box + (1,) * len(self.axes),
             b.number(f"{array}_first"),
             tuple(map(b.number, sizes)),
@@ -100,7 +100,7 @@ class _Boxes:
             "arith.index_cast", stage * ring.stage_bytes + ring.offset, "i32"
         )
         deep = b.cast("arith.index_cast", k, "i32")
-        rows = ring.size if ring.along_k else DEPTH
+        rows = ring.size if ring.along_k else ring.run
         for at in range(0, ring.lines, rows):
             band, within = divmod(at, ring.size)
             first = row + within
@@ -108,7 +108,7 @@ class _Boxes:
                 first = first + self.w.n * band
             down = b.cast("arith.index_cast", first, "i32")
             inner = [deep, down] if ring.along_k else [down, deep]
-            to = start + at // DEPTH * BLOCK if at else start
+            to = start + at * LINE if at else start
             copy_box(b, to, self.map, [*inner, *batch], barrier)
 
 
@@ -116,6 +116,8 @@ class BoxWriter(WarpgroupWriter):
     """Writes the kernel of one tile."""
 
     units = "warpgroups_boxes"
+    overlaps: ClassVar[bool] = True
+    """A warpgroup begins with a stage while the one before is multiplied."""
 
     def __init__(self, plan: MatrixProduct, tile: WarpgroupTile) -> None:
         super().__init__(plan, tile, more_warps=1)
@@ -160,8 +162,9 @@ class BoxWriter(WarpgroupWriter):
             wait_for_phase(b, self._read(stage), parity)
             full = self._full(stage)
             expect_bytes(b, full, size)
-            self.boxes_a.copy(place, row, k.index * DEPTH, stage, full)
-            self.boxes_b.copy(place, column, k.index * DEPTH, stage, full)
+            here = k.index * self.stage_depth
+            self.boxes_a.copy(place, row, here, stage, full)
+            self.boxes_b.copy(place, column, here, stage, full)
             k.yield_(*self._next(stage, parity))
 
     def _consume(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
@@ -174,9 +177,13 @@ class BoxWriter(WarpgroupWriter):
             (parity,) = Register.each_of([k.args[1]])
             wait_for_phase(b, self._full(stage), parity)
             sums = self.multiplied(stage, Register.each_of(k.args[3:]))
-            wait_for_warpgroup(b, 1)
-            with b.if_(is_first_lane & (k.index > first)):
-                arrive(b, self._read(before))
+            wait_for_warpgroup(b, int(self.overlaps))
+            if self.overlaps:
+                with b.if_(is_first_lane & (k.index > first)):
+                    arrive(b, self._read(before))
+            else:
+                with b.if_(is_first_lane):
+                    arrive(b, self._read(stage))
             k.yield_(*self._next(stage, parity), stage, *sums)
         wait_for_warpgroup(b, 0)
         self.store_tile(place, row, column, Register.each_of(k.results[3:]))

@@ -13,6 +13,7 @@ from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register, Value
 
 __all__ = [
+    "STEP_BYTES",
     "arrive",
     "barrier_of_threads",
     "begin_phases",
@@ -27,11 +28,16 @@ __all__ = [
     "load_word",
     "multiply",
     "multiply_by_warpgroup",
+    "multiply_from_registers",
     "round_to_tf32",
     "wait_for_copies",
     "wait_for_phase",
     "wait_for_warpgroup",
 ]
+
+
+STEP_BYTES = 32
+"""What one instruction of matrix units takes along K."""
 
 
 def _assembly(
@@ -224,17 +230,17 @@ def multiply_by_warpgroup(
     steps: int,
     sums: Sequence[Register],
 ) -> list[Register]:
-    """Begin to add products of 64 x N elements of `element` ("f16" or "bf16") to `sums` (f32).
+    """Begin to add products of 64 x N elements of `element` to `sums` (f32).
 
-    `steps` times 16 elements along K, as one group. `left`, `right`: descriptors (i64) of shared
+    `steps` times 32 bytes along K, as one group. `left`, `right`: descriptors (i64) of shared
     memory; `advances`: bytes from one step to the next in each; `transposed`: rows are contiguous,
-    not K. The N / 2 sums of a thread: see `fragments.py`. They are there after
-    :func:`wait_for_warpgroup`.
+    not K, which elements of 16 bits alone may be. The N / 2 sums of a thread: see `fragments.py`.
+    They are there after :func:`wait_for_warpgroup`.
     """
     count = len(sums)
-    shape = f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{element}.{element}"
+    shape = _shape_of_warpgroup(element, count)
     each = ", ".join(f"${k}" for k in range(count))
-    flags = ", ".join(str(int(flag)) for flag in transposed)
+    flags = "".join(f", {int(flag)}" for flag in transposed if element != "tf32")
     lines = [
         "{ .reg .pred added; .reg .b64 left, right;",
         "setp.ne.b32 added, 1, 0;",
@@ -249,11 +255,52 @@ def multiply_by_warpgroup(
                 for name, place, advance in zip(("left", "right"), places, advances, strict=True)
             ]
         a, c = ("left", "right") if step else places
-        lines.append(f"{shape} {{{each}}}, {a}, {c}, added, 1, 1, {flags};")
+        lines.append(f"{shape} {{{each}}}, {a}, {c}, added, 1, 1{flags};")
     lines.append("wgmma.commit_group.sync.aligned; }")
     kinds = ["=f"] * count + [str(k) for k in range(count)] + ["l", "l", "~{memory}"]
     operands = [*sums, left, right]
     return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def multiply_from_registers(
+    b: GpuBuilder,
+    left: Sequence[Sequence[Register]],
+    right: Register,
+    advance: int,
+    sums: Sequence[Register],
+) -> list[Register]:
+    """As :func:`multiply_by_warpgroup` for tf32, whose left operand is in registers.
+
+    `left`: four i32 for each step along K. A thread has rows `lane // 4` and 8 behind it of the 16
+    of its warp, element `lane % 4` of a step and 4 behind it: rows first.
+    """
+    count = len(sums)
+    each = ", ".join(f"${k}" for k in range(count))
+    lines = [
+        "{ .reg .pred added; .reg .b64 right;",
+        "setp.ne.b32 added, 1, 0;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    place = 2 * count  # of tied operands each has a number too
+    described = f"${place + 4 * len(left)}"
+    for step in range(len(left)):
+        if step:
+            lines.append(f"add.s64 right, {described}, {step * advance >> 4};")
+        words = ", ".join(f"${place + 4 * step + k}" for k in range(4))
+        c = "right" if step else described
+        shape = _shape_of_warpgroup("tf32", count)
+        lines.append(f"{shape} {{{each}}}, {{{words}}}, {c}, added, 1, 1;")
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    flat = [word for step in left for word in step]
+    kinds = ["=f"] * count + [str(k) for k in range(count)] + ["r"] * len(flat) + ["l", "~{memory}"]
+    operands = [*sums, *flat, right]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def _shape_of_warpgroup(element: str, count: int) -> str:
+    """The instruction for `count` sums of each thread."""
+    depth = 8 if element == "tf32" else 16
+    return f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{depth}.f32.{element}.{element}"
 
 
 def wait_for_warpgroup(b: GpuBuilder, groups: int) -> None:

@@ -1,4 +1,4 @@
-"""Products of 16-bit floats by warpgroups of Hopper (`wgmma`, sm_90a).
+"""Products by warpgroups of Hopper (`wgmma`, sm_90a): 16-bit floats, and f32 rounded to tf32.
 
 Each warpgroup of a block multiplies 64 rows of A by all columns of the tile. Columns of several
 bands lie side by side in shared memory. Tiles of A and B pass through a ring of stages in shared
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.instructions import (
+    STEP_BYTES,
     commit_copies,
     copy_chunks,
     fence_for_warpgroups,
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDED",
-    "BLOCK",
     "DEPTH",
     "LINE",
     "LITTLE",
     "NARROW",
+    "TF32_LITTLE",
+    "TF32_NARROW",
+    "TF32_WIDE",
     "WIDE",
     "CopiedWriter",
     "Operand",
@@ -58,16 +61,13 @@ CHUNK = 8
 """Elements of 16 bits in one copy."""
 
 DEPTH = 64
-"""Steps along K of a stage: a line of shared memory."""
+"""Steps along K of a stage: a line of shared memory, of elements of 16 bits."""
 
-LINE, BLOCK = 128, 8192
-"""Bytes of a line; of 64 lines, which have 64 rows and all K of a stage."""
-
-_STEP = 16
-"""Steps along K of one instruction."""
+LINE = 128
+"""Bytes of a line."""
 
 LANES = 8
-"""Columns that a thread finishes and stores at once."""
+"""Columns that a thread finishes and stores at once, at most: 16 bytes of a result."""
 
 GROUP = 16
 """Tiles below each other that share tiles of B in L2."""
@@ -78,16 +78,24 @@ class WarpgroupTile:
     """How a block divides its work: each warpgroup has 64 rows."""
 
     warpgroups: int
-    columns: int
+    across: int
+    """Columns of the tile, which all warpgroups multiply."""
     stages: int
     """Stages of the ring in shared memory: two are multiplied, the others are on their way."""
     bands: int = 1
-    """The tile has `columns` of each band."""
+    """The tile has `across` columns of each band."""
+    is_turned: bool = False
+    """Rows and columns change places: each warpgroup has 64 columns, and `across` rows."""
 
     @property
     def rows(self) -> int:
         """Rows of the tile."""
-        return 64 * self.warpgroups
+        return self.across if self.is_turned else 64 * self.warpgroups
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile, of each band."""
+        return 64 * self.warpgroups if self.is_turned else self.across
 
     def count(self, plan: MatrixProduct) -> Expr:
         """Such tiles in a product."""
@@ -99,6 +107,9 @@ WIDE = WarpgroupTile(2, 256, 4)
 NARROW = WarpgroupTile(2, 128, 6)
 LITTLE = WarpgroupTile(1, 64, 6)
 """A multiprocessor has room for two."""
+TF32_WIDE = WarpgroupTile(2, 256, 4)
+TF32_NARROW = WarpgroupTile(2, 128, 3)
+TF32_LITTLE = WarpgroupTile(1, 64, 6)
 BANDED = {
     2: WarpgroupTile(2, 128, 4, 2),
     3: WarpgroupTile(2, 64, 4, 3),
@@ -126,13 +137,15 @@ class Operand:
         self.along_k = w.plan.contiguous(array) == f"{array}k"
         self.size, self.lines = size, size * bands
         self.stage_bytes = self.lines * LINE
+        self.run = LINE // w.p.a.bytes
+        """Elements of a line."""
         offset = self.offset = b.shared_offset(self.stage_bytes * w.tile_.stages)
         """Where the first stage begins in shared memory."""
         start = b.cast("arith.index_cast", b.index(offset), "i32") + b.shared_base
         address = b.to_index("arith.index_castui", start) // 16
         # Bytes, in units of 16, from 64 contiguous rows to the next, and from 8 lines to the next;
         # 1: the swizzle of 128 bytes.
-        leading = 16 if self.along_k else BLOCK
+        leading = 16 if self.along_k else self.run * LINE
         described = leading >> 4 << 16 | 8 * LINE >> 4 << 32 | 1 << 62
         self.descriptor = address + described
         """The descriptor of the first stage, as index."""
@@ -140,12 +153,12 @@ class Operand:
     @property
     def advance(self) -> int:
         """Bytes in shared memory from the elements of one instruction to those of the next."""
-        return 2 * _STEP if self.along_k else _STEP * LINE
+        return STEP_BYTES if self.along_k else STEP_BYTES // self.w.p.a.bytes * LINE
 
     def described(self, stage: IndexValue, block: IndexValue | int = 0) -> Register:
         """The descriptor (i64) of a stage from its 64 rows number `block` on."""
         b = self.w.b
-        at = self.descriptor + stage * (self.stage_bytes >> 4) + b.index(block) * (BLOCK >> 4)
+        at = self.descriptor + stage * (self.stage_bytes >> 4) + b.index(block) * (64 * LINE >> 4)
         return b.cast("arith.index_cast", at, "i64")
 
 
@@ -162,17 +175,22 @@ class WarpgroupWriter(ProductWriter):
             rows=tile.rows,
             columns=tile.columns,
             threads=threads,
-            lanes=LANES,
+            lanes=min(LANES, 16 // plan.result.bytes),
             group=GROUP,
         )
         self.tile_ = tile
         b = self.b
         b.shared_alignment = 8 * LINE  # the swizzle counts lines from there
-        self.steps = self.depth.ceil_div(DEPTH)
+        self.stage_depth = LINE // self.p.a.bytes
+        """Steps along K of a stage."""
+        self.steps = self.depth.ceil_div(self.stage_depth)
         self.warp = b.thread // plan.machine.warp
         self.warpgroup = b.thread // (4 * plan.machine.warp)
         self.ring_a = Operand(self, "a", tile.rows)
         self.ring_b = Operand(self, "b", tile.columns, tile.bands)
+        rings = self.ring_a, self.ring_b
+        self.left, self.right = reversed(rings) if tile.is_turned else rings
+        """The operand of which each warpgroup has 64 rows, and the one that all have."""
 
     @property
     def storing_threads(self) -> int:
@@ -190,19 +208,20 @@ class WarpgroupWriter(ProductWriter):
 
     def zeros(self) -> list[Register]:
         """The sums of a thread before the first step."""
-        return [self.b.constant(0.0, "f32")] * (self.ring_b.lines // 2)
+        return [self.b.constant(0.0, "f32")] * (self.right.lines // 2)
 
     def multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
         """The sums after the products of a stage, which `wait_for_warpgroup` waits for."""
-        rings = self.ring_a, self.ring_b
+        rings = self.left, self.right
+        assert self.plan.element is not None
         return multiply_by_warpgroup(
             self.b,
-            self.p.a.name,
-            self.ring_a.described(stage, self.warpgroup),
-            self.ring_b.described(stage),
+            self.plan.element,
+            self.left.described(stage, self.warpgroup),
+            self.right.described(stage),
             [x.advance for x in rings],
             [not x.along_k for x in rings],
-            DEPTH // _STEP,
+            LINE // STEP_BYTES,
             sums,
         )
 
@@ -210,9 +229,19 @@ class WarpgroupWriter(ProductWriter):
         self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
     ) -> None:
         """Store the tile, once all products are done: sums take the place of the stages."""
-        own, bands = (self.warp * 16, 0), self.tile_.bands
+        own, t = (self.warp * 16, 0), self.tile_
         self.barrier()
-        store_sums(self, place, row, column, sums, own, self.columns, bands=bands)
+        store_sums(
+            self,
+            place,
+            row,
+            column,
+            sums,
+            own,
+            t.across,
+            bands=t.bands,
+            is_turned=t.is_turned,
+        )
 
 
 class _Copies:

@@ -708,7 +708,7 @@ API int cuFuncSetAttribute(void* f, int attribute, int value) {
 /* As tests/ptx/tensor_map.py has it, with 4-byte sizes. */
 typedef struct {
   uint32_t magic;
-  uint8_t rank, element, swizzle, pad;
+  uint8_t rank, element, swizzle, rounds;
   uint64_t address;
   uint32_t sizes[5], box[5];
   uint64_t strides[4];
@@ -724,7 +724,8 @@ API int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address
       promotion < 0 || promotion > 3 || fill != 0) {
     return INVALID_VALUE;
   }
-  TensorMap made = {0x4D54584C, rank, bytes[type], swizzle, 0, (uintptr_t)address, {0}, {0}, {0}};
+  TensorMap made = {0x4D54584C, rank,  bytes[type], swizzle, type == 11, (uintptr_t)address,
+                    {0},        {0}, {0}};
   const uint32_t row = box[0] * made.element;
   if (row % 16 != 0 || row > spans[swizzle]) return INVALID_VALUE;
   for (unsigned i = 0; i < rank; ++i) {
