@@ -4,8 +4,12 @@
     the last warp       one thread waits until a stage is read, and asks for the next boxes
 
 So no thread that multiplies computes addresses, and none waits for another but by the two
-`mbarrier` objects of each stage. What is outside of an operand is zeros: the last step along K may
-be partial, and so may the last tile.
+`mbarrier` objects of each stage. Without the last warp (`WarpgroupTile.has_producer`) the first
+thread asks for boxes. Then a multiprocessor has registers for a second block, whose products hide
+what this one does before and behind its own.
+
+What is outside of an operand is zeros: the last step along K may be partial, and so may the last
+tile.
 
 A box has lines of 128 bytes with the 128-byte swizzle, as `warpgroup_products.py` describes them.
 The driver encodes tensor maps (`TensorMap`) at the launch. A map has the two dimensions of the
@@ -15,7 +19,7 @@ multiples of 16 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -48,6 +52,9 @@ MOST_RANK = 5
 
 _CONSUMERS = 1
 """The number of the barrier of the warps that multiply."""
+
+Fill = Callable[[IndexValue, IndexValue], None]
+"""Asks for the boxes of a step along K (its number, its stage)."""
 
 
 def most_index(plan: MatrixProduct) -> Expr | None:
@@ -120,15 +127,19 @@ class BoxWriter(WarpgroupWriter):
     """A warpgroup begins with a stage while the one before is multiplied."""
 
     def __init__(self, plan: MatrixProduct, tile: WarpgroupTile) -> None:
-        super().__init__(plan, tile, more_warps=1)
+        super().__init__(plan, tile, more_warps=int(tile.has_producer))
         b = self.b
         self._phases = b.shared_offset(2 * 8 * tile.stages)
         self.boxes_a = _Boxes(self, self.ring_a, plan.a_buffer, "m")
         self.boxes_b = _Boxes(self, self.ring_b, plan.b_buffer, "bn")
+        self.is_first_lane = (b.thread % plan.machine.warp).equals(0)
 
     def barrier(self) -> None:
         """See `ProductWriter.barrier`."""
-        barrier_of_threads(self.b, _CONSUMERS, self.storing_threads)
+        if self.tile_.has_producer:
+            barrier_of_threads(self.b, _CONSUMERS, self.storing_threads)
+        else:
+            super().barrier()
 
     def _full(self, stage: IndexValue) -> Register:
         """The object (i32) whose phase ends when `stage` is full."""
@@ -142,51 +153,76 @@ class BoxWriter(WarpgroupWriter):
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """See `ProductWriter.tile`."""
         b, warps = self.b, 4 * self.tile_.warpgroups
+        first, end = self.range_of_steps()
+
+        def fill(step: IndexValue, stage: IndexValue) -> None:
+            full, here = self._full(stage), step * self.stage_depth
+            expect_bytes(b, full, self.ring_a.stage_bytes + self.ring_b.stage_bytes)
+            self.boxes_a.copy(place, row, here, stage, full)
+            self.boxes_b.copy(place, column, here, stage, full)
+
         with b.if_(b.thread.equals(0)):
             stages = [b.index(k) for k in range(self.tile_.stages)]
             full, read = ([of(x) for x in stages] for of in (self._full, self._read))
             begin_phases(b, [*((x, 1) for x in full), *((x, warps) for x in read)])
+            if not self.tile_.has_producer:
+                with b.loop(0, b.min(end - first, self.tile_.stages), 1, hint="stage") as ahead:
+                    fill(first + ahead.index, ahead.index)
         b.barrier_of_block()
+        if not self.tile_.has_producer:
+            self._consume(place, row, column, fill)
+            return
         with b.if_(self.warp < warps) as branch:
             self._consume(place, row, column)
             with branch.otherwise(), b.if_(b.thread.equals(self.storing_threads)):
-                self._produce(place, row, column)
+                self._produce(fill)
 
-    def _produce(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+    def _produce(self, fill: Fill) -> None:
         """Fill stages, each once it has been read."""
         b, (first, end) = self.b, self.range_of_steps()
-        size = self.ring_a.stage_bytes + self.ring_b.stage_bytes
         # A stage that nothing was read of counts as read in the phase before the first.
         with b.loop(first, end, 1, [b.index(0), b.constant(1, "i32")], hint="k", barrier=True) as k:
             (stage,), (parity,) = IndexValue.each_of(k.args[:1]), Register.each_of(k.args[1:])
             wait_for_phase(b, self._read(stage), parity)
-            full = self._full(stage)
-            expect_bytes(b, full, size)
-            here = k.index * self.stage_depth
-            self.boxes_a.copy(place, row, here, stage, full)
-            self.boxes_b.copy(place, column, here, stage, full)
+            fill(k.index, stage)
             k.yield_(*self._next(stage, parity))
 
-    def _consume(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
-        """Multiply stages, each once it is full, and store the sums."""
+    def _consume(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        fill: Fill | None = None,
+    ) -> None:
+        """Multiply stages, each once it is full, and store the sums.
+
+        `fill`: the first thread fills stages again once all warps have read them.
+        """
         b, (first, end) = self.b, self.range_of_steps()
-        start: list[Value] = [b.index(0), b.constant(0, "i32"), b.index(0), *self.zeros()]
-        is_first_lane = (b.thread % self.plan.machine.warp).equals(0)
+        behind = int(self.overlaps)  # steps that are still multiplied
+        begin = [b.index(0), b.constant(0, "i32")]
+        start: list[Value] = [*begin, *begin * behind, *self.zeros()]
         with b.loop(first, end, 1, start, hint="k", barrier=True) as k:
-            stage, before = IndexValue.each_of([k.args[0], k.args[2]])
-            (parity,) = Register.each_of([k.args[1]])
+            (stage,), (parity,) = IndexValue.each_of(k.args[:1]), Register.each_of(k.args[1:2])
             wait_for_phase(b, self._full(stage), parity)
-            sums = self.multiplied(stage, Register.each_of(k.args[3:]))
-            wait_for_warpgroup(b, int(self.overlaps))
-            if self.overlaps:
-                with b.if_(is_first_lane & (k.index > first)):
-                    arrive(b, self._read(before))
-            else:
-                with b.if_(is_first_lane):
-                    arrive(b, self._read(stage))
-            k.yield_(*self._next(stage, parity), stage, *sums)
+            sums = self.multiplied(stage, Register.each_of(k.args[2 + 2 * behind :]))
+            wait_for_warpgroup(b, behind)
+            (done,), (turn,) = (
+                IndexValue.each_of(k.args[2 * behind : 2 * behind + 1]),
+                Register.each_of(k.args[2 * behind + 1 : 2 * behind + 2]),
+            )
+            with b.if_(self.is_first_lane & (k.index >= first + behind)):
+                arrive(b, self._read(done))
+            again = k.index + (self.tile_.stages - behind)
+            if fill is not None:
+                is_due = b.thread.equals(0) & (k.index >= first + behind) & (again < end)
+                with b.if_(is_due):
+                    wait_for_phase(b, self._read(done), turn)
+                    fill(again, done)
+            own: list[Value] = [stage, parity]
+            k.yield_(*self._next(stage, parity), *own * behind, *sums)
         wait_for_warpgroup(b, 0)
-        self.store_tile(place, row, column, Register.each_of(k.results[3:]))
+        self.store_tile(place, row, column, Register.each_of(k.results[2 + 2 * behind :]))
 
     def _next(self, stage: IndexValue, parity: Register) -> tuple[IndexValue, Register]:
         """The stage behind `stage`, and the parity of its phase."""

@@ -84,6 +84,8 @@ class WarpgroupTile:
     """Stages of the ring in shared memory: two are multiplied, the others are on their way."""
     bands: int = 1
     """The tile has `across` columns of each band."""
+    has_producer: bool = True
+    """A warp more fills the ring, where tensor maps do."""
     is_turned: bool = False
     """Rows and columns change places: each warpgroup has 64 columns, and `across` rows."""
 
