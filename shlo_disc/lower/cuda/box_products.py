@@ -32,6 +32,7 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_phase,
     wait_for_warpgroup,
 )
+from shlo_disc.lower.cuda.split_products import Parts
 from shlo_disc.lower.cuda.warpgroup_products import (
     LINE,
     Operand,
@@ -126,8 +127,10 @@ class BoxWriter(WarpgroupWriter):
     overlaps: ClassVar[bool] = True
     """A warpgroup begins with a stage while the one before is multiplied."""
 
-    def __init__(self, plan: MatrixProduct, tile: WarpgroupTile) -> None:
-        super().__init__(plan, tile, more_warps=int(tile.has_producer))
+    def __init__(
+        self, plan: MatrixProduct, tile: WarpgroupTile, parts: Parts | None = None
+    ) -> None:
+        super().__init__(plan, tile, parts, more_warps=int(tile.has_producer))
         b = self.b
         self._phases = b.shared_offset(2 * 8 * tile.stages)
         self.boxes_a = _Boxes(self, self.ring_a, plan.a_buffer, "m")

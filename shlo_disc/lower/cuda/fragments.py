@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
-__all__ = ["store_sums"]
+__all__ = ["LANES", "store_sums"]
+
+LANES = 8
+"""Columns that a thread finishes and stores at once, at most: 16 bytes of a 16-bit result."""
 
 _PAD, _PAD_TURNED = 8, 4
 """Elements behind a row in shared memory: rows that a warp writes at once lie in other banks.

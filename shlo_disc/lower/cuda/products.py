@@ -29,7 +29,7 @@ from shlo_disc.lower.cuda.instructions import (
 )
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
 from shlo_disc.lower.cuda.register_products import RegisterWriter
-from shlo_disc.lower.cuda.split_products import PARTS, PartWriter, TotalWriter, bytes_of_parts
+from shlo_disc.lower.cuda.split_products import Parts, TotalWriter
 from shlo_disc.lower.cuda.stages import Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
     BANDED,
@@ -41,7 +41,6 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     WIDE,
     CopiedWriter,
     WarpgroupTile,
-    WarpgroupWriter,
     multiples_of_chunks,
 )
 from shlo_disc.lower.gpu import products
@@ -104,7 +103,7 @@ products."""
 ENOUGH_LITTLE = 64
 """Likewise little tiles, beside strips: these read B once for 16 rows."""
 
-ENOUGH_SPLIT, DEEP = 10, 2048
+ENOUGH_SPLIT, DEEP, PARTS = 10, 2048, 4
 """Narrow tiles from which on blocks share them, and products in a sum from which on they do: each
 block has a part of K. Little tiles would read twice as much."""
 
@@ -204,19 +203,21 @@ class MatrixProduct(TiledProduct):
         enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
         return enough, functools.partial(self._by_warpgroups, LITTLE)
 
-    def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
-        writer: type[WarpgroupWriter] = CopiedWriter if most_index(self) is None else BoxWriter
+    def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
+        writer: type[BoxWriter | CopiedWriter]
         if self.element == "tf32" and self._has_contiguous_rows():
             writer = RegisterWriter
-        return (writer(self, tile).launch(),)
+        else:
+            writer = CopiedWriter if most_index(self) is None else BoxWriter
+        return (writer(self, tile, parts).launch(),)
 
     def _split(self) -> tuple[Step, ...]:
         assert self.panels is not None
         # Fewer tiles than those that would not be split.
+        parts = Parts(PARTS, self.panels)
         most = ENOUGH_NARROW * NARROW.rows * NARROW.columns * PARTS * 4
-        self.panel_bytes = Expr.min(bytes_of_parts(self), most)
-        parts = PartWriter(self, NARROW, self.panels).launch()
-        return (parts, TotalWriter(self, self.panels).launch())
+        self.panel_bytes = Expr.min(parts.bytes(self), most)
+        return (*self._by_warpgroups(NARROW, parts), TotalWriter(self, parts).launch())
 
     # ---------------------------------------------------------------- choices
 

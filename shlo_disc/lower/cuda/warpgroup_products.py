@@ -18,12 +18,12 @@ ISA, section 9.7.15.5 ("Asynchronous warpgroup level matrix: shared memory layou
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.cuda.fragments import store_sums
+from shlo_disc.lower.cuda.fragments import LANES, store_sums
 from shlo_disc.lower.cuda.instructions import (
     STEP_BYTES,
     commit_copies,
@@ -34,8 +34,10 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_copies,
     wait_for_warpgroup,
 )
+from shlo_disc.lower.cuda.split_products import Parts
 from shlo_disc.lower.gpu.products import ProductWriter
-from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, Value
+from shlo_disc.lower.plan import Launch
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
@@ -65,9 +67,6 @@ DEPTH = 64
 
 LINE = 128
 """Bytes of a line."""
-
-LANES = 8
-"""Columns that a thread finishes and stores at once, at most: 16 bytes of a result."""
 
 GROUP = 16
 """Tiles below each other that share tiles of B in L2."""
@@ -169,8 +168,17 @@ class WarpgroupWriter(ProductWriter):
 
     plan: MatrixProduct
 
-    def __init__(self, plan: MatrixProduct, tile: WarpgroupTile, more_warps: int = 0) -> None:
-        """`more_warps`: warps behind the warpgroups, which multiply nothing."""
+    def __init__(
+        self,
+        plan: MatrixProduct,
+        tile: WarpgroupTile,
+        parts: Parts | None = None,
+        more_warps: int = 0,
+    ) -> None:
+        """`parts`: neighbouring blocks have the parts of a tile, whose sums they store as they are.
+
+        `more_warps`: warps behind the warpgroups, which multiply nothing.
+        """
         threads = (4 * tile.warpgroups + more_warps) * plan.machine.warp
         super().__init__(
             plan,
@@ -180,8 +188,10 @@ class WarpgroupWriter(ProductWriter):
             lanes=min(LANES, 16 // plan.result.bytes),
             group=GROUP,
         )
-        self.tile_ = tile
+        self.tile_, self.parts = tile, parts
         b = self.b
+        self.part = b.index(0)
+        self.sums_of_parts = parts.memory(self) if parts is not None else None
         b.shared_alignment = 8 * LINE  # the swizzle counts lines from there
         self.stage_depth = LINE // self.p.a.bytes
         """Steps along K of a stage."""
@@ -201,7 +211,39 @@ class WarpgroupWriter(ProductWriter):
 
     def range_of_steps(self) -> tuple[IndexValue, IndexValue]:
         """The first step along K of the task, and one past the last."""
-        return self.b.index(0), self.steps
+        if self.parts is None:
+            return self.b.index(0), self.steps
+        count = self.parts.count
+        return self.steps * self.part // count, self.steps * (self.part + 1) // count
+
+    def launch(self) -> Launch:
+        """See `ProductWriter.launch`."""
+        launch = super().launch()
+        if self.parts is None:
+            return launch
+        kernel = replace(launch.kernel, name=f"{launch.kernel.name}_{self.parts.count}_parts")
+        return replace(launch, kernel=kernel, extent=launch.extent * self.parts.count)
+
+    def task(self, number: IndexValue) -> None:
+        """See `ProductWriter.task`."""
+        if self.parts is not None:
+            self.part, number = number % self.parts.count, number // self.parts.count
+        super().task(number)
+
+    def store(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        sums: Sequence[Register],
+        mask: Mask,
+    ) -> None:
+        """See `ProductWriter.store`."""
+        if self.parts is None or self.sums_of_parts is None:
+            super().store(place, row, column, sums, mask)
+            return
+        at = self.parts.place(self, place, self.part, row, column)
+        self.sums_of_parts.vector_store(sums[0], at, aligned=True)
 
     def next_stage(self, stage: IndexValue) -> IndexValue:
         """The stage behind `stage` in the ring."""
@@ -309,8 +351,10 @@ class CopiedWriter(WarpgroupWriter):
 
     units = "warpgroups"
 
-    def __init__(self, plan: MatrixProduct, tile: WarpgroupTile) -> None:
-        super().__init__(plan, tile)
+    def __init__(
+        self, plan: MatrixProduct, tile: WarpgroupTile, parts: Parts | None = None
+    ) -> None:
+        super().__init__(plan, tile, parts)
         self.shift = self.steps * DEPTH - self.depth
         """Zeros in front of K."""
         self.copied_a, self.copied_b = _Copies(self, self.ring_a), _Copies(self, self.ring_b)
