@@ -627,6 +627,7 @@ def _gpu_program(
             args=shape.pointers,
             by_value=list(shape.by_value),
             params=shape.params,
+            maps=[described.row for described in shape.maps],
             name=kernel.name,
             source=lines.get(kernel.text, ""),
         )

@@ -55,6 +55,8 @@ class GpuKernel:
     symbol: its name in image number `image`. threads: of a block, along x. tasks_per_block: tasks
     of a launch that one block computes. shared_bytes: dynamic shared memory of a block. args,
     params: entries of a launch's arrays. by_value: entries of `args` that are passed by value.
+    maps: entries of `args` that are tensor maps; of each its argument, element, box, and numbers of
+    params: elements in front, sizes, strides.
     name, source: what messages call it, and its line in the program.
     """
 
@@ -69,6 +71,7 @@ class GpuKernel:
         args: int,
         by_value: Sequence[int] = ...,
         params: int,
+        maps: Sequence[tuple[int, str, Sequence[int], int, Sequence[int], Sequence[int]]] = ...,
         name: str,
         source: str = ...,
     ) -> None: ...

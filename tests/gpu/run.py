@@ -14,6 +14,7 @@ import numpy as np
 
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.lower import images
 from shlo_disc.lower.gpu.codegen import image
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
@@ -23,6 +24,7 @@ from shlo_disc.mlir import ir, new_context, ops_of
 from tests.gpu import device, emulator
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
+from tests.ptx.tensor_map import TensorMap
 
 __all__ = ["MACHINE", "gpu_plan", "launches_of", "run_cpu", "run_gpu"]
 
@@ -106,6 +108,19 @@ def run_cpu(
     return run_plan(emitted.plan, env, inputs, _results(emitted, env), _compiled_all)
 
 
+def _map(described: images.TensorMap, pointer: int, size: int, params: Sequence[int]) -> TensorMap:
+    """What the runtime makes of a map over the array that argument `pointer` points to."""
+    return TensorMap(
+        pointer,
+        size,
+        [max(params[k], 1) for k in described.sizes],
+        [max(params[k] * size, 16) for k in described.strides],
+        described.box,
+        first=params[described.first] * size,
+        rounds=described.element == "tf32",
+    )
+
+
 def run_gpu(
     emitted: Emitted,
     inputs: Sequence[np.ndarray],
@@ -130,11 +145,17 @@ def run_gpu(
             memory[buffer].reshape(-1).view(np.uint8)[: count.evaluate(env)] = 0
         code, kernel = _compiled(step.kernel.text, machine)
         tasks = step.extent.evaluate(env)
-        args = [
-            memory[buffer].tobytes() if k in kernel.by_value else memory[buffer]
-            for k, buffer in enumerate(step.args)
-        ]
         params = [size.evaluate(env) for size in step.params]
+        maps = {described.argument: described for described in kernel.maps}
+        args: list[Any] = []
+        for k, buffer in enumerate(step.args):
+            array = memory[buffer]
+            if k in maps:
+                pointer = step.args.index(buffer)
+                assert pointer not in maps, "an array that is described has a pointer, too"
+                args.append(_map(maps[k], pointer, array.itemsize, params))
+            else:
+                args.append(array.tobytes() if k in kernel.by_value else array)
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
         _launch(machine)(

@@ -316,3 +316,16 @@ def test_several_devices_are_the_error_of_jax():
         assert len(said) == 2, said
         assert all("incompatible devices" in text for text in said), said
     """)
+
+
+def test_tensor_maps_are_made_for_each_call(stand_in, gpu):
+    """Of one operand twice: the driver encodes its address and sizes at every launch."""
+    f, before = shlo_disc.jit(lambda x: x @ x.T), stand_in.count("maps")
+    for m, k in ((456, 72), (520, 0), (456, 8), (504, 136)):
+        x = jnp.asarray(np.random.default_rng(m).integers(-3, 4, (m, k)), "bfloat16")
+        np.testing.assert_array_equal(f(x), x @ x.T)
+    assert stand_in.count("maps") - before == 6  # no launch sums nothing
+    stand_in.library.stand_in_refuse_maps(1)
+    with pytest.raises(DeviceError, match=r"refuses a tensor map of kernel dense_\w+.*ERROR"):
+        f(x)
+    assert not stand_in.errors

@@ -12,10 +12,16 @@ from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
-__all__ = ["store_sums"]
+__all__ = ["LANES", "store_sums"]
 
-_PAD = 8
-"""Elements behind a row in shared memory: four rows lie in different banks."""
+LANES = 8
+"""Columns that a thread finishes and stores at once, at most: 16 bytes of a 16-bit result."""
+
+_PAD, _PAD_TURNED = 8, 4
+"""Elements behind a row in shared memory: rows that a warp writes at once lie in other banks.
+
+These are four neighbours; where rows and columns change places, each second of eight.
+"""
 
 
 def store_sums(
@@ -29,11 +35,14 @@ def store_sums(
     parts: int = 1,
     part: IndexValue | int = 0,
     bands: int = 1,
+    is_turned: bool = False,
 ) -> None:
     """Store the tile at `row` and `column` of batch `place`, of which each warp has a part.
 
     The part begins at row and column `first` of the tile and has `across` columns. `sums`: those of
     16 rows and 8 columns after each other, along columns first; 16 rows of each of `bands`.
+
+    `is_turned`: rows here are columns of the tile, and columns here are its rows.
     `parts`, `part`: see `sums.store_pieces`.
     """
     b, pair, pieces = w.b, vector_type(2, "f32"), []
@@ -42,10 +51,16 @@ def store_sums(
         fragment, half = divmod(at // 2, 2)
         group, j = divmod(fragment, across // 8)
         i, band = divmod(group, bands)
+        down, right = 16 * i + 8 * half, 8 * j
+        if is_turned:
+            pieces += [Piece(sums[at + k], right + k, down, band) for k in range(2)]
+            continue
         made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
         both = b.define(Register, made, pair, sums[at : at + 2])
-        pieces.append(Piece(both, 16 * i + 8 * half, 8 * j, band))
+        pieces.append(Piece(both, down, right, band))
+    own = lane // 4, lane % 4 * 2
     store_pieces(
-        w, place, row, column, pieces, first, (lane // 4, lane % 4 * 2),
-        pad=_PAD, parts=parts, part=part, bands=bands,
+        w, place, row, column, pieces,
+        (b.index(first[1]), first[0]) if is_turned else first, own[::-1] if is_turned else own,
+        pad=_PAD_TURNED if is_turned else _PAD, parts=parts, part=part, bands=bands,
     )  # fmt: skip

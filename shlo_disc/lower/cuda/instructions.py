@@ -1,7 +1,8 @@
 """Instructions of NVIDIA's that MLIR has no neutral operation for, as inline PTX.
 
 Their names in LLVM's intrinsics change between releases; PTX does not. Source: NVIDIA's PTX ISA 8,
-sections 9.7.9 (`cp.async`), 9.7.14 (`ldmatrix`, `mma.sync`) and 9.7.15 (`wgmma`).
+sections 9.7.9 (`cp.async`), 9.7.13.15 (`mbarrier`), 9.7.14 (`ldmatrix`, `mma.sync`) and 9.7.15
+(`wgmma`).
 """
 
 from __future__ import annotations
@@ -12,22 +13,34 @@ from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Pointer, Register, Value
 
 __all__ = [
+    "STEP_BYTES",
+    "arrive",
+    "barrier_of_threads",
+    "begin_phases",
     "commit_copies",
     "copy_16_bytes",
+    "copy_box",
     "copy_chunks",
+    "expect_bytes",
     "fence_for_warpgroups",
     "global_address",
     "load_matrices",
     "load_word",
     "multiply",
     "multiply_by_warpgroup",
+    "multiply_from_registers",
     "packed_pair",
     "power_of_two",
     "round_to_tf32",
     "true_for_any",
     "wait_for_copies",
+    "wait_for_phase",
     "wait_for_warpgroup",
 ]
+
+
+STEP_BYTES = 32
+"""What one instruction of matrix units takes along K."""
 
 
 def _assembly(
@@ -177,6 +190,58 @@ def multiply(
     return _assembly(b, text, constraints, [*left, *right, *sums], ["f32"] * 4)
 
 
+def begin_phases(b: GpuBuilder, counts: Sequence[tuple[Register, int]]) -> None:
+    """Initialise objects (`mbarrier`) at addresses of shared memory (i32, multiples of 8).
+
+    A phase of each ends after so many arrivals, and the bytes expected. One thread does this.
+    Others know the objects behind the next barrier.
+    """
+    for at, count in counts:
+        text = f"mbarrier.init.shared::cta.b64 [$0], {count};"
+        _assembly(b, text, "r,~{memory}", [at], [])
+    _assembly(b, "fence.mbarrier_init.release.cluster;", "~{memory}", [], [])
+
+
+def arrive(b: GpuBuilder, at: Register) -> None:
+    """Count one arrival at an `mbarrier`."""
+    _assembly(b, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r,~{memory}", [at], [])
+
+
+def expect_bytes(b: GpuBuilder, at: Register, count: int) -> None:
+    """Count one arrival at an `mbarrier`, whose phase lasts until `count` bytes are copied, too."""
+    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {count};"
+    _assembly(b, text, "r,~{memory}", [at], [])
+
+
+def wait_for_phase(b: GpuBuilder, at: Register, parity: Register) -> None:
+    """Wait until the phase of an `mbarrier` with this parity (i32) has ended; -1 has parity 1."""
+    wait = "again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; @!done bra again;"
+    _assembly(b, f"{{ .reg .pred done; {wait} }}", "r,r,~{memory}", [at, parity], [])
+
+
+def copy_box(
+    b: GpuBuilder, to: Register, tensor: Pointer, at: Sequence[Register], barrier: Register
+) -> None:
+    """Begin to copy a box of a tensor map to shared memory; one thread does this.
+
+    `at`: where the box begins (i32), innermost dimension first. Elements outside of the tensor are
+    zeros. All bytes of the box count for the phase of `barrier`. `to`: i32, a multiple of 1024.
+    """
+    rank = len(at)
+    places = ", ".join(f"${2 + k}" for k in range(rank))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{places}}}], [${2 + rank}];"
+    )
+    kinds = ["r", "l", *"r" * (rank + 1), "~{memory}"]
+    _assembly(b, text, ",".join(kinds), [to, tensor, *at, barrier], [])
+
+
+def barrier_of_threads(b: GpuBuilder, number: int, threads: int) -> None:
+    """Wait for `threads` threads, whole warps, at the barrier `number` (1 to 15) of the block."""
+    _assembly(b, f"bar.sync {number}, {threads};", "~{memory}", [], [])
+
+
 def fence_for_warpgroups(b: GpuBuilder) -> None:
     """What this thread wrote to shared memory is seen by `wgmma` behind the next barrier."""
     _assembly(b, "fence.proxy.async.shared::cta;", "~{memory}", [], [])
@@ -192,17 +257,17 @@ def multiply_by_warpgroup(
     steps: int,
     sums: Sequence[Register],
 ) -> list[Register]:
-    """Begin to add products of 64 x N elements of `element` ("f16" or "bf16") to `sums` (f32).
+    """Begin to add products of 64 x N elements of `element` to `sums` (f32).
 
-    `steps` times 16 elements along K, as one group. `left`, `right`: descriptors (i64) of shared
+    `steps` times 32 bytes along K, as one group. `left`, `right`: descriptors (i64) of shared
     memory; `advances`: bytes from one step to the next in each; `transposed`: rows are contiguous,
-    not K. The N / 2 sums of a thread: see `fragments.py`. They are there after
-    :func:`wait_for_warpgroup`.
+    not K, which elements of 16 bits alone may be. The N / 2 sums of a thread: see `fragments.py`.
+    They are there after :func:`wait_for_warpgroup`.
     """
     count = len(sums)
-    shape = f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{element}.{element}"
+    shape = _shape_of_warpgroup(element, count)
     each = ", ".join(f"${k}" for k in range(count))
-    flags = ", ".join(str(int(flag)) for flag in transposed)
+    flags = "".join(f", {int(flag)}" for flag in transposed if element != "tf32")
     lines = [
         "{ .reg .pred added; .reg .b64 left, right;",
         "setp.ne.b32 added, 1, 0;",
@@ -217,11 +282,52 @@ def multiply_by_warpgroup(
                 for name, place, advance in zip(("left", "right"), places, advances, strict=True)
             ]
         a, c = ("left", "right") if step else places
-        lines.append(f"{shape} {{{each}}}, {a}, {c}, added, 1, 1, {flags};")
+        lines.append(f"{shape} {{{each}}}, {a}, {c}, added, 1, 1{flags};")
     lines.append("wgmma.commit_group.sync.aligned; }")
     kinds = ["=f"] * count + [str(k) for k in range(count)] + ["l", "l", "~{memory}"]
     operands = [*sums, left, right]
     return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def multiply_from_registers(
+    b: GpuBuilder,
+    left: Sequence[Sequence[Register]],
+    right: Register,
+    advance: int,
+    sums: Sequence[Register],
+) -> list[Register]:
+    """As :func:`multiply_by_warpgroup` for tf32, whose left operand is in registers.
+
+    `left`: four i32 for each step along K. A thread has rows `lane // 4` and 8 behind it of the 16
+    of its warp, element `lane % 4` of a step and 4 behind it: rows first.
+    """
+    count = len(sums)
+    each = ", ".join(f"${k}" for k in range(count))
+    lines = [
+        "{ .reg .pred added; .reg .b64 right;",
+        "setp.ne.b32 added, 1, 0;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    place = 2 * count  # of tied operands each has a number too
+    described = f"${place + 4 * len(left)}"
+    for step in range(len(left)):
+        if step:
+            lines.append(f"add.s64 right, {described}, {step * advance >> 4};")
+        words = ", ".join(f"${place + 4 * step + k}" for k in range(4))
+        c = "right" if step else described
+        shape = _shape_of_warpgroup("tf32", count)
+        lines.append(f"{shape} {{{each}}}, {{{words}}}, {c}, added, 1, 1;")
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    flat = [word for step in left for word in step]
+    kinds = ["=f"] * count + [str(k) for k in range(count)] + ["r"] * len(flat) + ["l", "~{memory}"]
+    operands = [*sums, *flat, right]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def _shape_of_warpgroup(element: str, count: int) -> str:
+    """The instruction for `count` sums of each thread."""
+    depth = 8 if element == "tf32" else 16
+    return f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{depth}.f32.{element}.{element}"
 
 
 def wait_for_warpgroup(b: GpuBuilder, groups: int) -> None:

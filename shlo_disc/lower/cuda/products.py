@@ -16,21 +16,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.box_products import BoxWriter, most_index
 from shlo_disc.lower.cuda.fragments import store_sums
-from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
+from shlo_disc.lower.cuda.instructions import (
+    STEP_BYTES,
+    commit_copies,
+    multiply,
+    wait_for_copies,
+)
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
-from shlo_disc.lower.cuda.split_products import PARTS, PartWriter, TotalWriter, bytes_of_parts
-from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
+from shlo_disc.lower.cuda.register_products import RegisterWriter
+from shlo_disc.lower.cuda.split_products import Parts, TotalWriter
+from shlo_disc.lower.cuda.stages import Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
     BANDED,
     LITTLE,
     NARROW,
+    TF32_LITTLE,
+    TF32_NARROW,
+    TF32_WIDE,
     WIDE,
+    CopiedWriter,
     WarpgroupTile,
-    WarpgroupWriter,
     multiples_of_chunks,
 )
 from shlo_disc.lower.gpu import products
@@ -94,7 +104,7 @@ products."""
 ENOUGH_LITTLE = 64
 """Likewise little tiles, beside strips: these read B once for 16 rows."""
 
-ENOUGH_SPLIT, DEEP = 10, 2048
+ENOUGH_SPLIT, DEEP, PARTS = 10, 2048, 4
 """Narrow tiles from which on blocks share them, and products in a sum from which on they do: each
 block has a part of K. Little tiles would read twice as much."""
 
@@ -118,6 +128,8 @@ class MatrixProduct(VariantProduct):
             return self._where(asked, write, super().steps)
         if asked is None:
             return self._by_warps((LARGE, SMALL))
+        if self.element == "tf32":
+            return self._in_tf32(asked)
         turns_of_wide, turns = (
             ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
         )
@@ -137,6 +149,24 @@ class MatrixProduct(VariantProduct):
             lambda: self._by_size([*options, self._few_warpgroups()], self._strips),
             lambda: self._by_warps((SMALL,), never=asked),
         )
+
+    def _in_tf32(self, asked: list[Condition]) -> tuple[Step, ...]:
+        """By warpgroups, whose sizes and strides are `asked`: as those of 16-bit floats."""
+        options: list[tuple[Least, Write]] = [
+            (((tile.count(self), enough),), functools.partial(self._by_warpgroups, tile))
+            for tile, enough in self._tiles_of_tf32()
+        ]
+        return self._where(
+            asked,
+            lambda: self._by_size(options, self._strips),
+            lambda: self._by_warps((LARGE, SMALL), never=asked),
+        )
+
+    def _tiles_of_tf32(self) -> list[tuple[WarpgroupTile, int]]:
+        """Tiles, and the number of tiles from which on each is taken."""
+        is_turned = self.contiguous("b") == "br"
+        tiles = (TF32_WIDE, 132), (TF32_NARROW, 66), (TF32_LITTLE, 40)
+        return [(replace(tile, is_turned=is_turned), enough) for tile, enough in tiles]
 
     def _by_warps(self, tiles: Sequence[Tile], never: Sequence[Condition] = ()) -> tuple[Step, ...]:
         """By `mma.sync`: the first of `tiles` of which there are enough.
@@ -169,23 +199,37 @@ class MatrixProduct(VariantProduct):
         enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
         return enough, functools.partial(self._by_warpgroups, LITTLE)
 
-    def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
-        return (WarpgroupWriter(self, tile).launch(),)
+    def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
+        writer: type[BoxWriter | CopiedWriter]
+        if self.element == "tf32" and self._has_contiguous_rows():
+            writer = RegisterWriter
+        else:
+            writer = CopiedWriter if most_index(self) is None else BoxWriter
+        return (writer(self, tile, parts).launch(),)
 
     def _split(self) -> tuple[Step, ...]:
         assert self.panels is not None
         # Fewer tiles than those that would not be split.
+        parts = Parts(PARTS, self.panels)
         most = ENOUGH_NARROW * NARROW.rows * NARROW.columns * PARTS * 4
-        self.panel_bytes = Expr.min(bytes_of_parts(self), most)
-        parts = PartWriter(self, NARROW, self.panels).launch()
-        return (parts, TotalWriter(self, self.panels).launch())
+        self.panel_bytes = Expr.min(parts.bytes(self), most)
+        return (*self._by_warpgroups(NARROW, parts), TotalWriter(self, parts).launch())
 
     def _asked_by_warpgroups(self) -> list[Condition] | None:
         """What must be asked for warpgroups to compute the product; None: they never do."""
-        if self.machine.architecture not in WITH_WARPGROUPS or self.p.a.bytes != 2:
+        if self.machine.architecture not in WITH_WARPGROUPS:
+            return None
+        if self.element == "tf32" and (
+            self.p.bands > 1 or most_index(self) is None or self._has_contiguous_rows("ab")
+        ):
             return None
         sizes = multiples_of_chunks(self)
         return None if sizes is None else self._multiples(sizes)
+
+    def _has_contiguous_rows(self, arrays: str = "") -> bool:
+        """True if neighbours along rows, not K, follow each other in memory: of all, or of one."""
+        found = [self.contiguous(array) == f"{array}r" for array in "ab"]
+        return all(found) if arrays else any(found)
 
     # ---------------------------------------------------------------- what a problem is
 

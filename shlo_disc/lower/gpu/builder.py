@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.images import TensorMap
 from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
@@ -72,6 +73,7 @@ class GpuBuilder(KernelBuilder):
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.machine, self.threads = machine, threads
         self._has_scratch = False
+        self._maps: list[TensorMap] = []
         self._shared: Pointer | None = None
         self._shared_base: Register | None = None
         self.shared_bytes = 0
@@ -97,6 +99,11 @@ class GpuBuilder(KernelBuilder):
     def pointer(self, arg: int) -> Pointer:
         """The data pointer of launch argument `arg`."""
         return self._pointers.setdefault(arg, Pointer(self, f"%a{arg}", "!llvm.ptr", 0))
+
+    def tensor_map(self, described: TensorMap) -> Pointer:
+        """The argument that is a tensor map, in memory of the kernel's parameters."""
+        self._maps.append(described)
+        return Pointer(self, f"%m{described.argument}", "!llvm.ptr", 0)
 
     def _load_param(self, number: int) -> IndexValue:
         right = f"arith.index_cast %p{number} : i64 to index"
@@ -201,7 +208,9 @@ class GpuBuilder(KernelBuilder):
 
     def head(self) -> list[str]:
         """See `KernelBuilder.head`."""
-        pointers = [f"%a{k}: !llvm.ptr" for k in range(len(self._pointers))]
+        names = {x.argument: f"%m{x.argument}" for x in self._maps}
+        count = len(self._pointers) + len(self._maps)
+        pointers = [f"{names.get(k, f'%a{k}')}: !llvm.ptr" for k in range(count)]
         params = [f"%p{k}: i64" for k in range(self.param_count)]
         if self._has_scratch:
             pointers.append(MEMORY)
@@ -220,10 +229,16 @@ class GpuBuilder(KernelBuilder):
             f"gpu.module @kernels {{\n{self._flags()}{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
+            f"{self._described()}"
             f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
             *self._numbers(),
             *(self._runs() if self._has_scratch else self._one_task()),
         ]
+
+    def _described(self) -> str:
+        """The line that describes the tensor maps, if there are any."""
+        texts = ", ".join(f'"{described}"' for described in self._maps)
+        return f"    disc.maps = [{texts}],\n" if texts else ""
 
     def _flags(self) -> str:
         """The line with the flags of the module, if there are any."""

@@ -18,7 +18,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.images import KernelImage, LaunchShape
+from shlo_disc.lower.images import KernelImage, LaunchShape, TensorMap
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 _SIGNATURE = re.compile(
-    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)"
+    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),(.*?)disc\.tasks = (\d+)"
     r".*?disc\.shared = (\d+)",
     re.S,
 )
@@ -49,7 +49,10 @@ def shape_of(text: str) -> LaunchShape:
     front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
     by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
     params = len(arguments) - len(front) - 1
-    return LaunchShape(int(match[2]), int(match[3]), len(front), by_value, params, int(match[4]))
+    _, _, described = match[3].partition("disc.maps")
+    maps = tuple(map(TensorMap.parse, re.findall(r'"([^"]*)"', described)))
+    threads, tasks, shared = (int(match[k]) for k in (2, 4, 5))
+    return LaunchShape(threads, tasks, len(front), by_value, params, shared, maps)
 
 
 def function_name(text: str, machine: Machine) -> str:

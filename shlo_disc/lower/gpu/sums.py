@@ -16,7 +16,7 @@ __all__ = ["Piece", "store_pieces"]
 
 @dataclass(frozen=True)
 class Piece:
-    """Sums of a thread in neighbouring columns, as a vector."""
+    """Sums of a thread in neighbouring columns, as a vector; or one."""
 
     sums: Register
     down: int
@@ -67,9 +67,13 @@ def store_pieces(
             if in_rounds and not first <= piece.down < first + at_once:
                 continue
             there = own + (piece.band * band_size + (piece.down - first) * line + piece.right)
-            memory.vector_store(piece.sums, there, aligned=True)
-        b.barrier_of_block()
-        with b.loop(b.thread, lines * vectors, b.threads, hint="vector", barrier=True) as vector:
+            if piece.sums.lanes:
+                memory.vector_store(piece.sums, there, aligned=True)
+            else:
+                memory.store(piece.sums, there)
+        w.barrier()
+        step = w.storing_threads
+        with b.loop(b.thread, lines * vectors, step, hint="vector", barrier=True) as vector:
             down, right = vector.index // vectors, vector.index % vectors * w.lanes
             below = down // at_once * warp_rows + down % at_once + first if in_rounds else down
             r, c = row + below, column + right
@@ -83,4 +87,4 @@ def store_pieces(
                         total = total + more
                     found.append(total)
                 w.store(place, r, c, found, b.mask(w.n - c, w.lanes))
-        b.barrier_of_block()
+        w.barrier()

@@ -67,6 +67,11 @@ constexpr int kGpuOutOfMemory = 2;
      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void* stream, void** params,  \
      void** extra),                                                                               \
     "cuLaunchKernel", "hipModuleLaunchKernel")                                                    \
+  F(encode_tensor_map,                                                                            \
+    (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                    \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,         \
+     int swizzle, int promotion, int fill),                                                       \
+    "cuTensorMapEncodeTiled", nullptr)                                                            \
   F(allocate, (void** address, size_t bytes), "cuMemAlloc_v2", "hipMalloc")                       \
   F(free, (void* address), "cuMemFree_v2", "hipFree")                                             \
   F(allocate_host, (void** address, size_t bytes, unsigned flags), "cuMemHostAlloc",              \
@@ -110,6 +115,10 @@ constexpr int kFunctionSharedBytes = 1;
 constexpr int kFunctionLocalBytes = 3;
 constexpr int kFunctionRegisters = 4;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
+
+// Of encode_tensor_map: lines of 128 bytes whose pieces of 16 change places, reads of whole lines of L2.
+constexpr int kTensorMapSwizzle128 = 3;
+constexpr int kTensorMapPromotion256 = 3;
 
 // What a driver tells of a device, before anything runs on it.
 struct GpuDeviceInfo {

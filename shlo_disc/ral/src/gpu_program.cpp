@@ -165,6 +165,11 @@ bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure)
                       kernel_text(kernel) + " is not in its image", failure)) {
       return false;
     }
+    if (!kernel.maps.empty() && driver.call.encode_tensor_map == nullptr) {
+      return failure->set(GpuFailure::Kind::kDevice,
+                          "the driver " + driver.library + " makes no tensor maps for " +
+                              kernel_text(kernel) + ": it is too old");
+    }
     if (kernel.shared_bytes > kUsualSharedBytes && driver.call.set_function_attribute != nullptr &&
         !driver.check(driver.call.set_function_attribute(loaded.function,
                                                          kFunctionMaxDynamicSharedBytes,
