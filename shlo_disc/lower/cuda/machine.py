@@ -27,6 +27,9 @@ NATIVE = {"sm_90": "sm_90a"}
 WITH_WARPGROUPS = ("sm_90a",)
 """Architectures with `wgmma`: Hopper's only."""
 
+_WITH_HALVES = 80
+"""The first architecture with arithmetic of bf16, and with maxima of f16 that hand on NaN."""
+
 
 def machine_of(architecture: str) -> Machine:
     """The machine `architecture`, one of :data:`ARCHITECTURES`.
@@ -45,6 +48,8 @@ def machine_of(architecture: str) -> Machine:
         warp=32,
         shared_bytes=48 << 10,
         stack_space=0,
+        halves=() if _number(architecture) < _WITH_HALVES else ("bf16", "f16"),
+        reciprocal="llvm.nvvm.rcp.approx.ftz.f",
     )
 
 
