@@ -34,6 +34,10 @@ class Machine:
     """Shared memory that a block of threads has without asking for more."""
     stack_space: int
     """LLVM's number of the address space of a thread's stack."""
+    halves: tuple[str, ...] = ()
+    """See `TextBuilder.halves`."""
+    reciprocal: str = ""
+    """LLVM's intrinsic of an approximate reciprocal of f32; see `GpuBuilder.ordinary_quotient`."""
     flags: tuple[tuple[str, int], ...] = ()
     """Flags of the LLVM module: name and value."""
     link: Callable[[bytes], bytes] | None = None
