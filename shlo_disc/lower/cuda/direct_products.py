@@ -1,8 +1,8 @@
 """Products of few rows, or of few tiles: operands go from memory straight to registers.
 
 The warps of a block share a tile of C and take steps along K in turn. Each warp has its next steps
-on their way while it multiplies (`mma.sync`). No warp waits for another before its last step; then
-the sums of the warps are added through shared memory, in the order of the warps.
+on their way while it multiplies (`mma.sync`). No warp waits for another before its last step. Then
+shared memory takes the sums of the warps, which are added in the order of the warps.
 
 A matrix instruction takes its columns and its steps along K in any order, if both operands have the
 same one. So the lanes of a warp load whole vectors. Lane l, with g = l // 4 and t = l % 4, has
