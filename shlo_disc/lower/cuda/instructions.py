@@ -26,10 +26,12 @@ __all__ = [
     "global_address",
     "load_matrices",
     "load_word",
+    "load_words",
     "multiply",
     "multiply_by_warpgroup",
     "multiply_from_registers",
     "packed_pair",
+    "pair_of_halves",
     "power_of_two",
     "round_to_tf32",
     "true_for_any",
@@ -140,6 +142,33 @@ def load_word(b: GpuBuilder, at: Register) -> Register:
     """The i32 at an address of shared memory (i32)."""
     (word,) = _assembly(b, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [at], ["i32"])
     return word
+
+
+def load_words(b: GpuBuilder, address: IndexValue, count: int, exists: Mask) -> list[Register]:
+    """`count` words (i32; 1, 2 or 4) from an address of global memory, a multiple of their size.
+
+    Where not `exists`, words are 0 and nothing is read.
+    """
+    names = [f"${k}" for k in range(count)]
+    to = f"{{{', '.join(names)}}}" if count > 1 else names[0]
+    kind = f"v{count}.b32" if count > 1 else "b32"
+    lines = [
+        f"{{ .reg .pred exists; setp.ne.b32 exists, ${count + 1}, 0;",
+        *(f"mov.b32 {name}, 0;" for name in names),
+        f"@exists ld.global.{kind} {to}, [${count}]; }}",
+    ]
+    # Results are written before all operands are read.
+    kinds = ["=&r"] * count + ["l", "r", "~{memory}"]
+    operands = [b.cast("arith.index_cast", address, "i64"), b.cast("arith.extui", exists, "i32")]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["i32"] * count)
+
+
+def pair_of_halves(b: GpuBuilder, low: Register, high: Register, half: int) -> Register:
+    """The halves number `half` (0: the lower one) of two words (i32), as one word."""
+    pattern = "0x7632" if half else "0x5410"
+    text = f"prmt.b32 $0, $1, $2, {pattern};"
+    right = f'llvm.inline_asm asm_dialect = att "{text}", "=r,r,r" {low}, {high}'
+    return b.define(Register, f"{right} : (i32, i32) -> i32", "i32", [low, high])
 
 
 def round_to_tf32(b: GpuBuilder, word: Register) -> Register:

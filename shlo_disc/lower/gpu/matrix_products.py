@@ -30,14 +30,28 @@ class VariantProduct(TiledProduct):
         if not options:
             return last()
         (sizes, write), *rest = options
+        return self._where(self._asked_of(sizes), write, lambda: self._by_size(rest, last))
+
+    def _asked_of(self, sizes: Least) -> list[Condition] | None:
+        """What must be asked for all of `sizes` to be large enough; None: they never are."""
         asked: list[Condition] = []
         for size, enough in sizes:
             least, most = self.shapes.constraints.bounds(size)
             if most is not None and most < enough:
-                return self._by_size(rest, last)
+                return None
             if least is None or least < enough:
                 asked.append(Condition(size, ">=", Expr.const(enough)))
-        return self._where(asked, write, lambda: self._by_size(rest, last))
+        return asked
+
+    @staticmethod
+    def _all(*asked: list[Condition] | None) -> list[Condition] | None:
+        """What must be asked for all of `asked`; None: one of them never holds."""
+        found: list[Condition] = []
+        for conditions in asked:
+            if conditions is None:
+                return None
+            found += conditions
+        return found
 
     @staticmethod
     def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
