@@ -13,15 +13,20 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.plan import If, KernelPlan, Step
-from tests.gpu import emulator
+from shlo_disc.lower.plan import If, KernelPlan, Step, kernels_of
+from tests.gpu import device, emulator
 from tests.gpu.attention import Planned, fusions_of, plan_attention
 from tests.gpu.run import MACHINE
 from tests.lower.helpers import Emitted
 
 pytestmark = pytest.mark.skipif(
     emulator.ARCHITECTURE != "", reason="AMD's kernels of attention are two products"
+)
+
+on_hopper = pytest.mark.skipif(
+    device.ON_DEVICE and device.architecture() != "sm_90", reason="needs a GPU of Hopper"
 )
 
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -121,6 +126,23 @@ def planned(way: str, dtype: str, depth: int, width: int, machine: Machine = MAC
     return plan_attention(WAYS[way], list(zip(shapes, types, strict=True)), machine)
 
 
+HOPPER = machine_of("sm_90a")
+
+
+def by_warpgroups(way: str, dtype: str, depth: int, width: int) -> Iterator[Planned]:
+    """The kernel of warpgroups alone, of any number of rows."""
+    for plan in variants(planned(way, dtype, depth, width, HOPPER)):
+        if any("wgmma" in kernel.text for kernel in kernels_of(plan.emitted.plan.steps)):
+            yield plan
+
+
+def all_kernels(way: str) -> Iterator[Planned]:
+    """Every kernel for an attention of bf16."""
+    yield from variants(planned(way, "bfloat16", 16, 24))
+    if not device.ON_DEVICE or device.architecture() == "sm_90":
+        yield from by_warpgroups(way, "bfloat16", 16, 24)
+
+
 def arrays(b: int, t: int, s: int, h: int, d: int, e: int, dtype: str) -> list[np.ndarray]:
     rng = np.random.default_rng(17 * t + s)
     shapes = [(b, t, h, d), (b, s, h, d), (b, s, h, e), (b, s)]
@@ -172,6 +194,26 @@ def test_attention(way: str, dtype: str) -> None:
             check(one, way, x, dtype)
 
 
+@on_hopper
+@pytest.mark.parametrize(
+    ("way", "dtype"),
+    [(way, "bfloat16") for way in WAYS] + [("masked", "float16"), ("causal", "float16")],
+)
+def test_attention_by_warpgroups(way: str, dtype: str) -> None:
+    (plan,) = by_warpgroups(way, dtype, 16, 24)
+    for b, t, s, h in (*CASES, (1, 129, 257, 1)):
+        check(plan, way, arrays(b, t, s, h, 16, 24, dtype), dtype)
+
+
+@on_hopper
+@pytest.mark.parametrize(("depth", "width"), [(128, 128), (64, 72), (80, 64)])
+@pytest.mark.parametrize("way", ["masked", "causal"])
+def test_head_sizes_by_warpgroups(way: str, depth: int, width: int) -> None:
+    (plan,) = by_warpgroups(way, "bfloat16", depth, width)
+    for b, t, s, h in ((1, 140, 67, 2), (2, 3, 129, 1)):
+        check(plan, way, arrays(b, t, s, h, depth, width, "bfloat16"), "bfloat16")
+
+
 @pytest.mark.parametrize(("depth", "width"), [(128, 128), (64, 72), (1, 3), (20, 100)])
 def test_head_sizes(depth: int, width: int) -> None:
     """Also those whose rows do not begin at multiples of 16 bytes."""
@@ -184,7 +226,7 @@ def test_head_sizes(depth: int, width: int) -> None:
 def test_nothing(sizes: tuple[int, int, int, int]) -> None:
     """No keys give 0, as an empty sum does."""
     x = arrays(*sizes, 16, 24, "bfloat16")
-    for plan in variants(planned("masked", "bfloat16", 16, 24)):
+    for plan in all_kernels("masked"):
         got = plan.run(x)
         np.testing.assert_array_equal(got.astype(float), np.zeros(got.shape))
 
@@ -193,7 +235,7 @@ def test_rows_without_a_key_are_nan_as_in_softmax() -> None:
     x = arrays(2, 70, 66, 1, 16, 24, "bfloat16")
     x[3][0] = -np.inf
     for way in ("masked", "causal_with_infinity"):
-        for plan in variants(planned(way, "bfloat16", 16, 24)):
+        for plan in all_kernels(way):
             check(plan, way, x, "bfloat16")
 
 
@@ -202,7 +244,7 @@ def test_keys_behind_a_finite_mask_count_where_nothing_else_does() -> None:
     x = arrays(1, 130, 150, 1, 16, 24, "bfloat16")
     x[3] = x[3].astype(np.float32)
     x[3][0, :80] = -1e38
-    for plan in variants(planned("strictly_causal", "bfloat16", 16, 24)):
+    for plan in all_kernels("strictly_causal"):
         check(plan, "strictly_causal", x, "bfloat16")
 
 
@@ -211,15 +253,15 @@ def test_tiles_of_hidden_keys_are_not_read(way: str) -> None:
     """Zero times NaN would be NaN. The first two rows see nothing in one of the ways."""
     x = arrays(1, 66, 400, 1, 16, 24, "bfloat16")
     x[2][0, 128:] = np.nan
-    plan = planned(way, "bfloat16", 16, 24)
-    got = plan.run([*x[:3], x[3].astype(np.float32)]).astype(float)
-    assert np.isfinite(got[:, 2:]).all()
+    for plan in all_kernels(way):
+        got = plan.run([*x[:3], x[3].astype(np.float32)]).astype(float)
+        assert np.isfinite(got[:, 2:]).all()
 
 
 def test_nan_spreads_along_its_row() -> None:
     x = arrays(1, 67, 70, 2, 16, 24, "bfloat16")
     x[0][0, 5, 1, 3] = np.nan
-    for plan in variants(planned("masked", "bfloat16", 16, 24)):
+    for plan in all_kernels("masked"):
         got = plan.run(x).astype(float)
         assert np.isnan(got[0, 5, 1]).all()
         assert np.isnan(got).sum() == got.shape[-1]
@@ -242,7 +284,7 @@ def test_groups_of_queries_share_keys() -> None:
 
 def test_order_of_blocks_does_not_matter() -> None:
     x = arrays(2, 70, 200, 2, 16, 24, "bfloat16")
-    for plan in variants(planned("masked", "bfloat16", 16, 24)):
+    for plan in all_kernels("masked"):
         np.testing.assert_array_equal(plan.run(x, seed=1), plan.run(x, seed=2))
 
 

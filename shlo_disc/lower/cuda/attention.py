@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
-from shlo_disc.lower.cuda.attention_writer import TILE, WarpWriter
+from shlo_disc.lower.cuda.attention_warpgroups import ROWS, WarpgroupWriter
+from shlo_disc.lower.cuda.attention_warps import TILE, WarpWriter
+from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.model import MODEL
-from shlo_disc.lower.plan import All, If, KernelPlan, Step
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.attention import take_apart
 from shlo_disc.passes.machine_model import AttentionKernels, MachineModel
 from shlo_disc.passes.match_attention import AttentionRecord
@@ -46,14 +49,30 @@ def emit_attention(fusion: Planned[AttentionRecord], machine: Machine) -> Kernel
 
 
 def _by_layout(plan: AttentionPlan) -> tuple[Step, ...]:
+    """The kernel that strides and sizes allow."""
     asked = plan.asked_by_chunks()
-
-    def launch(by_chunks: bool) -> tuple[Step, ...]:
-        return (WarpWriter(plan, TILE, by_chunks=by_chunks).launch(),)
-
     if asked is None:
-        return launch(False)
+        return _by_warps(plan, by_chunks=False)
+    return _where(asked, _by_rows(plan), _by_warps(plan, by_chunks=False))
+
+
+def _by_rows(plan: AttentionPlan) -> tuple[Step, ...]:
+    """The kernel for so many rows."""
+    few = _by_warps(plan, by_chunks=True)
+    if plan.machine.architecture not in WITH_WARPGROUPS:
+        return few
+    enough = Condition(plan.p.rows, ">", Expr.const(ROWS // 2))
+    return _where([enough], (WarpgroupWriter(plan).launch(),), few)
+
+
+def _by_warps(plan: AttentionPlan, *, by_chunks: bool) -> tuple[Step, ...]:
+    return (WarpWriter(plan, TILE, by_chunks=by_chunks).launch(),)
+
+
+def _where(
+    asked: list[Condition], then: tuple[Step, ...], otherwise: tuple[Step, ...]
+) -> tuple[Step, ...]:
+    """`then` where all of `asked` holds."""
     if not asked:
-        return launch(True)
-    condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-    return (If(condition, launch(True), launch(False)),)
+        return then
+    return (If(asked[0] if len(asked) == 1 else All(tuple(asked)), then, otherwise),)
