@@ -41,8 +41,8 @@ class AttentionTile:
 
 
 TILE = AttentionTile(4, 1, 64, 2)
-FEW = AttentionTile(1, 4, 64, 3)
-"""For up to 16 rows."""
+FEW = AttentionTile(1, 4, 64, 2)
+"""For up to 16 rows. A block has less than the 99 KiB of shared memory that any device has."""
 
 
 class WarpWriter(AttentionWriter):

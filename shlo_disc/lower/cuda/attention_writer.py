@@ -22,13 +22,21 @@ from shlo_disc.lower.cuda.online_softmax import OnlineSoftmax, RowState
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["LANES", "AttentionWriter"]
+__all__ = ["LANES", "AttentionWriter", "softmax_of"]
 
 LANES = 8
 """Columns that a thread finishes and stores at once."""
 
 ZERO_FROM = 150.0
 """Differences from the maximum from which on an exponential is 0 in f32."""
+
+
+def softmax_of(w: ProductWriter) -> OnlineSoftmax:
+    """The row work of the attention that `w` writes a kernel of."""
+    plan = w.plan
+    assert isinstance(plan, AttentionPlan)
+    parts = plan.softmax, plan.attention, plan.visible, plan.block, plan.shapes
+    return OnlineSoftmax(w.b, *parts, w.arguments)
 
 
 class AttentionWriter(ProductWriter):
@@ -46,15 +54,7 @@ class AttentionWriter(ProductWriter):
         self.warp = b.thread // plan.machine.warp
         self.tile_keys = keys
         self.key_array = self.memory(plan.key_buffer, plan.p.a)
-        self.softmax = OnlineSoftmax(
-            b,
-            plan.softmax,
-            plan.attention,
-            plan.visible,
-            plan.block,
-            plan.shapes,
-            self.arguments,
-        )
+        self.softmax = softmax_of(self)
 
     def _tile_of(
         self, number: IndexValue, down: IndexValue, across: IndexValue
@@ -96,8 +96,7 @@ class AttentionWriter(ProductWriter):
         """
         b = self.b
         self.begin(place, row)
-        zero = b.constant(0.0, "f32")
-        start = [*self.softmax.start().registers, *[zero] * (self.columns // 2)]
+        start = self.start()
         if not self.reads_hidden:
             found = self.through(place, row, b.index(0), seen, start)
         else:
@@ -108,9 +107,18 @@ class AttentionWriter(ProductWriter):
                 last = b.select(is_first, seen, hidden)
                 phase.yield_(*self.through(place, row, first, last, phase.args))
             found = phase.results
-        state = RowState.of(found[:4])
-        total = [self.softmax.across_quad(one) for one in state.total]
-        return RowState(state.maximum, (total[0], total[1])), found[4:]
+        return self.whole_state(found[:4]), found[4:]
+
+    def start(self) -> list[Register]:
+        """State and results in front of the first key."""
+        zero = self.b.constant(0.0, "f32")
+        return [*self.softmax.start().registers, *[zero] * (self.columns // 2)]
+
+    def whole_state(self, registers: Sequence[Register]) -> RowState:
+        """The state of a row from those of its four threads."""
+        state = RowState.of(registers)
+        low, high = (self.softmax.across_quad(one) for one in state.total)
+        return RowState(state.maximum, (low, high))
 
     def begin(self, place: list[IndexValue], row: IndexValue) -> None:
         """Write what loads the queries of a tile."""
