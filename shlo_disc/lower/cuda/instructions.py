@@ -30,6 +30,8 @@ __all__ = [
     "multiply",
     "multiply_by_warpgroup",
     "multiply_from_registers",
+    "multiply_lines",
+    "multiply_registers",
     "packed_pair",
     "pair_of_halves",
     "power_of_two",
@@ -37,6 +39,7 @@ __all__ = [
     "true_for_any",
     "wait_for_copies",
     "wait_for_phase",
+    "wait_for_sums",
     "wait_for_warpgroup",
 ]
 
@@ -362,3 +365,79 @@ def _shape_of_warpgroup(element: str, count: int) -> str:
 def wait_for_warpgroup(b: GpuBuilder, groups: int) -> None:
     """Wait until all but the last `groups` groups of products are done."""
     _assembly(b, f"wgmma.wait_group.sync.aligned {groups};", "~{memory}", [], [])
+
+
+def multiply_lines(
+    b: GpuBuilder,
+    element: str,
+    left: Register,
+    right: Register,
+    offsets: Sequence[tuple[int, int]],
+    columns: int,
+) -> list[Register]:
+    """Begin sums of products of 64 x `columns` elements of `element`, whose lines run along K.
+
+    `left`, `right`: descriptors (i64) of shared memory; `offsets`: for each 16 elements along K the
+    bytes behind those. As one group; see :func:`multiply_by_warpgroup` for the sums.
+    """
+    count = columns // 2
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{element}.{element}"
+    each = ", ".join(f"${k}" for k in range(count))
+    lines = [
+        "{ .reg .pred added; .reg .b64 left, right;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    for step, (mine, theirs) in enumerate(offsets):
+        lines += [
+            f"setp.ne.b32 added, {min(step, 1)}, 0;",
+            f"add.s64 left, ${count}, {mine >> 4};",
+            f"add.s64 right, ${count + 1}, {theirs >> 4};",
+            f"{shape} {{{each}}}, left, right, added, 1, 1, 0, 0;",
+        ]
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    kinds = ["=f"] * count + ["l", "l", "~{memory}"]
+    return _assembly(b, " ".join(lines), ",".join(kinds), [left, right], ["f32"] * count)
+
+
+def multiply_registers(
+    b: GpuBuilder,
+    element: str,
+    left: Sequence[Register],
+    right: Register,
+    advance: int,
+    sums: Sequence[Register],
+) -> list[Register]:
+    """Begin to add products of 64 x N elements of `element` to `sums`, as one group.
+
+    `left`: four registers (i32) for each 16 elements along K, as of :func:`multiply`. `right`: a
+    descriptor (i64) of lines across K; `advance`: bytes from 16 of them to the next 16.
+    """
+    count = len(sums)
+    shape = f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{element}.{element}"
+    each = ", ".join(f"${k}" for k in range(count))
+    lines = [
+        "{ .reg .pred added; .reg .b64 right;",
+        "setp.ne.b32 added, 1, 0;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    first = 2 * count  # of tied operands each has a number too
+    place = f"${first + len(left)}"
+    for step in range(len(left) // 4):
+        mine = ", ".join(f"${first + 4 * step + k}" for k in range(4))
+        lines += [
+            f"add.s64 right, {place}, {step * advance >> 4};",
+            f"{shape} {{{each}}}, {{{mine}}}, right, added, 1, 1, 1;",
+        ]
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    kinds = ["=f"] * count + [str(k) for k in range(count)]
+    kinds += ["r"] * len(left) + ["l", "~{memory}"]
+    operands = [*sums, *left, right]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def wait_for_sums(b: GpuBuilder, groups: int, sums: Sequence[Register]) -> list[Register]:
+    """`sums` behind all but the last `groups` groups of products."""
+    count = len(sums)
+    kinds = ["=f"] * count + [str(k) for k in range(count)] + ["~{memory}"]
+    text = f"wgmma.wait_group.sync.aligned {groups};"
+    return _assembly(b, text, ",".join(kinds), sums, ["f32"] * count)
