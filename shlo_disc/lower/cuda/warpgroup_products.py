@@ -108,9 +108,9 @@ WIDE = WarpgroupTile(2, 256, 4)
 NARROW = WarpgroupTile(2, 128, 6)
 LITTLE = WarpgroupTile(1, 64, 6)
 """A multiprocessor has room for two."""
-TF32_WIDE = WarpgroupTile(2, 256, 4)
-TF32_NARROW = WarpgroupTile(2, 128, 3)
-TF32_LITTLE = WarpgroupTile(1, 64, 6)
+TF32_WIDE = WarpgroupTile(2, 256, 4, has_producer=False)
+TF32_NARROW = WarpgroupTile(2, 128, 3, has_producer=False)
+TF32_LITTLE = WarpgroupTile(1, 64, 6, has_producer=False)
 BANDED = {
     2: WarpgroupTile(2, 128, 4, 2),
     3: WarpgroupTile(2, 64, 4, 3),
