@@ -25,6 +25,7 @@ __all__ = [
     "debug_level",
     "dump_dir",
     "fusion",
+    "gpu_cubins",
     "num_threads",
     "overridden",
     "spec_checks",
@@ -105,6 +106,13 @@ _TABLE = (
         _SWITCH,
         "0 gives every operation a kernel of its own: to see whether a wrong result comes from "
         "fusion.",
+    ),
+    Flag(
+        "SHLO_DISC_GPU_CUBINS",
+        "1",
+        _SWITCH,
+        "0 makes no machine code (cubins) when a program for NVIDIA's GPUs is compiled: the driver "
+        "compiles its PTX in the first call. It does so, too, without `ptxas` and nvJitLink.",
     ),
     Flag(
         "SHLO_DISC_GPU_HOST_MEMORY",
@@ -255,6 +263,11 @@ def debug_level() -> int:
 def fusion() -> bool:
     """`SHLO_DISC_FUSION`."""
     return _number("fusion") > 0
+
+
+def gpu_cubins() -> bool:
+    """`SHLO_DISC_GPU_CUBINS`."""
+    return _number("gpu_cubins") > 0
 
 
 def num_threads() -> int:

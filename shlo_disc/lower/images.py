@@ -74,6 +74,8 @@ class KernelImage:
     image: bytes
     """PTX, or a code object of AMD's."""
     shape: LaunchShape
+    machine_code: bytes = b""
+    """A cubin, which devices of its architecture load in place of PTX; empty: there is none."""
 
     @property
     def address(self) -> int:
@@ -82,5 +84,5 @@ class KernelImage:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the image."""
-        return len(self.image)
+        """Bytes of the image, and of its machine code."""
+        return len(self.image) + len(self.machine_code)

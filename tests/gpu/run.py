@@ -15,7 +15,7 @@ import numpy as np
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.lower import images
-from shlo_disc.lower.gpu.codegen import image, shape_of
+from shlo_disc.lower.gpu.codegen import image
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
@@ -26,7 +26,7 @@ from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
 from tests.ptx.tensor_map import TensorMap
 
-__all__ = ["MACHINE", "gpu_plan", "run_cpu", "run_gpu"]
+__all__ = ["MACHINE", "gpu_plan", "launches_of", "run_cpu", "run_gpu"]
 
 _TARGET = f"cuda:{device.architecture() if device.ON_DEVICE else 'sm_80'}"
 MACHINE: Machine = parse(
@@ -38,12 +38,12 @@ FILL = 0xFF
 
 @functools.lru_cache(maxsize=256)
 def _compiled(text: str, machine: Machine) -> tuple[str | bytes, LaunchShape]:
-    code = image(text, machine)
-    return code if machine.link is not None else code.decode(), shape_of(text)
+    made = image(text, machine)
+    return made.image if machine.link is not None else made.image.decode(), made.shape
 
 
-def _launch() -> Callable[..., None]:
-    if emulator.ARCHITECTURE:
+def _launch(machine: Machine) -> Callable[..., None]:
+    if machine.platform == "rocm":
         return emulator.run
     return device.launch if device.ON_DEVICE else interpreter.launch
 
@@ -79,6 +79,13 @@ def _steps(steps: Sequence[Step], env: Mapping[str, int]) -> Iterator[Launch]:
         else:
             assert isinstance(step, Launch), step
             yield step
+
+
+def launches_of(
+    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: Mapping[str, int] | None = None
+) -> list[Launch]:
+    """The launches of a plan at the sizes of `inputs`."""
+    return list(_steps(emitted.plan.steps, symbols_of(emitted, inputs) | dict(symbols or {})))
 
 
 def _results(
@@ -151,7 +158,7 @@ def run_gpu(
                 args.append(array.tobytes() if k in kernel.by_value else array)
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
-        _launch()(
+        _launch(machine)(
             code, blocks, kernel.threads, args, params, tasks,
             shared_bytes=kernel.shared_bytes, seed=seed + number, fill=FILL,
         )  # fmt: skip

@@ -108,6 +108,22 @@ def test_large_tiles_are_taken_where_there_are_enough() -> None:
     assert not any(isinstance(step, If) for step in gpu_plan(few.text()).plan.steps)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_steps_along_k_that_are_not_one_run(dtype: str) -> None:
+    """Rows are contiguous, and K has two strides in each operand."""
+    sizes = {**SIZES, "c": "c"}
+    dot = Dot("kbcm,kbcn", "b", "kc", sizes, dtype, dtype, dtype)
+    emitted = gpu_plan(dot.text(), exact=False)
+    x, y = (
+        tf32(sample((5, 2, 9, size), dtype, seed)).astype(DTYPES[dtype])
+        for seed, size in enumerate((16, 24))
+    )
+    for steps in variants(emitted.plan.steps):
+        one = replace(emitted, plan=replace(emitted.plan, steps=steps))
+        (got,) = run_gpu(one, [x, y])
+        np.testing.assert_allclose(got.astype(float), expected(dot, x, y), rtol=2.0**-8, atol=1)
+
+
 def test_f32_is_rounded_to_tf32_where_the_program_lets_it() -> None:
     dot = LAYOUTS[0]
     x, y = sample((33, 40), "f32"), sample((40, 17), "f32", 1)

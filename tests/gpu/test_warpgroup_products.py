@@ -80,10 +80,12 @@ def operands(dot: Dot, dtype: str, m: int, n: int, k: int) -> list[np.ndarray]:
     ]
 
 
-def check(dot: Dot, x: np.ndarray, y: np.ndarray, got: np.ndarray, room: float) -> None:
-    """f32 sums, and the rounding of the result."""
+def check(
+    dot: Dot, x: np.ndarray, y: np.ndarray, got: np.ndarray, room: float, unit: float = 2.0**-23
+) -> None:
+    """Sums, of f32 where `unit` does not say otherwise, and the rounding of the result."""
     want, k = expected(dot, x, y), x.shape[dot.sides[0].index("k")]
-    bound = room * np.abs(want) + (k + 2) * 2.0**-23 * expected(dot, abs(x), abs(y)) + 1e-30
+    bound = room * np.abs(want) + (k + 2) * unit * expected(dot, abs(x), abs(y)) + 1e-30
     assert (np.abs(got.astype(float) - want) <= bound).all(), (x.shape, y.shape)
 
 
@@ -193,7 +195,9 @@ def test_work_behind_the_sums() -> None:
             np.testing.assert_allclose(got.astype(float), want, atol=0.06, rtol=0.06)
 
 
-def in_bands(bands: int, width: int, rows: int, is_along_k: bool) -> Emitted:
+def in_bands(
+    bands: int, width: int, rows: int, is_along_k: bool, machine: Machine = MACHINE
+) -> Emitted:
     """The product of the parts of x @ w, and x @ w itself."""
     w = f"?x{bands * width}" if not is_along_k else f"{bands * width}x?"
     whole, part = (f"tensor<{rows}x{n}xbf16>" for n in (bands * width, width))
@@ -209,7 +213,7 @@ def in_bands(bands: int, width: int, rows: int, is_along_k: bool) -> Emitted:
         total = f"o{k}"
     operands = [f"x: {rows},k bf16", f"w: {w.replace('?', 'k').replace('x', ',')} bf16"]
     results = [f"{total}: {rows},{width} bf16", f"d: {rows},{bands * width} bf16"]
-    return gpu_plan(fusion_text("dense", operands, body, results), MACHINE)
+    return gpu_plan(fusion_text("dense", operands, body, results), machine)
 
 
 @pytest.mark.parametrize(

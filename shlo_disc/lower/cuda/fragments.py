@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.products import ProductWriter
+from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
 __all__ = ["LANES", "store_sums"]
@@ -41,47 +42,25 @@ def store_sums(
     The part begins at row and column `first` of the tile and has `across` columns. `sums`: those of
     16 rows and 8 columns after each other, along columns first; 16 rows of each of `bands`.
 
-    `is_turned`: what is said of rows is true of columns, and of columns of rows, but for `first`.
-
-    Sums come in `parts`, of which a warp has number `part`; they are added first to last.
-
-    They go through shared memory, so that neighbouring threads store neighbouring columns. No
-    thread may still read that memory. Behind this it may be written again.
+    `is_turned`: rows here are columns of the tile, and columns here are its rows.
+    `parts`, `part`: see `sums.store_pieces`.
     """
-    b, line = w.b, w.columns + (_PAD_TURNED if is_turned else _PAD)
+    b, pair, pieces = w.b, vector_type(2, "f32"), []
     lane = b.thread % w.plan.machine.warp
-    band_size = line * w.rows
-    size = band_size * bands
-    memory = b.shared_at("f32", 0, size * parts)
-    pair = vector_type(2, "f32")
-    down, right = first[0] + lane // 4, first[1] + lane % 4 * 2
-    own = b.index(part) * size + (right * line + down if is_turned else down * line + right)
     for at in range(0, len(sums), 2):
         fragment, half = divmod(at // 2, 2)
         group, j = divmod(fragment, across // 8)
         i, band = divmod(group, bands)
+        down, right = 16 * i + 8 * half, 8 * j
         if is_turned:
-            there = own + (8 * j * line + 16 * i + 8 * half)
-            memory.store(sums[at], there)
-            memory.store(sums[at + 1], there + line)
+            pieces += [Piece(sums[at + k], right + k, down, band) for k in range(2)]
             continue
         made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
         both = b.define(Register, made, pair, sums[at : at + 2])
-        there = own + (band * band_size + (16 * i + 8 * half) * line + 8 * j)
-        memory.vector_store(both, there, aligned=True)
-    w.barrier()
-    vectors, step = w.columns // w.lanes, w.storing_threads
-    with b.loop(b.thread, w.rows * vectors, step, hint="vector", barrier=True) as vector:
-        down, right = vector.index // vectors, vector.index % vectors * w.lanes
-        r, c = row + down, column + right
-        with b.if_((r < w.m) & (c < w.n)):
-            found = []
-            for band in range(bands):
-                start = down * line + right + band * band_size
-                total = memory.vector_load(start, w.lanes, False, aligned=True)
-                for k in range(1, parts):
-                    more = memory.vector_load(start + k * size, w.lanes, False, aligned=True)
-                    total = total + more
-                found.append(total)
-            w.store(place, r, c, found, b.mask(w.n - c, w.lanes))
-    w.barrier()
+        pieces.append(Piece(both, down, right, band))
+    own = lane // 4, lane % 4 * 2
+    store_pieces(
+        w, place, row, column, pieces,
+        (b.index(first[1]), first[0]) if is_turned else first, own[::-1] if is_turned else own,
+        pad=_PAD_TURNED if is_turned else _PAD, parts=parts, part=part, bands=bands,
+    )  # fmt: skip

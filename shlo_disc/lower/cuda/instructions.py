@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.builder import GpuBuilder
-from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register, Value
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Pointer, Register, Value
 
 __all__ = [
     "STEP_BYTES",
@@ -29,7 +29,10 @@ __all__ = [
     "multiply",
     "multiply_by_warpgroup",
     "multiply_from_registers",
+    "packed_pair",
+    "power_of_two",
     "round_to_tf32",
+    "true_for_any",
     "wait_for_copies",
     "wait_for_phase",
     "wait_for_warpgroup",
@@ -145,6 +148,30 @@ def round_to_tf32(b: GpuBuilder, word: Register) -> Register:
     return b.define(Register, f"{right} : (i32) -> i32", "i32", [word])
 
 
+def power_of_two(b: GpuBuilder, x: Register) -> Register:
+    """2 to the power of an f32, within 2 units of its last digit; results below 2^-126 are 0."""
+    right = f'llvm.inline_asm asm_dialect = att "ex2.approx.ftz.f32 $0, $1;", "=f,f" {x}'
+    return b.define(Register, f"{right} : (f32) -> f32", "f32", [x])
+
+
+def packed_pair(b: GpuBuilder, element: str, low: Register, high: Register) -> Register:
+    """Two f32 rounded to `element` ("f16" or "bf16"), in one i32."""
+    text = f"cvt.rn.{element}x2.f32 $0, $2, $1;"
+    right = f'llvm.inline_asm asm_dialect = att "{text}", "=r,f,f" {low}, {high}'
+    return b.define(Register, f"{right} : (f32, f32) -> i32", "i32", [low, high])
+
+
+def true_for_any(b: GpuBuilder, value: Mask) -> Mask:
+    """True if a flag is true for any thread of the block; all threads wait here."""
+    word = b.cast("arith.extui", value, "i32")
+    text = (
+        "{ .reg .pred own, any; setp.ne.b32 own, $1, 0; bar.red.or.pred any, 0, own; "
+        "selp.b32 $0, 1, 0, any; }"
+    )
+    (found,) = _assembly(b, text, "=r,r,~{memory}", [word], ["i32"])
+    return found.differs(0)
+
+
 def multiply(
     b: GpuBuilder,
     element: str,
@@ -234,8 +261,8 @@ def multiply_by_warpgroup(
 
     `steps` times 32 bytes along K, as one group. `left`, `right`: descriptors (i64) of shared
     memory; `advances`: bytes from one step to the next in each; `transposed`: rows are contiguous,
-    not K, which elements of 16 bits alone may be. The N / 2 sums of a thread: see `fragments.py`.
-    They are there after :func:`wait_for_warpgroup`.
+    not K. tf32 has contiguous K. The N / 2 sums of a thread: see `fragments.py`. They are there
+    after :func:`wait_for_warpgroup`.
     """
     count = len(sums)
     shape = _shape_of_warpgroup(element, count)

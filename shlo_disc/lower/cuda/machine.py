@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlo_disc.lower.cuda import assembler
 from shlo_disc.lower.gpu.machine import Machine
 
 __all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "for_device", "machine_of"]
@@ -45,6 +46,7 @@ def machine_of(architecture: str) -> Machine:
         warp=32,
         shared_bytes=48 << 10,
         stack_space=0,
+        assemble=assembler.cubin,
     )
 
 

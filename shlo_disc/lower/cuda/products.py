@@ -15,7 +15,7 @@ The layouts of fragments are those of NVIDIA's PTX ISA, sections 9.7.14.5.7 and 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -40,8 +40,9 @@ from shlo_disc.lower.cuda.warpgroup_products import (
 from shlo_disc.lower.cuda.ways import MOST_SPLIT, Way, ways
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.products import ProductWriter, TiledProduct
-from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
+from shlo_disc.lower.gpu.products import ProductWriter
+from shlo_disc.lower.plan import Condition, KernelPlan, Step
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
@@ -87,13 +88,8 @@ each."""
 MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
-Write = Callable[[], tuple[Step, ...]]
 
-Least = tuple[tuple[Expr, int], ...]
-"""Sizes, and what each must be at least."""
-
-
-class MatrixProduct(TiledProduct):
+class MatrixProduct(VariantProduct):
     """Plans one problem: by matrix units where the types and layouts are theirs."""
 
     def steps(self) -> tuple[Step, ...]:
@@ -174,39 +170,6 @@ class MatrixProduct(TiledProduct):
 
     # ---------------------------------------------------------------- choices
 
-    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
-        """The first of `options` for which all sizes are large enough, else `last`."""
-        if not options:
-            return last()
-        (sizes, write), *rest = options
-        asked: list[Condition] = []
-        for size, enough in sizes:
-            least, most = self.shapes.constraints.bounds(size)
-            if most is not None and most < enough:
-                return self._by_size(rest, last)
-            if least is None or least < enough:
-                asked.append(Condition(size, ">=", Expr.const(enough)))
-        return self._where(asked, write, lambda: self._by_size(rest, last))
-
-    @staticmethod
-    def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
-        """`then` where all of `asked` holds; None never does."""
-        if asked is None:
-            return otherwise()
-        if not asked:
-            return then()
-        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-        return (If(condition, then(), otherwise()),)
-
-    def _multiples(self, sizes: Sequence[Expr]) -> list[Condition] | None:
-        """What must be asked for all to be multiples of a chunk; None: one never is."""
-        asked = [
-            Condition(size % self.chunk, "==", Expr.const(0))
-            for size in dict.fromkeys(sizes)
-            if not self.divisible(size, self.chunk)
-        ]
-        return None if any(condition.lhs.is_const for condition in asked) else asked
-
     def _asked_by_warpgroups(self) -> list[Condition] | None:
         """What strides must be for warpgroups to compute the product; None: they never do."""
         if self.machine.architecture not in WITH_WARPGROUPS:
@@ -237,38 +200,10 @@ class MatrixProduct(TiledProduct):
     @property
     def element(self) -> str | None:
         """What the matrix units multiply: "f16", "bf16" or "tf32"; None: it is not theirs."""
-        p = self.p
-        if p.a.name != p.b.name or p.compute.name != "f32" or p.is_short:
-            return None
-        if self.fill is not None:
-            return None
-        if p.a.name == "f32":
-            return "tf32" if p.may_round else None
-        return p.a.name if p.a.name in ("f16", "bf16") else None
-
-    @property
-    def chunk(self) -> int:
-        """Elements in one copy of 16 bytes."""
-        return 16 // self.p.a.bytes
-
-    def contiguous(self, array: str) -> str | None:
-        """The walk along which neighbours of A or B follow each other in memory, all of them."""
-        for side in "kr":
-            walk = self.walks[f"{array}{side}"]
-            if len(walk) == 1 and walk[0][1] == 1:
-                return f"{array}{side}"
-        return None
-
-    def strides(self) -> list[Expr]:
-        """Steps between chunks, which must be multiples of one."""
-        p, found = self.p, [self.p.a_first, self.p.b_first]
-        for array in "ab":
-            own = self.contiguous(array)
-            found += [getattr(axis, array) for axis in p.batch]
-            for side in "kr":
-                if f"{array}{side}" != own:
-                    found += [stride for _, stride in self.walks[f"{array}{side}"]]
-        return found
+        operand = self.operand
+        if operand == "f32":
+            return "tf32" if self.p.may_round else None
+        return operand if operand in ("f16", "bf16") else None
 
 
 class _MatrixWriter(ProductWriter):

@@ -108,13 +108,10 @@ BANDED = {
 
 def multiples_of_chunks(plan: MatrixProduct) -> list[Expr] | None:
     """What must be multiples of a chunk for warpgroups; None: the layout is not theirs."""
-    found = plan.strides()
     for array in "ab":
-        walk = plan.contiguous(array)
-        if walk is None or (walk.endswith("r") and len(plan.walks[f"{array}k"]) > 1):
+        if plan.contiguous(array) == f"{array}r" and len(plan.walks[f"{array}k"]) > 1:
             return None
-        found.append(plan.walks[walk][0][0])
-    return found
+    return plan.whole_chunks()
 
 
 class Operand:

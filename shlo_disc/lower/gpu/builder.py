@@ -126,9 +126,11 @@ class GpuBuilder(KernelBuilder):
     def mask(self, count: IndexLike, lanes: int) -> Mask:
         """True in the first `count` lanes; a constant if `count` is known."""
         known = self.index(count).known
-        if known is None:
-            return super().mask(count, lanes)
-        return self.dense_mask([lane < known for lane in range(lanes)])
+        if known is not None:
+            return self.dense_mask([lane < known for lane in range(lanes)])
+        # As `vector.create_mask` is lowered: only this pass takes its operand for 64 bits.
+        number = self.cast("arith.index_cast", self.index(count), "i32")
+        return self.dense(range(lanes), "i32") < self.broadcast(number, lanes)
 
     def masked_load(
         self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
@@ -338,6 +340,12 @@ class GpuBuilder(KernelBuilder):
         address = whole + index * (memory.element_bits // 8)
         raw = self.cast("arith.index_cast", address, "i64")
         return self.define(Pointer, f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
+
+    def atomic(self, name: str, memory: MemRef, index: IndexValue, value: Register) -> None:
+        """Change an integer by the operation `name` of `llvm.atomicrmw`, in one piece."""
+        pointer = self.element_pointer(memory, index)
+        right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
+        self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
 
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""

@@ -39,6 +39,9 @@ class Machine:
     link: Callable[[bytes], bytes] | None = None
     """Makes an image of an object file. None where the driver takes assembly."""
 
+    assemble: Callable[[bytes, str], bytes] | None = None
+    """Makes machine code of assembly for an architecture, or nothing. None: nobody does."""
+
     @property
     def name(self) -> str:
         """The target's name: "cuda:sm_90"."""
@@ -51,6 +54,10 @@ class Machine:
     def run(self, elements: int) -> int:
         """Neighbouring elements that make a task."""
         return min(elements, _RUN)
+
+    def moved(self, elements: int, lanes: int) -> int:
+        """Of tasks that only move elements: one access, so that threads move what lies together."""
+        return min(elements, lanes)
 
     def builder(self) -> GpuBuilder:
         """A new kernel in which a thread computes a task."""

@@ -39,6 +39,18 @@ Capability capability_of(const std::string& architecture) {
   return found;
 }
 
+// Whether a device of architecture `have` runs code for `architecture`.
+bool runs_on(GpuPlatform platform, const std::string& architecture, bool is_text,
+             const std::string& have) {
+  if (platform != GpuPlatform::kCuda) return architecture == have;
+  const Capability want = capability_of(architecture), is = capability_of(have);
+  if (want.suffix == 'a') return want.version == is.version;
+  if (want.suffix == 'f' || !is_text) {  // of one family; machine code likewise
+    return want.major() == is.major() && want.version <= is.version;
+  }
+  return want.version <= is.version;
+}
+
 bool is_text(const std::string& image) {
   return image.compare(0, 4, "\x7f" "ELF") != 0;
 }
@@ -52,18 +64,7 @@ std::string kernel_text(const GpuKernel& kernel) {
 bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture, bool is_text,
                            const GpuDevice& device, GpuFailure* failure) {
   const std::string& have = device.info().architecture;
-  bool fits = architecture == have;
-  if (platform == GpuPlatform::kCuda) {
-    const Capability want = capability_of(architecture), is = capability_of(have);
-    if (want.suffix == 'a') {
-      fits = want.version == is.version;
-    } else if (want.suffix == 'f' || !is_text) {  // of one family; machine code likewise
-      fits = want.major() == is.major() && want.version <= is.version;
-    } else {
-      fits = want.version <= is.version;
-    }
-  }
-  if (fits) return true;
+  if (runs_on(platform, architecture, is_text, have)) return true;
   return failure->set(GpuFailure::Kind::kDevice,
                       "the kernels are compiled for " + architecture + ", the device is " +
                           device.title() + "; compile with target='" +
@@ -126,6 +127,15 @@ bool LoadedProgram::load_modules(const GpuProgram& program, GpuFailure* failure)
 
 bool LoadedProgram::load_module(const GpuProgram& program, size_t image, GpuFailure* failure) {
   const GpuDriver& driver = device_.driver();
+  const std::string& code = program.machine_code[image];
+  if (!code.empty() && runs_on(program.platform, program.architecture, false,
+                               device_.info().architecture)) {
+    if (driver.call.load_module(&modules_[image], code.c_str(), 0, nullptr, nullptr) ==
+        kGpuSuccess) {
+      return true;
+    }
+    modules_[image] = nullptr;  // an older driver: it compiles the text
+  }
   std::string log(kLogBytes, '\0');
   int names[] = {kErrorLog, kErrorLogBytes};
   void* values[] = {log.data(), reinterpret_cast<void*>(kLogBytes)};

@@ -48,6 +48,7 @@ struct GpuProgram {
   GpuPlatform platform = GpuPlatform::kCuda;
   std::string architecture;         // "sm_90a", "gfx942"
   std::vector<std::string> images;  // PTX, cubins, code objects
+  std::vector<std::string> machine_code;  // of each image: a cubin, or empty
   std::vector<GpuKernel> kernels;
 };
 

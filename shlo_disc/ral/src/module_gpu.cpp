@@ -93,11 +93,19 @@ void init_gpu_kernel(GpuKernel* self, std::string symbol, size_t image, int64_t 
 }
 
 void init_gpu_program(SharedGpuProgram* self, const std::string& platform, std::string architecture,
-                      const std::vector<nb::bytes>& images, std::vector<GpuKernel> kernels) {
+                      const std::vector<nb::bytes>& images, std::vector<GpuKernel> kernels,
+                      const std::vector<nb::bytes>& machine_code) {
+  if (!machine_code.empty() && machine_code.size() != images.size()) {
+    throw nb::value_error("machine_code has an entry for each image, or none");
+  }
   auto program = std::make_shared<GpuProgram>();
   program->platform = checked_platform(platform);
   program->architecture = std::move(architecture);
   for (const nb::bytes& image : images) program->images.emplace_back(image.c_str(), image.size());
+  for (const nb::bytes& code : machine_code) {
+    program->machine_code.emplace_back(code.c_str(), code.size());
+  }
+  program->machine_code.resize(images.size());
   for (const GpuKernel& kernel : kernels) {
     if (kernel.image >= images.size()) {
       throw nb::index_error(("kernel " + kernel.name + " is in an image that does not exist").c_str());
@@ -239,7 +247,7 @@ void bind_gpu(nb::module_& m) {
            "params"_a, "maps"_a = std::vector<MapRow>(), "name"_a, "source"_a = "");
   nb::class_<SharedGpuProgram>(m, "GpuProgram")
       .def("__init__", &init_gpu_program, nb::kw_only(), "platform"_a, "architecture"_a, "images"_a,
-           "kernels"_a);
+           "kernels"_a, "machine_code"_a = std::vector<nb::bytes>());
 
   nb::class_<GpuBridge, JaxBridge>(m, "GpuBridge")
       .def("__init__", &init_gpu_bridge, nb::kw_only(), "platform"_a, "ordinal"_a,
