@@ -298,8 +298,8 @@ def multiply_from_registers(
 ) -> list[Register]:
     """As :func:`multiply_by_warpgroup` for tf32, whose left operand is in registers.
 
-    `left`: four i32 for each step along K. A thread has rows `lane // 4` and 8 behind it of the 16
-    of its warp, element `lane % 4` of a step and 4 behind it: rows first.
+    `left`: four i32 for each step along K. A warp has 16 rows. A thread has `lane // 4` of them and
+    8 behind it, elements `lane % 4` of a step and 4 behind it: rows first.
     """
     count = len(sums)
     each = ", ".join(f"${k}" for k in range(count))
