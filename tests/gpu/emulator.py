@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.gpu import emulator_f64
+from tests.gpu import emulator_more
 from tests.gpu.code_object import CodeObject
 
 __all__ = ["ARCHITECTURE", "CHECKOUT", "MAGIC", "WHY_NOT", "Loaded", "image_at", "launch", "run"]
@@ -120,7 +120,7 @@ def _run_asm() -> Any:
         sys.path.remove(CHECKOUT)
     for name in ("PCODE_RDNA3", "PCODE_RDNA4", "PCODE_CDNA"):
         _mend(getattr(module, name))
-    emulator_f64.add_to(module)
+    emulator_more.add_to(module)
     return module.run_asm
 
 

@@ -70,6 +70,9 @@ class Rows:
     """True if the first record must come before the second."""
     results: Sequence[Buffer | None]
     """Where each array goes; None if nobody reads it."""
+    write: Callable[[Elemental, IndexValue, IndexValue, Mapping[int, Register]], None] | None = None
+    """Stores a record of the results, by array: (kernel, row, place, record). None: all of it, at
+    its place."""
 
 
 class BlockSort:
@@ -100,7 +103,7 @@ class BlockSort:
             if (to := self.rows.results[i]) is not None
         }
         stored = [i for i in self.arrays if self.rows.results[i] is not None]
-        short = self._tiles(stored)
+        short = self._tiles(stored, is_last=True)
         steps: tuple[Step, ...] = self._merged()
         group = self.threads
         groups = []
@@ -121,7 +124,7 @@ class BlockSort:
         blocks = self.rows.rows * segments
         sizes: dict[Expr, Expr | int] = {_GROUP: self.threads, _SEGMENTS: segments, _INNER: 1}
         places = [self._places(half) for half in range(2)]
-        tiles = self._tiles(self.arrays)
+        tiles = self._tiles(self.arrays, is_last=False)
         steps: list[Step] = [_with(tiles, _renumbered(_TARGET, places[0]), sizes, blocks)]
         merge = self._merge_launch()
         longest = self.single.shapes.constraints.bounds(self.rows.size)[1]
@@ -144,8 +147,8 @@ class BlockSort:
 
     # ---------------------------------------------------------------- tiles
 
-    def _tiles(self, stored: Sequence[int]) -> Launch:
-        """Sort tiles; `stored` arrays go to the targets."""
+    def _tiles(self, stored: Sequence[int], *, is_last: bool) -> Launch:
+        """Sort tiles; `stored` arrays go to the targets, or are results."""
         e = self._kernel()
         b, rows = _builder(e), self.rows
         n, group = b.param(rows.size, opaque=True), b.param(_GROUP)
@@ -206,8 +209,12 @@ class BlockSort:
                 found = [self._record(e, stored, keys, places, row, first, at) for at in near]
                 for at, record in zip(ats, found, strict=True):
                     with b.if_(at < count):
+                        values = dict(zip(stored, record, strict=True))
+                        if is_last and rows.write is not None:
+                            rows.write(e, row, first + at, values)
+                            continue
                         place = _place(b, row, first + at, n, inner)
-                        for i, value in zip(stored, record, strict=True):
+                        for i, value in values.items():
                             self._array(e, Workspace(_TARGET + i), i).store(value, place)
         return self.single.launch(e, "sort_tiles", Expr.const(1), Expr.const(1))
 
@@ -353,15 +360,25 @@ class BlockSort:
         for at, record in zip(ats, found, strict=True):
             values = dict(zip(self.arrays, record, strict=True))
             with b.if_(at < count), b.if_(is_last) as branch:
-                to = _place(b, row, first + at, n, b.param(rows.inner))
-                for i, value in values.items():
-                    result = rows.results[i]
-                    if result is not None:
-                        self._array(e, result, i).store(value, to)
+                self._write_last(e, row, first + at, values)
                 with branch.otherwise():
                     for i, value in values.items():
                         target = self._array(e, Workspace(_TARGET + i), i)
                         target.store(value, row * n + first + at)
+
+    def _write_last(
+        self, e: Elemental, row: IndexValue, at: IndexValue, values: Mapping[int, Register]
+    ) -> None:
+        """A record to the results."""
+        b, rows = e.b, self.rows
+        results = {i: to for i in values if (to := rows.results[i]) is not None}
+        if rows.write is not None:
+            rows.write(e, row, at, {i: values[i] for i in results})
+            return
+        n = b.param(rows.size, opaque=True)
+        place = _place(b, row, at, n, b.param(rows.inner))
+        for i, result in results.items():
+            self._array(e, result, i).store(values[i], place)
 
     def _merge(
         self,

@@ -64,7 +64,11 @@ def function_name(text: str, machine: Machine) -> str:
 def assembly(text: str, machine: Machine) -> str:
     """The kernel in `text` as PTX, or as assembly of AMD's."""
     name = function_name(text, machine)
-    return workers.compiled(llvm_text(text, name, machine), machine).decode()
+    return _rewritten(workers.compiled(llvm_text(text, name, machine), machine), machine).decode()
+
+
+def _rewritten(code: bytes, machine: Machine) -> bytes:
+    return machine.rewrite(code.decode()).encode() if machine.rewrite else code
 
 
 def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
@@ -79,7 +83,7 @@ def image(text: str, machine: Machine) -> KernelImage:
     if machine.link is not None:
         code = machine.link(workers.compiled(lowered, machine, form="object"))
         return KernelImage(name, code, shape)
-    code = workers.compiled(lowered, machine)
+    code = _rewritten(workers.compiled(lowered, machine), machine)
     machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
     return KernelImage(name, code, shape, machine_code)
 

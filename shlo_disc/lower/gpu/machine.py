@@ -39,6 +39,9 @@ class Machine:
     link: Callable[[bytes], bytes] | None = None
     """Makes an image of an object file. None where the driver takes assembly."""
 
+    rewrite: Callable[[str], str] | None = None
+    """What becomes of assembly before anything else reads it. None: nothing."""
+
     assemble: Callable[[bytes, str], bytes] | None = None
     """Makes machine code of assembly for an architecture, or nothing. None: nobody does."""
 

@@ -154,6 +154,19 @@ int encode(const DriverFunctions& driver, const TensorMap& map, void* address,
                                   kTensorMapPromotion256, 0);
 }
 
+int start(const DriverFunctions& driver, const LoadedKernel& kernel, unsigned x, unsigned y,
+          void* stream, void** params) {
+  const auto threads = static_cast<unsigned>(kernel.kernel->threads);
+  const auto shared_bytes = static_cast<unsigned>(kernel.kernel->shared_bytes);
+  if (!kernel.may_start_early) {
+    return driver.launch(kernel.function, x, y, 1, threads, 1, 1, shared_bytes, stream, params,
+                         nullptr);
+  }
+  const LaunchAttribute early{kMayStartEarly, 0, 1, {}};
+  const LaunchConfig config{{x, y, 1}, {threads, 1, 1}, shared_bytes, stream, &early, 1};
+  return driver.launch_with(&config, kernel.function, params, nullptr);
+}
+
 void gpu_launch(disc_context* context, const void* loaded, void* const* args,
                 const int64_t* params, int64_t tasks) {
   GpuCall& call = call_of(context);
@@ -195,10 +208,8 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
       }
       places[map.argument] = &maps[i];
     }
-    error = device.call().launch(entry.function, static_cast<unsigned>(x), static_cast<unsigned>(y),
-                                 1, static_cast<unsigned>(kernel.threads), 1, 1,
-                                 static_cast<unsigned>(kernel.shared_bytes), call.place->stream,
-                                 places.data(), nullptr);
+    error = start(device.call(), entry, static_cast<unsigned>(x), static_cast<unsigned>(y),
+                  call.place->stream, places.data());
   } catch (const std::bad_alloc&) {  // generated code cannot be unwound
     call.failure->out_of_memory = true;
     context->failed = 1;

@@ -67,6 +67,9 @@ constexpr int kGpuOutOfMemory = 2;
      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void* stream, void** params,  \
      void** extra),                                                                               \
     "cuLaunchKernel", "hipModuleLaunchKernel")                                                    \
+  F(launch_with,                                                                                  \
+    (const LaunchConfig* config, void* function, void** params, void** extra),                    \
+    "cuLaunchKernelEx", nullptr)                                                                  \
   F(encode_tensor_map,                                                                            \
     (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                    \
      const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,         \
@@ -100,6 +103,29 @@ constexpr int kGpuOutOfMemory = 2;
   F(query_event, (void* event), "cuEventQuery", "hipEventQuery")                                  \
   F(event_time, (float* milliseconds, void* from, void* to), "cuEventElapsedTime",                \
     "hipEventElapsedTime")
+
+// CUlaunchAttribute.
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value;
+  char rest[60];
+};
+static_assert(sizeof(LaunchAttribute) == 72, "as in cuda.h");
+
+// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned blocks[3];
+  unsigned threads[3];
+  unsigned shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(offsetof(LaunchConfig, stream) == 32 && sizeof(LaunchConfig) == 56, "as in cuda.h");
+
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel itself waits for the one in front.
+constexpr int kMayStartEarly = 6;
 
 struct DriverFunctions {
 #define SHLO_DISC_DECLARE(name, arguments, cuda, hip) int(*name) arguments = nullptr;

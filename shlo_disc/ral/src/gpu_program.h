@@ -57,6 +57,7 @@ struct LoadedKernel {
   const GpuKernel* kernel;
   void* function;
   std::vector<bool> by_value;  // by entry of `args`
+  bool may_start_early = false;  // it waits by itself for the kernel in front
 };
 
 struct KernelAttributes {

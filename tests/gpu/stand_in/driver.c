@@ -54,7 +54,7 @@ static int is_strict = 1;                   /* memory must be the driver's */
 static int is_eager;                        /* nothing is late */
 
 static struct {
-  int64_t launches, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps;
+  int64_t launches, early, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps;
 } counts;
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -303,7 +303,7 @@ API int64_t stand_in_count(const char* what) {
     const char* name;
     int64_t value;
   } rows[] = {
-      {"launches", counts.launches}, {"kernels", counts.kernels}, {"waits", counts.waits},
+      {"launches", counts.launches}, {"early", counts.early}, {"kernels", counts.kernels}, {"waits", counts.waits},
       {"allocations", counts.allocations}, {"bytes", counts.bytes}, {"modules", counts.modules},
       {"events", counts.events}, {"streams", counts.streams}, {"most_bytes", counts.most_bytes},
       {"maps", counts.maps},
@@ -638,6 +638,19 @@ BOTH(cuLaunchKernel, hipModuleLaunchKernel,
      (void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
       unsigned n, void* s, void** p, void** e),
      launch(f, gx, gy, gz, bx, by, bz, n, s, p, e))
+/* CUlaunchConfig: one attribute, that the kernel may start before the one in front has ended. */
+struct config {
+  unsigned blocks[3], threads[3], shared;
+  void* stream;
+  const int* attributes;
+  unsigned count;
+};
+API int cuLaunchKernelEx(const struct config* c, void* f, void** p, void** e) {
+  if (c->count != 1 || c->attributes[0] != 6 || c->attributes[2] != 1) return INVALID_VALUE;
+  ++counts.early;
+  return launch(f, c->blocks[0], c->blocks[1], c->blocks[2], c->threads[0], c->threads[1],
+                c->threads[2], c->shared, c->stream, p, e);
+}
 BOTH(cuMemAlloc_v2, hipMalloc, (void** p, size_t n), allocate(p, n))
 BOTH(cuMemFree_v2, hipFree, (void* p), free_memory(p))
 BOTH(cuMemHostAlloc, hipHostMalloc, (void** p, size_t n, unsigned f), allocate_host(p, n, f))

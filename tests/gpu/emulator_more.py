@@ -1,12 +1,17 @@
-"""The f64 matrix instruction, which tinygrad's emulator has not: v_mfma_f64_16x16x4_f64.
+"""Instructions that tinygrad's emulator has not.
 
-Lane l gives A[l % 16, l // 16] and B[l // 16, l % 16]. Of D it has column l % 16, and of register
-pair r row `4 * r + l // 16`. Source: AMD's matrix instruction calculator,
+`v_mfma_f64_16x16x4_f64`: lane l gives A[l % 16, l // 16] and B[l // 16, l % 16]. Of D it has column
+l % 16, and of register pair r row `4 * r + l // 16`. Source: AMD's matrix instruction calculator,
 github.com/ROCm/amd_matrix_instruction_calculator.
+
+`v_permlane16_swap_b32`, `v_permlane32_swap_b32`: odd rows of lanes of the first register change
+places with even ones of the second; rows are 16 or 32 lanes. Source: the pseudocode in AMD's "CDNA
+4 Instruction Set Architecture".
 """
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
@@ -16,18 +21,57 @@ SIDE, DEPTH, PAIRS = 16, 4, 4
 
 
 def add_to(emulator: ModuleType) -> None:
-    """Have the module `test.mockgpu.amd.emu` compile the instruction."""
-    others = emulator._compile_mfma
+    """Have the module `test.mockgpu.amd.emu` compile the instructions."""
+    products, handlers = emulator._compile_mfma, emulator._INST_HANDLERS
 
     def compile_mfma(inst: Any, ctx: Any) -> Any:
         if "MFMA_F64_16X16X4" in emulator._op_name(inst):
-            return _compiled(emulator, inst, ctx)
-        return others(inst, ctx)
+            return _product_of_f64(emulator, inst, ctx)
+        return products(inst, ctx)
 
     emulator._compile_mfma = compile_mfma  # type: ignore[attr-defined]
+    for kind in (emulator.irc.VOP1, emulator.irc.VOP3):
+        handlers[kind] = _with_swaps(emulator, handlers[kind])
 
 
-def _compiled(emulator: ModuleType, inst: Any, ctx: Any) -> Any:
+def _with_swaps(emulator: ModuleType, others: Any) -> Any:
+    def compiled(inst: Any, ctx: Any) -> Any:
+        match = re.match(r"V_PERMLANE(16|32)_SWAP_B32", emulator._op_name(inst))
+        return _swap(emulator, inst, ctx, int(match[1])) if match else others(inst, ctx)
+
+    return compiled
+
+
+def _swap(emulator: ModuleType, inst: Any, ctx: Any, row: int) -> Any:
+    u, uint, index = emulator.UOp, emulator.dtypes.uint32, emulator.dtypes.int
+    first = ctx.inst_field(type(inst).vdst)
+    second = ctx.inst_field(type(inst).src0) - emulator._c(256)
+    pairs = 32
+    room = u.placeholder((2 * pairs,), uint, slot=0, addrspace=emulator.AddrSpace.LOCAL)
+
+    def lanes(pair: Any) -> tuple[Any, Any]:
+        even = pair // u.const(row, index) * u.const(2 * row, index) + pair % u.const(row, index)
+        return even + u.const(row, index), even
+
+    pair = ctx.range(pairs)
+    odd, even = lanes(pair)
+    other = pair + u.const(pairs, index)
+    read = [
+        room.index(pair).store(ctx.rvgpr_dyn(first, odd)),
+        room.index(other).store(ctx.rvgpr_dyn(second, even)),
+    ]
+    filled = room.after(u.group(*read).end(pair))
+    mask, pair = ctx.rexec(), ctx.range(pairs)
+    odd, even = lanes(pair)
+    other = pair + u.const(pairs, index)
+    written = [
+        ctx.wvgpr_dyn(first, odd, filled.index(other), mask),
+        ctx.wvgpr_dyn(second, even, filled.index(pair), mask),
+    ]
+    return u.sink(u.group(*written).end(pair), *ctx.inc_pc())
+
+
+def _product_of_f64(emulator: ModuleType, inst: Any, ctx: Any) -> Any:
     u, dtypes, index = emulator.UOp, emulator.dtypes, emulator.dtypes.int
     a, b, c, d = (ctx.inst_field(getattr(type(inst), x)) for x in ("src0", "src1", "src2", "vdst"))
     mask = ctx.rexec()
