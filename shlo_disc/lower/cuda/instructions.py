@@ -293,8 +293,8 @@ def multiply_by_warpgroup(
 
     `steps` times 32 bytes along K, as one group. `left`, `right`: descriptors (i64) of shared
     memory; `advances`: bytes from one step to the next in each; `transposed`: rows are contiguous,
-    not K, which elements of 16 bits alone may be. The N / 2 sums of a thread: see `fragments.py`.
-    They are there after :func:`wait_for_warpgroup`.
+    not K. tf32 has contiguous K. The N / 2 sums of a thread: see `fragments.py`. They are there
+    after :func:`wait_for_warpgroup`.
     """
     count = len(sums)
     shape = _shape_of_warpgroup(element, count)
@@ -330,8 +330,8 @@ def multiply_from_registers(
 ) -> list[Register]:
     """As :func:`multiply_by_warpgroup` for tf32, whose left operand is in registers.
 
-    `left`: four i32 for each step along K. A thread has rows `lane // 4` and 8 behind it of the 16
-    of its warp, element `lane % 4` of a step and 4 behind it: rows first.
+    `left`: four i32 for each step along K. A warp has 16 rows. A thread has `lane // 4` of them and
+    8 behind it, elements `lane % 4` of a step and 4 behind it: rows first.
     """
     count = len(sums)
     each = ", ".join(f"${k}" for k in range(count))

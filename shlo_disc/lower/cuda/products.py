@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.box_products import BoxWriter, most_index
@@ -43,16 +43,11 @@ from shlo_disc.lower.cuda.split_products import Parts, TotalWriter
 from shlo_disc.lower.cuda.stages import Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
     BANDED,
-    LITTLE,
-    NARROW,
-    TF32_LITTLE,
-    TF32_NARROW,
-    TF32_WIDE,
-    WIDE,
     CopiedWriter,
     WarpgroupTile,
     multiples_of_chunks,
 )
+from shlo_disc.lower.cuda.ways import LITTLE, MOST_SPLIT, Way, ways
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
@@ -101,28 +96,16 @@ ENOUGH = {LARGE: 200, SMALL: 100}
 each."""
 
 ENOUGH_NARROW = 40
-"""Narrow tiles of warpgroups from which on they read as fast as four times as many little ones,
-which read twice as much."""
+"""Tiles of bands from which on warpgroups compute them."""
 
 MULTIPROCESSORS = 132
-"""Of an H100 and an H200; each has room for one wide or narrow tile of warpgroups."""
-
-WIDE_TURN, NARROW_TURN = 5, 3
-"""Time of a turn, in which each multiprocessor computes a tile. Narrow ones read more for as many
-products."""
-
-ENOUGH_LITTLE = 64
-"""Likewise little tiles, beside strips: these read B once for 16 rows."""
-
-ENOUGH_SPLIT, DEEP, PARTS = 10, 2048, 4
-"""Narrow tiles from which on blocks share them, and products in a sum from which on they do: each
-block has a part of K. Little tiles would read twice as much."""
+"""Of an H100 and an H200."""
 
 FEW_TILES = 132
 """Little tiles of warpgroups up to which operands go straight to registers."""
 
-LEAST = 65
-"""Rows, and columns, from which on these tiles are more than half full."""
+MOST_INDEX = (1 << 31) - (1 << 16)
+"""Of a box: a 32-bit integer, a tile less."""
 
 
 class MatrixProduct(VariantProduct):
@@ -134,7 +117,7 @@ class MatrixProduct(VariantProduct):
             return super().steps()
         if self.p.bands > 1:
             return self._in_bands()
-        few = Expr.max(FLAT.rows - self.p.rows, FEW_TILES - LITTLE.count(self))
+        few = Expr.max(FLAT.rows - self.p.rows, FEW_TILES - LITTLE.tile.count(self))
         asked = self._all(self._asked_directly(), self._asked_of(((few, 0),)))
         return self._where(asked, self._directly, self._of_many_tiles)
 
@@ -151,7 +134,7 @@ class MatrixProduct(VariantProduct):
         if wide is None:
             return few()
         enough = self._asked_of(((wide.count(self), ENOUGH_NARROW),))
-        asked = self._all(self._asked_by_warpgroups(), enough)
+        asked = self._all(self._asked_by_warpgroups(), self._asked_by_boxes(), enough)
         return self._where(asked, functools.partial(self._by_warpgroups, wide), few)
 
     def _directly(self) -> tuple[Step, ...]:
@@ -174,45 +157,33 @@ class MatrixProduct(VariantProduct):
         asked = self._asked_by_warpgroups()
         if asked is None:
             return self._by_warps((LARGE, SMALL))
-        if self.element == "tf32":
-            return self._in_tf32(asked)
-        turns_of_wide, turns = (
-            ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
-        )
-        enough = (
-            (NARROW.count(self), ENOUGH_NARROW),
-            (self.p.rows, LEAST),
-            (self.p.columns, LEAST),
-        )
-        is_wide = (*enough, (turns * NARROW_TURN - turns_of_wide * WIDE_TURN, 0))
-        options: list[tuple[Least, Write]] = [
-            (is_wide, functools.partial(self._by_warpgroups, WIDE)),
-            (enough, functools.partial(self._by_warpgroups, NARROW)),
-            (((NARROW.count(self), ENOUGH_SPLIT), (self.p.depth, DEEP), *enough[1:]), self._split),
-        ]
         return self._where(
-            asked,
-            lambda: self._by_size([*options, self._few_warpgroups()], self._strips),
-            lambda: self._by_warps((SMALL,), never=asked),
-        )
-
-    def _in_tf32(self, asked: list[Condition]) -> tuple[Step, ...]:
-        """By warpgroups, whose sizes and strides are `asked`: as those of 16-bit floats."""
-        options: list[tuple[Least, Write]] = [
-            (((tile.count(self), enough),), functools.partial(self._by_warpgroups, tile))
-            for tile, enough in self._tiles_of_tf32()
-        ]
-        return self._where(
-            asked,
-            lambda: self._by_size(options, self._strips),
+            [*asked, *self._asked_by_boxes()],
+            self._least_time,
             lambda: self._by_warps((LARGE, SMALL), never=asked),
         )
 
-    def _tiles_of_tf32(self) -> list[tuple[WarpgroupTile, int]]:
-        """Tiles, and the number of tiles from which on each is taken."""
-        is_turned = self.contiguous("b") == "br"
-        tiles = (TF32_WIDE, 132), (TF32_NARROW, 66), (TF32_LITTLE, 40)
-        return [(replace(tile, is_turned=is_turned), enough) for tile, enough in tiles]
+    def _least_time(self) -> tuple[Step, ...]:
+        """By the way of warpgroups that takes the least time."""
+        options: list[tuple[Least, Write]] = []
+        rest = [(way, way.time(self)) for way in ways(self)]
+        while len(rest) > 1:
+            (way, time), *rest = rest
+            least = [(other - time, 0) for _, other in rest]
+            if way.parts > 1:
+                least.append((MOST_SPLIT - way.tile.count(self), 0))
+            options.append((tuple(least), functools.partial(self._by_way, way)))
+        ((last, _),) = rest
+        return self._by_size(options, functools.partial(self._by_way, last))
+
+    def _by_way(self, way: Way) -> tuple[Step, ...]:
+        if way.parts == 1:
+            return self._by_warpgroups(way.tile)
+        assert self.panels is not None
+        parts = Parts(way.parts, self.panels)
+        most = MOST_SPLIT * way.tile.rows * way.tile.columns * 4 * way.parts
+        self.panel_bytes = Expr.min(parts.bytes(self), most)
+        return (*self._by_warpgroups(way.tile, parts), TotalWriter(self, parts).launch())
 
     def _by_warps(self, tiles: Sequence[Tile], never: Sequence[Condition] = ()) -> tuple[Step, ...]:
         """By `mma.sync`: the first of `tiles` of which there are enough.
@@ -242,10 +213,6 @@ class MatrixProduct(VariantProduct):
         """What fewer tiles than all others ask for are computed by."""
         return self._directly() if self._asked_directly() == [] else self._launch(STRIP)
 
-    def _few_warpgroups(self) -> tuple[Least, Write]:
-        enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
-        return enough, functools.partial(self._by_warpgroups, LITTLE)
-
     def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
         writer: type[BoxWriter | CopiedWriter]
         if self.element == "tf32" and self._has_contiguous_rows():
@@ -254,16 +221,10 @@ class MatrixProduct(VariantProduct):
             writer = CopiedWriter if most_index(self) is None else BoxWriter
         return (writer(self, tile, parts).launch(),)
 
-    def _split(self) -> tuple[Step, ...]:
-        assert self.panels is not None
-        # Fewer tiles than those that would not be split.
-        parts = Parts(PARTS, self.panels)
-        most = ENOUGH_NARROW * NARROW.rows * NARROW.columns * PARTS * 4
-        self.panel_bytes = Expr.min(parts.bytes(self), most)
-        return (*self._by_warpgroups(NARROW, parts), TotalWriter(self, parts).launch())
+    # ---------------------------------------------------------------- choices
 
     def _asked_by_warpgroups(self) -> list[Condition] | None:
-        """What must be asked for warpgroups to compute the product; None: they never do."""
+        """What strides must be for warpgroups to compute the product; None: they never do."""
         if self.machine.architecture not in WITH_WARPGROUPS:
             return None
         if self.element == "tf32" and (
@@ -272,6 +233,15 @@ class MatrixProduct(VariantProduct):
             return None
         sizes = multiples_of_chunks(self)
         return None if sizes is None else self._multiples(sizes)
+
+    def _asked_by_boxes(self) -> list[Condition]:
+        """What sizes must be for boxes of tensor maps, whose indices are 32-bit integers."""
+        size = most_index(self)
+        if size is None:
+            return []
+        _, most = self.shapes.constraints.bounds(size)
+        is_proved = most is not None and most < MOST_INDEX
+        return [] if is_proved else [Condition(size, "<", Expr.const(MOST_INDEX))]
 
     def _has_contiguous_rows(self, arrays: str = "") -> bool:
         """True if neighbours along rows, not K, follow each other in memory: of all, or of one."""

@@ -2,8 +2,8 @@
 
 The instruction reads tf32 from shared memory only where K is contiguous. So a warpgroup loads the
 other operand, 64 rows of it, to registers. It must be the left one of the instruction. Where it is
-B, the instruction computes the transpose of C, a tile of which goes through shared memory on its
-way out in any case.
+B, the instruction computes the transpose of C. Tiles of C go through shared memory on their way
+out in any case.
 
 A warpgroup multiplies while another one loads.
 """

@@ -46,12 +46,6 @@ __all__ = [
     "BANDED",
     "DEPTH",
     "LINE",
-    "LITTLE",
-    "NARROW",
-    "TF32_LITTLE",
-    "TF32_NARROW",
-    "TF32_WIDE",
-    "WIDE",
     "CopiedWriter",
     "Operand",
     "WarpgroupTile",
@@ -104,13 +98,6 @@ class WarpgroupTile:
         return p.batches * ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
 
 
-WIDE = WarpgroupTile(2, 256, 4)
-NARROW = WarpgroupTile(2, 128, 6)
-LITTLE = WarpgroupTile(1, 64, 6)
-"""A multiprocessor has room for two."""
-TF32_WIDE = WarpgroupTile(2, 256, 4)
-TF32_NARROW = WarpgroupTile(2, 128, 3)
-TF32_LITTLE = WarpgroupTile(1, 64, 6)
 BANDED = {
     2: WarpgroupTile(2, 128, 4, 2),
     3: WarpgroupTile(2, 64, 4, 3),
