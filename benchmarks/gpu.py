@@ -25,6 +25,8 @@ from benchmarks.store import host, versions
 from shlo_disc import ral
 
 PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {}
+WARM_UP = 4
+"""Calls behind the first one, in which XLA compiles calls of ours for the size."""
 TURN = 0.03
 """Seconds of a turn, at least."""
 
@@ -57,6 +59,8 @@ def beside_xla(
         start = time.perf_counter()
         jax.block_until_ready(function(*args))
         first.append(time.perf_counter() - start)
+        for _ in range(WARM_UP):
+            jax.block_until_ready(function(*args))
     calls = [max(2, min(200, int(TURN * 1e6 / per_call(f, args, 2)))) for f in (ours, theirs)]
     times: list[list[float]] = [[], []]
     for _ in range(turns):
