@@ -13,7 +13,7 @@ from shlo_disc.lower.plan import If, Step, kernels_of
 from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of
 from tests.gpu import emulator
 from tests.gpu.run import gpu_plan, run_gpu
-from tests.gpu.test_matrix_products import LAYOUTS, variants
+from tests.gpu.test_matrix_products import LAYOUTS, SIZES, variants
 from tests.gpu.test_warpgroup_products import HEADS, check, in_bands, operands, planned
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, sample
@@ -172,6 +172,18 @@ def test_every_tile_is_right(architecture: str, dtype: str, dot: Dot) -> None:
         for m, n, k in ((136, 136, 72), (16, 264, 320), (127, 129, 8)):
             x, y = operands(dot, dtype, m, n, k)
             right(one, dot, dtype, architecture, x, y)
+
+
+@pytest.mark.slow
+@emulated
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_steps_along_k_that_are_not_one_run(architecture: str) -> None:
+    """Rows are contiguous, and K has two strides in each operand."""
+    dot = Dot("kbcm,kbcn", "b", "kc", {**SIZES, "c": "c"})
+    plans = one_by_one(plan_of(architecture, dot, "bf16"))
+    for one in (plans[0], plans[-1]):
+        x, y = operands(dot, "bf16", 16, 24, 9)
+        right(one, dot, "bf16", architecture, x, y)
 
 
 @pytest.mark.slow
