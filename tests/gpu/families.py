@@ -69,11 +69,15 @@ def _gated(x: Array, w: Array) -> Array:
     return jax.nn.silu(gate) * up
 
 
-def _conv(x: Array, w: Array) -> Array:
+def _conv(x: Array, w: Array, precision: str | None = None) -> Array:
     numbers = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
-        x, w, (1, 1), "SAME", dimension_numbers=numbers, precision="highest"
+        x, w, (1, 1), "SAME", dimension_numbers=numbers, precision=precision
     )
+
+
+def _exact_conv(x: Array, w: Array) -> Array:
+    return _conv(x, w, "highest")
 
 
 def _unpooled(x: Array) -> Array:
@@ -139,8 +143,12 @@ FAMILIES: dict[str, Family] = {
         _gated, (("n, m", "bfloat16"), ("m, 144", "bfloat16")), _rows((37, 72), (3, 33)), 1e-2,
     ),
     "conv": Family(
-        _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
+        _exact_conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
         ({"b": 2, "h": 7, "w": 6},), 1e-6,
+    ),
+    "conv_bf16": Family(
+        _conv, (("b, h, w, 16", "bfloat16"), ("3, 3, 16, 24", "bfloat16")),
+        ({"b": 2, "h": 7, "w": 6},), 1e-2,
     ),
     "fft": Family(
         lambda x: jnp.abs(jnp.fft.rfft(x)), (("n, 60", "float32"),), ({"n": 2},), 1e-6,

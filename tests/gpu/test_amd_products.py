@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+import shlo_disc
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.plan import If, Step, kernels_of
 from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of
 from tests.gpu import emulator
+from tests.gpu.families import FAMILIES
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, variants
 from tests.gpu.test_warpgroup_products import HEADS, check, in_bands, operands, planned
@@ -95,6 +97,17 @@ def test_loads_and_stores_are_of_16_bytes(architecture: str) -> None:
         assert what in code
     assert "ds_load_u16" not in code
     assert "ds_read_u16" not in code
+
+
+def test_channels_of_convolutions_are_loaded_by_16_bytes() -> None:
+    """Neighbours along K are no run of a whole image, but runs of channels."""
+    program = shlo_disc.compile(FAMILIES["conv_bf16"].exported, target="rocm:gfx942")
+    kernels = [kernel for kernel in program.host.kernels if kernel.name.endswith("_waves")]
+    assert len(kernels) == 2, "by the number of tiles"
+    for kernel in kernels:
+        code = assembly(kernel.text, machine_of("gfx942"))
+        assert "global_load_dwordx4" in code
+        assert "global_load_ushort" not in code
 
 
 def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:

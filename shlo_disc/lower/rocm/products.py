@@ -142,6 +142,13 @@ class MatrixProduct(VariantProduct):
             return None
         return instruction_for(self.machine.architecture, element)
 
+    def contiguous(self, array: str) -> str | None:
+        """See `VariantProduct.contiguous`; runs of neighbours are enough, such as channels."""
+        for side in "kr":
+            if self.is_unit(f"{array}{side}"):
+                return f"{array}{side}"
+        return None
+
     def _count(self, tile: Tile) -> Expr:
         p = self.p
         return p.batches * ceil_div(p.rows, tile.rows) * ceil_div(p.columns, tile.columns)
