@@ -106,8 +106,8 @@ class VariantProduct(TiledProduct):
             own = self.contiguous(array)
             found += [getattr(axis, array) for axis in p.batch]
             for side in "kr":
-                if f"{array}{side}" != own:
-                    found += [stride for _, stride in self.walks[f"{array}{side}"]]
+                walk = self.walks[f"{array}{side}"]
+                found += [stride for _, stride in (walk[:-1] if f"{array}{side}" == own else walk)]
         return found
 
     def whole_chunks(self) -> list[Expr] | None:
@@ -117,5 +117,5 @@ class VariantProduct(TiledProduct):
             walk = self.contiguous(array)
             if walk is None:
                 return None
-            found.append(self.walks[walk][0][0])
+            found.append(self.walks[walk][-1][0])
         return found
