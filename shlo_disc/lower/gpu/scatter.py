@@ -44,7 +44,7 @@ _HALF = 32
 """Bits of a place, and of the number of an index, in what is sorted."""
 _MOST = (1 << _HALF - 1) - 1
 
-_AHEAD = 8
+_AHEAD = (16, 4, 1)
 """Updates of a place that are read at once: their addresses are known, and memory is slow."""
 
 _ATOMIC = {
@@ -244,7 +244,7 @@ class _Scatter(Scatter):
                     return [at + count, *values]
 
                 carried: list[Value] = [first, *self.load(e, to, None)]
-                for count in (_AHEAD, 1):
+                for count in _AHEAD:
                     more, step = partial(has_more, count), partial(apply, count)
                     carried = b.while_(carried, more, step)
                 self.store(e, Register.each_of(carried[1:]), to, None)
