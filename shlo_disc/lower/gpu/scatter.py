@@ -238,9 +238,10 @@ class _Scatter(Scatter):
 
                 def apply(count: int, carried: list[Value]) -> list[Value]:
                     at, values = IndexValue.of(carried[0]), Register.each_of(carried[1:])
-                    for k in range(count):
-                        run = self._source(e, key_at(at + k), within)
-                        values = self.combined(e, values, self._elements(run, piece), None)
+                    runs = [self._source(e, key_at(at + k), within) for k in range(count)]
+                    sources = [self._elements(run, piece) for run in runs]
+                    for new in [self.updates_at(e, at, None) for at in sources]:
+                        values = self.applied(e, values, new)
                     return [at + count, *values]
 
                 carried: list[Value] = [first, *self.load(e, to, None)]
