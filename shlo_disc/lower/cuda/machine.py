@@ -50,7 +50,7 @@ def machine_of(architecture: str) -> Machine:
         architecture=architecture,
         triple="nvptx64-nvidia-cuda",
         features=ARCHITECTURES[architecture],
-        conversion="convert-gpu-to-nvvm{index-bitwidth=64}",
+        conversion="convert-gpu-to-nvvm{{index-bitwidth={index_bits}}}",
         warp=32,
         shared_bytes=48 << 10,
         stack_space=0,

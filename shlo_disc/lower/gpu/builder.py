@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCESS_BYTES",
     "BLOCKS_ALONG_X",
+    "BODY",
     "MEMORY",
     "THREADS",
     "GpuBuilder",
@@ -47,6 +48,9 @@ BLOCKS_ALONG_X = 1 << 21
 
 MEMORY = "%memory: !llvm.ptr"
 """The parameter of a kernel whose tasks need scratch memory."""
+
+BODY = ": i64} {\n"
+"""The end of the line that opens a kernel."""
 
 ACCESS_BYTES = 16
 """Bytes that one load or store of a thread takes at most."""

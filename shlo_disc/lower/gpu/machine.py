@@ -27,7 +27,7 @@ class Machine:
     features: str
     """Features of the architecture that LLVM is told besides its name."""
     conversion: str
-    """The MLIR pass that converts the `gpu` dialect."""
+    """The MLIR pass that converts the `gpu` dialect; `index_bits` is to be filled in."""
     warp: int
     """Threads that run in step: a warp of NVIDIA, a wave of AMD."""
     shared_bytes: int
