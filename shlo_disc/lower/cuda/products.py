@@ -140,10 +140,11 @@ class MatrixProduct(VariantProduct):
     def _directly(self) -> tuple[Step, ...]:
         """Few rows, or few tiles: operands go straight to registers."""
         more = MULTIPROCESSORS + 1
+        flat = self.p.batches * ceil_div(self.p.columns, FLAT.columns)
         options: list[tuple[Least, DirectTile]] = [
             (((self.p.rows, FLAT.rows + 1), (SQUARE.count(self), more)), SQUARE_WIDE),
             (((self.p.rows, FLAT.rows + 1),), SQUARE),
-            (((FLAT.count(self), more),), FLAT_WIDE),
+            (((flat, more),), FLAT_WIDE),
         ]
         return self._by_size(
             [(asked, functools.partial(self._direct, tile)) for asked, tile in options],
