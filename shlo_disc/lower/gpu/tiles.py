@@ -5,8 +5,8 @@ contiguous, V along the innermost factor. The threads of a block load the tile a
 compute the results along v. Both sides touch whole lines of memory.
 
 Where both sizes are whole vectors, a thread loads vectors along u and stores vectors along v. A row
-of the tile then has the vectors of one v, in an order that spreads those at one place over the
-banks of shared memory. Else a row has one u, and is longer than V for the same reason.
+of the tile then has the vectors of one v. Their order spreads a column over the banks of shared
+memory. Else a row has one u, and is longer than V for the same reason.
 """
 
 from __future__ import annotations
