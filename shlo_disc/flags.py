@@ -115,6 +115,13 @@ _TABLE = (
         "compiles its PTX in the first call. It does so, too, without `ptxas` and nvJitLink.",
     ),
     Flag(
+        "SHLO_DISC_GPU_GRAPHS",
+        "1",
+        _SWITCH,
+        "0 launches the kernels of every call one by one, also of calls that come again and could "
+        "be a graph of the driver; read when a GPU is first used.",
+    ),
+    Flag(
         "SHLO_DISC_GPU_HOST_MEMORY",
         "0",
         _SWITCH,
