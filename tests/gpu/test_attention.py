@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -339,6 +341,34 @@ def test_what_is_two_products_is_explained(
     text = str(fusions_of(function, [(f"b, {n}, h, {head}", dtype) for n in "tss"]))
     assert reason in text
     assert 'kind = "attention"' not in text
+
+
+def test_self_attention_has_no_parts_of_keys() -> None:
+    """As many keys as rows are few keys."""
+    shapes = ["b, t, h, 16", "b, t, h, 16", "b, t, h, 16"]
+    plan = plan_attention(plain, [(shape, "bfloat16") for shape in shapes])
+    assert not any(map(is_parts, variants(plan, 1)))
+    assert plan.emitted.plan.workspaces == ()
+
+
+def test_attention_of_bert() -> None:
+    """The example's, padding mask included."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2] / "examples")
+        bert = importlib.import_module("bert")
+
+    def function(x, mask, w, b):
+        names = ["query", "key", "value", "out"]
+        weights = dict.fromkeys(names, w) | {f"{name}_bias": b for name in names}
+        bias = (1.0 - mask[:, None, None, :].astype(x.dtype)) * -1e9
+        return bert.attention(weights, x, bias)
+
+    types = ["bfloat16", "int32", "bfloat16", "bfloat16"]
+    for dtype, is_fused in (("bfloat16", True), ("float32", False)):
+        given = [t.replace("bfloat16", dtype) for t in types]
+        shapes = ["b, t, 768", "b, t", "768, 768", "768"]
+        module = fusions_of(function, list(zip(shapes, given, strict=True)))
+        assert ('kind = "attention"' in str(module)) == is_fused
 
 
 def test_scores_are_in_no_array() -> None:
