@@ -382,3 +382,23 @@ def test_scores_are_in_no_array() -> None:
     assert "attention_64x64_warps" in text
     assert "s*t" not in text.partition("temporary memory")[2].partition("\n")[0]
     assert "mma.sync" in program.as_text("ptx")
+
+
+@pytest.mark.skipif(device.ON_DEVICE, reason="the stand-in's")
+def test_attention_of_jax_under_jit(gpu: Any) -> None:
+    """One compilation for positions and heads of any number, a step of decoding included."""
+
+    def function(q, k, v):
+        return jax.nn.dot_product_attention(q, k, v, is_causal=q.shape[1] > 1)
+
+    ours = shlo_disc.jit(function)
+    rng = np.random.default_rng(0)
+    for t, s, heads, shared in ((20, 70, 2, 2), (5, 9, 4, 2), (130, 130, 1, 1)):
+        q = jnp.asarray(rng.standard_normal((2, t, heads, 16)), "bfloat16")
+        k, v = (jnp.asarray(rng.standard_normal((2, s, shared, 16)), "bfloat16") for _ in "kv")
+        got, want = ours(q, k, v), jax.jit(function)(q, k, v)
+        np.testing.assert_allclose(
+            np.asarray(got, np.float32), np.asarray(want, np.float32), rtol=0, atol=0.05
+        )
+    assert ours.cache_info().misses == 1
+    assert "attention_" in ours.explain()
