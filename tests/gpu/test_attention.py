@@ -290,6 +290,11 @@ def test_parts_of_keys(way: str) -> None:
         check(plan, way, arrays(b, t, s, h, 16, 24, "bfloat16"), "bfloat16")
 
 
+def test_more_parts_than_threads_add_at_once() -> None:
+    (plan,) = (p for p in variants(planned("masked", "bfloat16", 16, 128), 1) if is_parts(p))
+    check(plan, "masked", arrays(1, 2, 4700, 1, 16, 128, "bfloat16"), "bfloat16")
+
+
 def is_parts(plan: Planned) -> bool:
     return len(plan.emitted.plan.steps) == 2
 
