@@ -8,6 +8,7 @@ import pytest
 from shlo_disc.lower.gpu.scatter import FEW
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.tasks.scatter import emit_scatter
+from tests.gpu import values
 from tests.gpu.run import gpu_plan, launches_of, run_cpu, run_gpu
 from tests.lower.helpers import fusion_text, plan_of, sample, tensor
 from tests.lower.test_scatter import BODIES, CASES, Numbers, want_scatter
@@ -101,7 +102,8 @@ def test_integers_in_any_order(dtype, body):
     plans = planned("n,3", "s", "s,3", ROWS, dtype, body)
     for s in (0, 1, 200):
         i = np.random.default_rng(s).integers(-1, 8, s).astype(np.int32)
-        check(plans, sample((7, 3), dtype), i, sample((s, 3), dtype, 1), "scatter_atomic")
+        x, u = values.sample(dtype, 21, 0), values.sample(dtype, 3 * s, 1)
+        check(plans, x.reshape(7, 3), i, u.reshape(s, 3), "scatter_atomic")
 
 
 @pytest.mark.parametrize("body", ["add", "set"])
