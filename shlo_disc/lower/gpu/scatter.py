@@ -44,8 +44,10 @@ _HALF = 32
 """Bits of a place, and of the number of an index, in what is sorted."""
 _MOST = (1 << _HALF - 1) - 1
 
-_AHEAD = (16, 4, 1)
-"""Updates of a place that are read at once: their addresses are known, and memory is slow."""
+_BATCH = 16
+"""Updates of a place that are on their way from memory at once, where there are many."""
+_AHEAD = (4, 1)
+"""The same where few are left."""
 
 _ATOMIC = {
     "stablehlo.add": ("add", "add"),
@@ -236,18 +238,48 @@ class _Scatter(Scatter):
                     is_same = (key_at(b.min(last, n - 1)) >> _HALF).equals(place)
                     return (last < n) & is_same
 
-                def apply(count: int, carried: list[Value]) -> list[Value]:
-                    at, values = IndexValue.of(carried[0]), Register.each_of(carried[1:])
+                def read(at: IndexValue, count: int) -> list[list[Register]]:
                     runs = [self._source(e, key_at(at + k), within) for k in range(count)]
                     sources = [self._elements(run, piece) for run in runs]
-                    for new in [self.updates_at(e, at, None) for at in sources]:
+                    return [self.updates_at(e, source, None) for source in sources]
+
+                def apply(values: list[Register], batch: list[list[Register]]) -> list[Register]:
+                    for new in batch:
                         values = self.applied(e, values, new)
-                    return [at + count, *values]
+                    return values
+
+                def step(count: int, carried: list[Value]) -> list[Value]:
+                    at, values = IndexValue.of(carried[0]), Register.each_of(carried[1:])
+                    return [at + count, *apply(values, read(at, count))]
+
+                def long(carried: list[Value]) -> list[Value]:
+                    """Whole batches, each of which is read before the one in front is applied."""
+                    start = read(first, _BATCH)
+                    flat = [value for new in start for value in new]
+
+                    def parts(c: list[Value]) -> tuple[list[Register], list[list[Register]]]:
+                        values, rest = Register.each_of(c[1 : len(carried)]), c[len(carried) :]
+                        batch = Register.each_of(rest)
+                        each = len(self.updates)
+                        return values, [batch[k : k + each] for k in range(0, len(rest), each)]
+
+                    def turn(c: list[Value]) -> list[Value]:
+                        at = IndexValue.of(c[0]) + _BATCH
+                        following = [value for new in read(at, _BATCH) for value in new]
+                        return [at, *apply(*parts(c)), *following]
+
+                    more = partial(has_more, 2 * _BATCH)
+                    found = b.while_([*carried, *flat], more, turn)
+                    return [IndexValue.of(found[0]) + _BATCH, *apply(*parts(found))]
 
                 carried: list[Value] = [first, *self.load(e, to, None)]
+                with b.if_(has_more(2 * _BATCH, carried), Value) as branch:
+                    branch.yield_(*long(carried))
+                    with branch.otherwise():
+                        branch.yield_(*carried)
+                carried = branch.results
                 for count in _AHEAD:
-                    more, step = partial(has_more, count), partial(apply, count)
-                    carried = b.while_(carried, more, step)
+                    carried = b.while_(carried, partial(has_more, count), partial(step, count))
                 self.store(e, Register.each_of(carried[1:]), to, None)
         return self.single.launch(e, "scatter_runs", self._updates(pieces), Expr.const(1))
 
