@@ -86,6 +86,26 @@ def test_every_arrangement_of_dimensions(case):
     assert "scatter_runs" in names(gpu, [x, i, u])
 
 
+def test_two_operands_in_long_runs():
+    types = "tensor<?xf32>, tensor<?xi16>, tensor<?xi32>, tensor<?xf32>, tensor<?xi16>"
+    text = f"""%p:2 = "stablehlo.scatter"(%x, %y, %i, %u, %v) <{{
+        scatter_dimension_numbers = {POINTS}}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<i16>, %c: tensor<f32>, %d: tensor<i16>):
+        %r = stablehlo.add %a, %c : tensor<f32>
+        %t = stablehlo.compare LT, %a, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %q = stablehlo.select %t, %b, %d : tensor<i1>, tensor<i16>
+        stablehlo.return %r, %q : tensor<f32>, tensor<i16>
+      }}) : ({types}) -> (tensor<?xf32>, tensor<?xi16>)"""
+    operands = ["x: n f32", "y: n i16", "i: s i32", "u: s f32", "v: s i16"]
+    module = fusion_text("scatter", operands, text, ["p#0: n f32", "p#1: n i16"])
+    arrays = [sample((3,), "f32"), sample((3,), "i16"), (np.arange(200) % 4).astype(np.int32)]
+    arrays += [sample((200,), "f32", 1), sample((200,), "i16", 2)]
+    found = run_gpu(gpu_plan(module), arrays)
+    want = run_cpu(plan_of(emit_scatter, module), arrays)
+    for got, expected in zip(found, want, strict=True):
+        assert got.tobytes() == expected.tobytes()
+
+
 def test_few_indices_and_windows_that_overlap_in_part_are_read_by_every_task():
     gpu, _ = planned("n,16", "s", "s,16", ROWS)
     arrays = [sample((5, 16), "f32"), np.zeros(FEW, np.int32), sample((FEW, 16), "f32")]
