@@ -5,7 +5,6 @@ The only module below the front end that imports JAX, and only when a call needs
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,14 @@ import numpy as np
 from shlo_disc import ral
 from shlo_disc.devices import Place, is_stand_in
 from shlo_disc.errors import DeviceError
+from shlo_disc.locks import once
 
 __all__ = ["bridge_at", "donated_twice", "jax_bridge", "register_ffi_target"]
 
 _LEARN_STREAM = "shlo_disc.learn_stream"
 
 
-@functools.cache
+@once
 def jax_bridge(wide: bool = False) -> ral.JaxBridge:
     """How the runtime reads and makes `jax.Array`s; `wide` makes arrays of 64-bit elements, too."""
     import jax  # noqa: PLC0415 - the runtime works without JAX
@@ -48,7 +48,7 @@ def bridge_at(place: Place, wide: bool = False) -> ral.JaxBridge:
     return jax_bridge(wide) if place.is_cpu else _gpu_bridge(place)
 
 
-@functools.cache
+@once
 def _gpu_bridge(place: Place) -> ral.GpuBridge:
     from shlo_disc import jax_private  # noqa: PLC0415 - as above
 
@@ -100,7 +100,7 @@ def _compute_stream(place: Place) -> int:
     return stream
 
 
-@functools.cache
+@once
 def _register_learning() -> None:
     import jax  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def _register_learning() -> None:
         jax.ffi.register_ffi_target(_LEARN_STREAM, ral.ffi_learn_stream(), platform=platform)
 
 
-@functools.cache
+@once
 def register_ffi_target() -> None:
     """Register the one FFI target of shlo_disc with XLA, for every platform, once per process."""
     import jax  # noqa: PLC0415
@@ -119,7 +119,7 @@ def register_ffi_target() -> None:
         jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(on_gpu=True), platform=platform)
 
 
-@functools.cache
+@once
 def _donated_twice() -> type[Exception]:
     import jax  # noqa: PLC0415
 

@@ -391,11 +391,13 @@ class Executable(OfThisProcess):
         unflatten: Callable[[list[Any]], Any] | None,
         dtypes: tuple[np.dtype[Any] | None, ...],
         place: Place | None = None,
+        through_after: int | None = None,
     ) -> ral.DispatchEntry:
         """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
-        `call_leaves` explains them. `place` as there.
+        `call_leaves` explains them. `place` as there, `through_after` as of `ral.DispatchEntry`.
         """
-        return ral.DispatchEntry(self._native, self._bridge((), place), unflatten, dtypes)
+        bridge = self._bridge((), place)
+        return ral.DispatchEntry(self._native, bridge, unflatten, dtypes, through_after)
 
     def call_marked(self, run: Function, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program `run` (see `report.profile`).
@@ -625,6 +627,7 @@ def _gpu_program(
             args=shape.pointers,
             by_value=list(shape.by_value),
             params=shape.params,
+            maps=[described.row for described in shape.maps],
             name=kernel.name,
             source=lines.get(kernel.text, ""),
         )

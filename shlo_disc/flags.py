@@ -122,6 +122,13 @@ _TABLE = (
         "programs for GPUs run on arrays of the CPU; read when a GPU is first used.",
     ),
     Flag(
+        "SHLO_DISC_GPU_OVERLAP",
+        "1",
+        _SWITCH,
+        "0 starts each kernel when the one in front of it has ended, also where it could start "
+        "before (from sm_90 on); read when a GPU is first used.",
+    ),
+    Flag(
         "SHLO_DISC_GPU_POOL_BYTES",
         "",
         _BYTES,

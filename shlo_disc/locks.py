@@ -7,14 +7,18 @@ between two bytecodes, and every guarded change that matters is one operation of
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Lock", "lock", "reentrant_lock"]
+__all__ = ["Lock", "lock", "once", "reentrant_lock"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Lock:
@@ -72,3 +76,20 @@ def lock() -> Lock:
 def reentrant_lock() -> Lock:
     """A lock for `with` that the thread that holds it may take again."""
     return Lock(threading.RLock)
+
+
+def once(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """`function`, which runs once for equal arguments and later gives the same object.
+
+    `functools.cache` alone lets threads that come together all run it; each gets its own object.
+    A thread that comes meanwhile waits here. The arguments must be hashable.
+    """
+    cached = functools.cache(function)
+    guard = reentrant_lock()
+
+    @functools.wraps(function)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with guard:
+            return cached(*args, **kwargs)  # type: ignore[arg-type]  # hashable
+
+    return wrapped

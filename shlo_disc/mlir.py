@@ -8,12 +8,12 @@ dependent dialect of a pass, hence :func:`new_context`.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from shlo_disc.locks import once
 from shlo_disc.mlir_libraries import PassManager, ir, quant, torch_mlir_binding
 from shlo_disc.mlir_libraries import stablehlo as _stablehlo
 
@@ -49,7 +49,7 @@ for _name in ("chlo", "disc", "stablehlo", "vhlo"):
     )
 
 
-@functools.cache
+@once
 def _register_passes() -> None:
     _stablehlo.register_stablehlo_passes()
 

@@ -6,7 +6,6 @@ is a module with a function `target(architecture: str) -> Target`.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.locks import once
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.passes.machine_model import MachineModel
@@ -150,7 +150,7 @@ def parse(text: str) -> Target:
     return target
 
 
-@functools.cache
+@once
 def _target(family: str, architecture: str) -> Target:
     made: Target = importlib.import_module(_MODULES[family]).target(architecture)
     return made

@@ -14,6 +14,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import jax_private, ral
+from shlo_disc.bridge import jax_bridge
 from shlo_disc.frontend import function
 
 
@@ -423,3 +424,10 @@ def test_an_entry_without_unflatten_is_of_one_result(standins, bridge, results):
     none = standins.executable("add1", [("float32", (-1, -1), "x")], [], kernels=["add1_kernel"])
     with pytest.raises(ValueError, match=f"with {results} results needs `unflatten`"):
         ral.DispatchEntry(several if results else none, bridge, None, (None, None))
+
+
+def test_an_entry_keeps_its_bridge(standins):
+    """Two threads that ask for a bridge at once may each get one; nobody else keeps the other."""
+    bridge = jax_bridge.__wrapped__()
+    entry = ral.DispatchEntry(standins.add1(), bridge, None, (None,))
+    assert any(part is bridge for part in gc.get_referents(entry))

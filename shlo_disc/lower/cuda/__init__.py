@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from shlo_disc.lower.cpu.codegen import compile_host
-from shlo_disc.lower.cuda import assembler, products
+from shlo_disc.lower.cuda import assembler, attention, products
 from shlo_disc.lower.cuda.machine import for_device, machine_of
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
@@ -19,6 +19,7 @@ __all__ = ["EMITTERS", "for_device", "target"]
 
 EMITTERS: Mapping[str, Emit] = {
     **gpu_target_module.EMITTERS,
+    "attention": attention.emit_attention,
     "conv": products.emit_conv,
     "dense": products.emit_dense,
 }
@@ -33,7 +34,8 @@ def target(architecture: str) -> Target:
     machine = machine_of(architecture)
     ptx = functools.partial(codegen.assembly_of_all, machine=machine)
     views = {"ptx": ptx, "sass": functools.partial(_sass, machine=machine)}
-    return gpu_target(machine, EMITTERS, compile_host, views, _details)
+    model = attention.model(machine)
+    return gpu_target(machine, model, EMITTERS, compile_host, views, _details)
 
 
 def _details() -> Mapping[str, str]:

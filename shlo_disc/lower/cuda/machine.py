@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shlo_disc.lower.cuda import assembler
+from shlo_disc.lower.cuda.overlap import overlapping
 from shlo_disc.lower.gpu.machine import Machine
 
 __all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "for_device", "machine_of"]
@@ -28,6 +29,13 @@ NATIVE = {"sm_90": "sm_90a"}
 WITH_WARPGROUPS = ("sm_90a",)
 """Architectures with `wgmma`: Hopper's only."""
 
+_WITH_HALVES = 80
+"""The first architecture with arithmetic of bf16, and with maxima of f16 that hand on NaN."""
+
+
+WITH_OVERLAP = 90
+"""The first architecture on which a kernel may be launched before the one in front has ended."""
+
 
 def machine_of(architecture: str) -> Machine:
     """The machine `architecture`, one of :data:`ARCHITECTURES`.
@@ -46,7 +54,10 @@ def machine_of(architecture: str) -> Machine:
         warp=32,
         shared_bytes=48 << 10,
         stack_space=0,
+        rewrite=overlapping if _number(architecture) >= WITH_OVERLAP else None,
         assemble=assembler.cubin,
+        halves=() if _number(architecture) < _WITH_HALVES else ("bf16", "f16"),
+        reciprocal="llvm.nvvm.rcp.approx.ftz.f",
     )
 
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.gpu.floats import FloatBuilder
+from shlo_disc.lower.images import TensorMap
 from shlo_disc.lower.tasks.sized import Sized
-from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
     IndexLike,
@@ -57,7 +58,6 @@ ACCESS_BYTES = 16
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
     "math.ceil": "llvm.ceil",
-    "math.copysign": "llvm.copysign",
     "math.floor": "llvm.floor",
     "math.round": "llvm.round",
     "math.roundeven": "llvm.roundeven",
@@ -68,21 +68,20 @@ _INTRINSICS = {
 every code generator of LLVM selects by itself."""
 
 
-class GpuBuilder(KernelBuilder):
+class GpuBuilder(FloatBuilder):
     """Builds a kernel in which a thread computes its own tasks."""
 
-    rounds_to_bf16: ClassVar[bool] = True
-
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
-        self.machine, self.threads = machine, threads
+        self.threads = threads
         self._has_scratch = False
+        self._maps: list[TensorMap] = []
         self._shared: Pointer | None = None
         self._shared_base: Register | None = None
         self.shared_bytes = 0
         """Bytes of shared memory that the kernel has so far."""
         self.shared_alignment = 16
         """Shared memory begins at a multiple of so many bytes."""
-        super().__init__()
+        super().__init__(machine)
         self.thread = self._enter(IndexValue, "thread", "gpu.thread_id x", "index")
         """The number of the thread in its block."""
 
@@ -101,6 +100,11 @@ class GpuBuilder(KernelBuilder):
     def pointer(self, arg: int) -> Pointer:
         """The data pointer of launch argument `arg`."""
         return self._pointers.setdefault(arg, Pointer(self, f"%a{arg}", "!llvm.ptr", 0))
+
+    def tensor_map(self, described: TensorMap) -> Pointer:
+        """The argument that is a tensor map, in memory of the kernel's parameters."""
+        self._maps.append(described)
+        return Pointer(self, f"%m{described.argument}", "!llvm.ptr", 0)
 
     def _load_param(self, number: int) -> IndexValue:
         right = f"arith.index_cast %p{number} : i64 to index"
@@ -168,6 +172,8 @@ class GpuBuilder(KernelBuilder):
 
     def op(self, name: str, *operands: V, type_: str = "", attrs: str = "") -> V:
         """As `TextBuilder.op`; some functions are written as intrinsics."""
+        if name == "math.copysign":
+            return type(operands[0]).of(self.copysign(*map(Register.of, operands)))
         intrinsic = _INTRINSICS.get(name)
         if intrinsic is None:
             return super().op(name, *operands, type_=type_, attrs=attrs)
@@ -205,7 +211,9 @@ class GpuBuilder(KernelBuilder):
 
     def head(self) -> list[str]:
         """See `KernelBuilder.head`."""
-        pointers = [f"%a{k}: !llvm.ptr" for k in range(len(self._pointers))]
+        names = {x.argument: f"%m{x.argument}" for x in self._maps}
+        count = len(self._pointers) + len(self._maps)
+        pointers = [f"{names.get(k, f'%a{k}')}: !llvm.ptr" for k in range(count)]
         params = [f"%p{k}: i64" for k in range(self.param_count)]
         if self._has_scratch:
             pointers.append(MEMORY)
@@ -224,10 +232,16 @@ class GpuBuilder(KernelBuilder):
             f"gpu.module @kernels {{\n{self._flags()}{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
+            f"{self._described()}"
             f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
             *self._numbers(),
             *(self._runs() if self._has_scratch else self._one_task()),
         ]
+
+    def _described(self) -> str:
+        """The line that describes the tensor maps, if there are any."""
+        texts = ", ".join(f'"{described}"' for described in self._maps)
+        return f"    disc.maps = [{texts}],\n" if texts else ""
 
     def _flags(self) -> str:
         """The line with the flags of the module, if there are any."""
@@ -329,6 +343,12 @@ class GpuBuilder(KernelBuilder):
         address = whole + index * (memory.element_bits // 8)
         raw = self.cast("arith.index_cast", address, "i64")
         return self.define(Pointer, f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
+
+    def atomic(self, name: str, memory: MemRef, index: IndexValue, value: Register) -> None:
+        """Change an integer by the operation `name` of `llvm.atomicrmw`, in one piece."""
+        pointer = self.element_pointer(memory, index)
+        right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
+        self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
 
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""

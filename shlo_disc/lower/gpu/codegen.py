@@ -10,23 +10,21 @@ import contextvars
 import hashlib
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from shlo_disc import locks
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.images import KernelImage, LaunchShape
+from shlo_disc.lower.images import KernelImage, LaunchShape, TensorMap
+from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 
 __all__ = [
     "RECENT",
     "Builder",
-    "Images",
     "assembly",
     "assembly_of_all",
     "function_name",
@@ -37,7 +35,7 @@ __all__ = [
 
 
 _SIGNATURE = re.compile(
-    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)"
+    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),(.*?)disc\.tasks = (\d+)"
     r".*?disc\.shared = (\d+)",
     re.S,
 )
@@ -51,7 +49,10 @@ def shape_of(text: str) -> LaunchShape:
     front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
     by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
     params = len(arguments) - len(front) - 1
-    return LaunchShape(int(match[2]), int(match[3]), len(front), by_value, params, int(match[4]))
+    _, _, described = match[3].partition("disc.maps")
+    maps = tuple(map(TensorMap.parse, re.findall(r'"([^"]*)"', described)))
+    threads, tasks, shared = (int(match[k]) for k in (2, 4, 5))
+    return LaunchShape(threads, tasks, len(front), by_value, params, shared, maps)
 
 
 def function_name(text: str, machine: Machine) -> str:
@@ -63,7 +64,11 @@ def function_name(text: str, machine: Machine) -> str:
 def assembly(text: str, machine: Machine) -> str:
     """The kernel in `text` as PTX, or as assembly of AMD's."""
     name = function_name(text, machine)
-    return workers.compiled(llvm_text(text, name, machine), machine).decode()
+    return _rewritten(workers.compiled(llvm_text(text, name, machine), machine), machine).decode()
+
+
+def _rewritten(code: bytes, machine: Machine) -> bytes:
+    return machine.rewrite(code.decode()).encode() if machine.rewrite else code
 
 
 def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
@@ -78,7 +83,7 @@ def image(text: str, machine: Machine) -> KernelImage:
     if machine.link is not None:
         code = machine.link(workers.compiled(lowered, machine, form="object"))
         return KernelImage(name, code, shape)
-    code = workers.compiled(lowered, machine)
+    code = _rewritten(workers.compiled(lowered, machine), machine)
     machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
     return KernelImage(name, code, shape, machine_code)
 
@@ -88,46 +93,7 @@ def llvm(texts: Sequence[str], machine: Machine) -> str:
     return "\n".join(llvm_text(text, function_name(text, machine), machine) for text in texts)
 
 
-class Images:
-    """The images asked for most recently, up to a number of bytes."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._lock = locks.lock()
-        self._entries: OrderedDict[str, KernelImage] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, name: str) -> KernelImage | None:
-        """The image of a symbol, which becomes the most recent one."""
-        with self._lock:
-            if name in self._entries:
-                self._entries.move_to_end(name)
-            return self._entries.get(name)
-
-    def add(self, image: KernelImage) -> None:
-        """Keep `image`; the oldest ones go where there are too many bytes."""
-        with self._lock:
-            if image.name not in self._entries:
-                self._entries[image.name] = image
-                self._bytes += image.size_bytes
-            while self._bytes > self._limit_bytes:
-                _, gone = self._entries.popitem(last=False)
-                self._bytes -= gone.size_bytes
-
-    def clear(self) -> int:
-        """Keep nothing; returns the bytes of what was kept."""
-        with self._lock:
-            before, self._bytes = self._bytes, 0
-            self._entries.clear()
-        return before
-
-    def stats(self) -> dict[str, int]:
-        """`entries` and `bytes`."""
-        with self._lock:
-            return {"entries": len(self._entries), "bytes": self._bytes}
-
-
-RECENT = Images(64 << 20)
+RECENT: Recent[KernelImage] = Recent(64 << 20, lambda made: made.size_bytes)
 """Of this process."""
 
 
@@ -164,7 +130,7 @@ class Builder:
         made = RECENT.get(name)
         if made is None:
             made = image(text, self._machine)
-            RECENT.add(made)
+            RECENT.add(name, made)
         return made
 
     def functions(self, texts: Sequence[str]) -> list[KernelImage]:

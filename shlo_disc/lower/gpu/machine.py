@@ -34,10 +34,17 @@ class Machine:
     """Shared memory that a block of threads has without asking for more."""
     stack_space: int
     """LLVM's number of the address space of a thread's stack."""
+    halves: tuple[str, ...] = ()
+    """See `TextBuilder.halves`."""
+    reciprocal: str = ""
+    """LLVM's intrinsic of an approximate reciprocal of f32; see `GpuBuilder.ordinary_quotient`."""
     flags: tuple[tuple[str, int], ...] = ()
     """Flags of the LLVM module: name and value."""
     link: Callable[[bytes], bytes] | None = None
     """Makes an image of an object file. None where the driver takes assembly."""
+
+    rewrite: Callable[[str], str] | None = None
+    """What becomes of assembly before anything else reads it. None: nothing."""
 
     assemble: Callable[[bytes, str], bytes] | None = None
     """Makes machine code of assembly for an architecture, or nothing. None: nobody does."""
@@ -54,6 +61,10 @@ class Machine:
     def run(self, elements: int) -> int:
         """Neighbouring elements that make a task."""
         return min(elements, _RUN)
+
+    def moved(self, elements: int, lanes: int) -> int:
+        """Of tasks that only move elements: one access, so that threads move what lies together."""
+        return min(elements, lanes)
 
     def builder(self) -> GpuBuilder:
         """A new kernel in which a thread computes a task."""

@@ -15,6 +15,9 @@ constexpr size_t kMostThreads = 8;        // that load modules: the driver compi
 constexpr int64_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
 constexpr size_t kLogBytes = 4096;
 
+// In PTX of a kernel that waits for the kernel in front of it.
+constexpr char kWaitsForKernel[] = "griddepcontrol.wait;";
+
 // CUjit_option.
 constexpr int kErrorLog = 5;
 constexpr int kErrorLogBytes = 6;
@@ -160,10 +163,17 @@ bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure)
   for (const GpuKernel& kernel : program.kernels) {
     LoadedKernel loaded{&kernel, nullptr, std::vector<bool>(static_cast<size_t>(kernel.args))};
     for (const size_t i : kernel.by_value) loaded.by_value[i] = true;
+    loaded.may_start_early = driver.call.launch_with != nullptr && gpu_overlaps_launches() &&
+                             program.images[kernel.image].find(kWaitsForKernel) != std::string::npos;
     if (!driver.check(driver.call.get_function(&loaded.function, modules_[kernel.image],
                                                kernel.symbol.c_str()),
                       kernel_text(kernel) + " is not in its image", failure)) {
       return false;
+    }
+    if (!kernel.maps.empty() && driver.call.encode_tensor_map == nullptr) {
+      return failure->set(GpuFailure::Kind::kDevice,
+                          "the driver " + driver.library + " makes no tensor maps for " +
+                              kernel_text(kernel) + ": it is too old");
     }
     if (kernel.shared_bytes > kUsualSharedBytes && driver.call.set_function_attribute != nullptr &&
         !driver.check(driver.call.set_function_attribute(loaded.function,

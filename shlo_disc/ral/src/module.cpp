@@ -3,6 +3,7 @@
 #include "py_support.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -351,7 +352,7 @@ PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   try {
-    PyRef result(nb::inst_ptr<Dispatcher>(self)->call(args, kwargs));
+    PyRef result(nb::inst_ptr<Dispatcher>(self)->call(self, args, kwargs));
     if (!result) {
       if (PyErr_ExceptionMatches(errors().foreign)) return raise_explained(self);
       if (!PyErr_ExceptionMatches(errors().argument) && !PyErr_ExceptionMatches(errors().guard)) {
@@ -411,8 +412,8 @@ int traverse_entry(PyObject* self, visitproc visit, void* arg) {
   if (!nb::inst_ready(self)) return 0;
   const DispatchEntry* const entry = nb::inst_ptr<DispatchEntry>(self);
   for (const PyRef* const part :
-       {&entry->executable_object, &entry->unflatten, &entry->dtypes, &entry->version,
-        &entry->shapes}) {
+       {&entry->executable_object, &entry->bridge_object, &entry->unflatten, &entry->dtypes,
+        &entry->version, &entry->shapes}) {
     Py_VISIT(part->get());
   }
   return 0;
@@ -506,9 +507,12 @@ PyObject* new_dispatch_entry(PyObject* version, PyRef shapes) {
     return nullptr;
   }
   auto entry = std::make_unique<DispatchEntry>(PyRef::borrow(like->executable_object.get()),
-                                               like->executable, like->bridge,
+                                               like->executable,
+                                               PyRef::borrow(like->bridge_object.get()),
+                                               like->bridge,
                                                PyRef::borrow(like->unflatten.get()),
-                                               PyRef::borrow(like->dtypes.get()));
+                                               PyRef::borrow(like->dtypes.get()),
+                                               like->through_after);
   entry->version = PyRef::borrow(version);
   entry->shapes = std::move(shapes);
   return nb::cast(entry.release(), nb::rv_policy::take_ownership).release().ptr();
@@ -619,8 +623,9 @@ NB_MODULE(_ral, m) {
   nb::class_<DispatchEntry>(m, "DispatchEntry", nb::type_slots(entry_slots))
       .def(
           "__init__",
-          [](DispatchEntry* self, nb::object executable, JaxBridge& bridge, nb::object unflatten,
-             nb::tuple dtypes) {
+          [](DispatchEntry* self, nb::object executable, nb::object bridge, nb::object unflatten,
+             nb::tuple dtypes, std::optional<int64_t> through_after) {
+            auto& reads = nb::cast<JaxBridge&>(bridge);
             const auto* const native = nb::cast<const PyExecutable*>(executable);
             const size_t results = native->executable().spec().results.size();
             if (unflatten.is_none() && results != 1) {
@@ -628,10 +633,11 @@ NB_MODULE(_ral, m) {
                                      std::to_string(results) + " results needs `unflatten`")
                                         .c_str());
             }
-            new (self) DispatchEntry(owned(executable), native, &bridge, owned(unflatten),
-                                     owned(dtypes));
+            new (self) DispatchEntry(owned(executable), native, owned(bridge), &reads,
+                                     owned(unflatten), owned(dtypes), through_after.value_or(-1));
           },
-          "executable"_a, "bridge"_a, "unflatten"_a.none(), "dtypes"_a)
+          "executable"_a, "bridge"_a, "unflatten"_a.none(), "dtypes"_a,
+          "through_after"_a = nb::none())
       .def_ro("calls", &DispatchEntry::calls)
       .def_prop_ro("version", [](const DispatchEntry& self) { return object_or_none(self.version); })
       .def_prop_ro("shapes", [](const DispatchEntry& self) { return object_or_none(self.shapes); });

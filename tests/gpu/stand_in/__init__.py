@@ -30,6 +30,7 @@ import numpy.typing as npt
 from shlo_disc import ral
 from tests.gpu import emulator
 from tests.ptx.interpreter import launch_raw, parameters_of
+from tests.ptx.tensor_map import address_of
 
 __all__ = ["Kernel", "Launch", "StandIn", "shared_library"]
 
@@ -250,6 +251,8 @@ class StandIn:
         for (offset, _), value in zip(parameters_of(text, symbol), launch.params, strict=True):
             values += bytes(offset - len(values)) + value
         pointers = {int.from_bytes(p, "little") for p in launch.params if len(p) == 8}
+        maps = (address_of(p) for p in launch.params if len(p) == 128)
+        pointers |= {address for address in maps if address is not None}
         places = {place for pointer in pointers if (place := self._memory_at(pointer))}
         if not self.is_strict:
             places |= set(_of_others(pointers, places))
