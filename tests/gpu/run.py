@@ -108,8 +108,9 @@ def run_cpu(
     return run_plan(emitted.plan, env, inputs, _results(emitted, env), _compiled_all)
 
 
-def _map(described: images.TensorMap, pointer: int, size: int, params: Sequence[int]) -> TensorMap:
+def _map(described: images.TensorMap, pointer: int, params: Sequence[int]) -> TensorMap:
     """What the runtime makes of a map over the array that argument `pointer` points to."""
+    size = 4 if described.element == "tf32" else 2
     return TensorMap(
         pointer,
         size,
@@ -153,7 +154,7 @@ def run_gpu(
             if k in maps:
                 pointer = step.args.index(buffer)
                 assert pointer not in maps, "an array that is described has a pointer, too"
-                args.append(_map(maps[k], pointer, array.itemsize, params))
+                args.append(_map(maps[k], pointer, params))
             else:
                 args.append(array.tobytes() if k in kernel.by_value else array)
         assert tasks >= 0, step

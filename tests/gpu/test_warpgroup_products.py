@@ -269,8 +269,9 @@ def test_what_is_chosen() -> None:
         (128, 3072, 768, "32x64_direct"),
         (1024, 1024, 1 << 14, "128x128_warpgroups_boxes_4_parts"),
         (1 << 31, 8, 8, "64x64_warps"),  # an index of a box has 32 bits
-        (4096, 4096, 4095, "64x64_warps"),
-        (4096, 4095, 4096, "64x64_warps"),
+        (4096, 4096, 4095, "aligned_a"),
+        (4096, 4095, 4096, "aligned_a"),
+        (127, 4095, 4096, "64x64_warps"),
     ):
         assert chosen(steps, {"m": m, "n": n, "k": k}) == want
     steps = planned(LAYOUTS[0], "f32").plan.steps
@@ -292,6 +293,38 @@ def test_sums_of_parts_have_room() -> None:
     for env in ({"m": m, "n": n, "k": 1 << 20} for m in (1, 640, 9000) for n in (8, 1600, 9000)):
         if "parts" in chosen(emitted.plan.steps, env):
             assert size.evaluate(env) == 16 * env["m"] * env["n"]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+def test_rows_that_are_not_aligned_are_copied(layout: int, dtype: str) -> None:
+    dot = LAYOUTS[layout]
+    emitted = planned(dot, dtype)
+    has_copies = dtype == "bf16" or any(side[-1] == "k" for side in dot.sides)
+    for m, n, k in ((131, 130, 133), (130, 136, 200)):
+        name = chosen(emitted.plan.steps, {"b": 2, "m": m, "n": n, "k": k})
+        x, y = (
+            tf32(sample([{"b": 2, "m": m, "n": n, "k": k}[c] for c in side], dtype, seed) / 3)
+            for seed, side in enumerate(dot.sides)
+        )
+        is_aligned = all(a.shape[-1] % (8 if dtype == "bf16" else 4) == 0 for a in (x, y))
+        if has_copies and not is_aligned:
+            assert name == "aligned_a", (name, x.shape, y.shape)
+        x, y = x.astype(DTYPES[dtype]), y.astype(DTYPES[dtype])
+        (got,) = run_gpu(emitted, [x, y], seed=m, machine=MACHINE)
+        check(dot, x, y, got, ROUNDING[dtype])
+
+
+def test_only_what_may_not_be_aligned_is_copied() -> None:
+    """Memory for copies is taken where there are any."""
+    dot = Dot("mk,kn", "", "k", {"m": "m", "n": "n", "k": "768"})
+    emitted = planned(dot)
+    assert chosen(emitted.plan.steps, {"m": 128, "n": 1001}) == "aligned_b"
+    assert chosen(emitted.plan.steps, {"m": 127, "n": 1001}) == "64x64_warps"
+    parts = 4 * 4 * 128 * 1000
+    for m, n, want in ((128, 1001, 2 * 768 * 1008), (128, 1000, parts), (1, 1001, 4 * 4 * 1008)):
+        (size,) = emitted.plan.workspaces
+        assert size.evaluate({"m": m, "n": n}) == max(want, 4 * 4 * m * (-(-n // 8) * 8))
 
 
 def test_other_sizes_are_right_by_warps() -> None:

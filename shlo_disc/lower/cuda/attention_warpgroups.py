@@ -8,7 +8,7 @@ while the softmax of the next one is computed:
 
 Lines of shared memory have 128 bytes: 64 elements of a row. Chunk c of line l, 16 bytes, is at
 place `c ^ l % 8`. Of wider rows the lines of the second 64 elements are behind those of the first.
-Rows that do not exist are the last one: their weights are 0.
+Rows that do not exist are 0.
 
 Sources: NVIDIA's PTX ISA, section 9.7.15.5. J. Shah et al., "FlashAttention-3: Fast and Accurate
 Attention with Asynchrony and Low-precision", 2024.
@@ -23,7 +23,7 @@ from shlo_disc.lower.cuda.attention_plan import CHUNK, AttentionPlan
 from shlo_disc.lower.cuda.attention_writer import AttentionWriter
 from shlo_disc.lower.cuda.instructions import (
     commit_copies,
-    copy_chunks,
+    copy_rows,
     fence_for_warpgroups,
     global_address,
     multiply_lines,
@@ -41,8 +41,8 @@ _WARPGROUPS = 2
 ROWS = 64 * _WARPGROUPS
 """Rows of queries of a block."""
 
-_KEYS, _FEWER_KEYS = 128, 64
-"""Keys of a tile; of one whose threads have no registers for more."""
+_KEYS = 128
+"""Keys of a tile."""
 
 _LINE, _ELEMENTS = 128, 64
 """Bytes of a line, and elements of 16 bits."""
@@ -72,21 +72,31 @@ class _Lines:
     def copy(self, source: Source, first: IndexValue, stage: IndexValue) -> None:
         """Begin to fill a stage with rows from `first` on."""
         b = self.b
-        begin = global_address(b, source.memory) + source.begin * 2
-        is_whole = source.length == self.blocks * _ELEMENTS
-        sources, counts = [], []
-        for block in range(self.blocks):
-            at = self.chunk * CHUNK + block * _ELEMENTS
-            if not is_whole:
-                inside = b.min(b.max(source.length - at, 0), CHUNK) * 2
-                at = b.select(inside > 0, at, b.index(0))  # nothing is read at no element's place
-            for line in range(0, self.count, self.lines_at_once):
-                row = b.min(first + (self.line + line), source.size - 1)
-                sources.append(begin + (row * source.stride + at) * 2)
-                if not is_whole:
-                    counts.append(b.cast("arith.index_cast", inside, "i32"))
+        row = first + self.line
+        left = b.cast("arith.index_cast", source.size - row, "i32")
+        whole, nothing = b.constant(2 * CHUNK, "i32"), b.constant(0, "i32")
+        inside = [whole] * self.blocks
+        if source.length != self.blocks * _ELEMENTS:
+            ends = [source.length - self.chunk * CHUNK - k * _ELEMENTS for k in range(self.blocks)]
+            bytes_ = [b.min(b.max(end, 0), CHUNK) * 2 for end in ends]
+            inside = [b.cast("arith.index_cast", size, "i32") for size in bytes_]
+        at = (
+            global_address(b, source.memory)
+            + (source.begin + row * source.stride + self.chunk * CHUNK) * 2
+        )
+        step = source.stride * (2 * self.lines_at_once)
+        sources, exist = [], []
+        for line in range(0, self.count, self.lines_at_once):
+            sources.append(at)
+            exist.append(left > line)
+            at = at + step
         to = self.to + b.cast("arith.index_cast", stage * self.stage_bytes, "i32")
-        copy_chunks(b, to, self.lines_at_once * _LINE, sources, counts)
+        places = [
+            [k * self.block_bytes + n * self.lines_at_once * _LINE for n in range(len(sources))]
+            for k in range(self.blocks)
+        ]
+        counts = [[b.select(one, size, nothing) for one in exist] for size in inside]
+        copy_rows(b, to, places, sources, _LINE, counts)
 
     def described(self, stage: IndexValue | int, line: IndexValue | int, across: bool) -> Register:
         """The descriptor (i64) of a stage from a line on, a multiple of 8.
@@ -110,15 +120,12 @@ class WarpgroupWriter(AttentionWriter):
     def __init__(self, plan: AttentionPlan) -> None:
         columns = -(-plan.wide // _ELEMENTS) * _ELEMENTS
         threads = 4 * _WARPGROUPS * plan.machine.warp
-        # What is read for each score takes registers, too.
-        reads_more = len(plan.block.arguments) > 3
-        keys = _FEWER_KEYS if columns > _ELEMENTS and reads_more else _KEYS
-        super().__init__(plan, ROWS, columns, threads, keys)
+        super().__init__(plan, ROWS, columns, threads, _KEYS)
         b = self.b
         b.shared_alignment = 8 * _LINE  # the swizzle counts lines from there
         self.query_lines = _Lines(self, ROWS, plan.head, 1)
-        self.key_lines = _Lines(self, keys, plan.head, 2)
-        self.value_lines = _Lines(self, keys, columns, 2)
+        self.key_lines = _Lines(self, _KEYS, plan.head, 2)
+        self.value_lines = _Lines(self, _KEYS, columns, 2)
         self.warpgroup = b.thread // (4 * plan.machine.warp)
 
     def begin(self, place: list[IndexValue], row: IndexValue) -> None:
@@ -158,10 +165,10 @@ class WarpgroupWriter(AttentionWriter):
         zero, one = b.index(0), b.index(1)
 
         def copy_keys(number: IndexValue, stage: IndexValue) -> None:
-            self.key_lines.copy(keys, number * self.tile_keys, stage)
+            self.key_lines.copy(keys, number * _KEYS, stage)
 
         def copy_values(number: IndexValue, stage: IndexValue) -> None:
-            self.value_lines.copy(values, number * self.tile_keys, stage)
+            self.value_lines.copy(values, number * _KEYS, stage)
 
         copy_keys(first, zero)
         commit_copies(b)
@@ -178,13 +185,13 @@ class WarpgroupWriter(AttentionWriter):
             now = (loop.index - first) % 2
             then = 1 - now
             sums = loop.args[count:]
-            key = loop.index * self.tile_keys
+            key = loop.index * _KEYS
             inner = self.is_inner(row, key)
             scores = self.scores(sums, place, self.rows_of_thread(row), key, inner)
             weights, scales, state = self.softmax.step(scores, RowState.of(loop.args[:4]))
             left = self.packed(weights)
             results = wait_for_sums(b, 0, loop.args[4:count])
-            results = [x * scales[k // 2 % 2] for k, x in enumerate(results)]
+            results = self._scaled(results, scales)
             wait_for_copies(b, 0)
             fence_for_warpgroups(b)
             b.barrier_of_block()  # values of this tile and keys of the next one are there
@@ -199,6 +206,15 @@ class WarpgroupWriter(AttentionWriter):
         results = wait_for_sums(b, 0, loop.results[4:count])
         return [*loop.results[:4], *results]
 
+    def _scaled(self, results: Sequence[Register], scales: Sequence[Register]) -> list[Register]:
+        """`results` scaled row by row: seldom, where maxima do not grow any more."""
+        low, high = scales
+        with self.b.if_(low.differs(1.0) | high.differs(1.0)) as branch:
+            branch.yield_(*[x * scales[k // 2 % 2] for k, x in enumerate(results)])
+            with branch.otherwise():
+                branch.yield_(*results)
+        return branch.results
+
     def _scores(self, stage: IndexValue) -> list[Register]:
         """Begin the products of the queries with the keys of a stage."""
         mine, theirs = self.query_lines, self.key_lines
@@ -209,4 +225,4 @@ class WarpgroupWriter(AttentionWriter):
                             block * theirs.block_bytes + 2 * within))  # fmt: skip
         left = mine.described(0, self.warpgroup * 64, across=False)
         right = theirs.described(stage, 0, across=False)
-        return multiply_lines(self.b, self.p.a.name, left, right, offsets, self.tile_keys)
+        return multiply_lines(self.b, self.p.a.name, left, right, offsets, _KEYS)

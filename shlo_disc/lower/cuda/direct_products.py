@@ -47,8 +47,8 @@ __all__ = [
     "is_direct",
 ]
 
-_LANES = 4
-"""Columns that a thread finishes and stores at once."""
+_MOST_LANES = 4
+"""Columns that a thread finishes and stores at once, at most."""
 
 _PAD = 8
 """Elements behind a row of sums in shared memory: rows begin in different banks."""
@@ -81,6 +81,10 @@ class DirectTile:
     def warps(self) -> int:
         """Warps of a block."""
         return self.deep * self.down * self.across
+
+    def lanes(self, threads: int) -> int:
+        """Columns that each of `threads` finishes at once: all of them have some."""
+        return max(1, min(_MOST_LANES, self.rows * self.columns // threads))
 
     def count(self, plan: MatrixProduct) -> Expr:
         """Such tiles in a product."""
@@ -117,12 +121,13 @@ class DirectWriter(ProductWriter):
     units = "direct"
 
     def __init__(self, plan: MatrixProduct, tile: DirectTile) -> None:
+        threads = tile.warps * plan.machine.warp
         super().__init__(
             plan,
             rows=tile.rows,
             columns=tile.columns,
-            threads=tile.warps * plan.machine.warp,
-            lanes=_LANES,
+            threads=threads,
+            lanes=tile.lanes(threads),
             group=_GROUP,
         )
         self.tile_, self.bytes = tile, plan.p.a.bytes

@@ -21,6 +21,7 @@ __all__ = [
     "copy_16_bytes",
     "copy_box",
     "copy_chunks",
+    "copy_rows",
     "expect_bytes",
     "fence_for_warpgroups",
     "global_address",
@@ -113,6 +114,35 @@ def copy_chunks(
     )
     kinds = ["r", *"l" * len(sources), *"r" * len(counts), "~{memory}"]
     _assembly(b, text, ",".join(kinds), [*given, *counts], [])
+
+
+def copy_rows(
+    b: GpuBuilder,
+    to: Register,
+    places: Sequence[Sequence[int]],
+    sources: Sequence[IndexValue],
+    step: int,
+    counts: Sequence[Sequence[Register]],
+) -> None:
+    """Begin to copy chunks of 16 bytes of some rows, chunk i from `i * step` bytes behind a source.
+
+    `sources`: addresses of global memory. `places[i]`: where chunk i of each row goes, in bytes
+    behind `to`, an address of shared memory (i32). `counts[i]`: bytes that are copied of it (i32, 0
+    to 16), with zeros behind them. Nothing is read where that is 0.
+    """
+    given: list[Value] = [to, *(b.cast("arith.index_cast", source, "i64") for source in sources)]
+    kinds, lines = ["r", *"l" * len(sources)], []
+    numbers: dict[str, int] = {}
+    for chunk, (rows, own) in enumerate(zip(places, counts, strict=True)):
+        for row, (place, count) in enumerate(zip(rows, own, strict=True)):
+            if count.name not in numbers:
+                numbers[count.name] = len(given)
+                given.append(count)
+                kinds.append("r")
+            source = f"[${row + 1}+{chunk * step}]"
+            size = numbers[count.name]
+            lines.append(f"cp.async.cg.shared.global [$0+{place}], {source}, 16, ${size};")
+    _assembly(b, " ".join(lines), ",".join([*kinds, "~{memory}"]), given, [])
 
 
 def commit_copies(b: GpuBuilder) -> None:

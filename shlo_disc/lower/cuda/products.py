@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.aligned_copies import AlignedCopy
 from shlo_disc.lower.cuda.box_products import BoxWriter, most_index
 from shlo_disc.lower.cuda.direct_products import (
     BANDED_DIRECTLY,
@@ -104,6 +105,9 @@ MULTIPROCESSORS = 132
 FEW_TILES = 132
 """Little tiles of warpgroups up to which operands go straight to registers."""
 
+LEAST_COPIED = 128
+"""Rows, columns and products in a sum from which on operands are copied for aligned rows."""
+
 MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
@@ -140,10 +144,11 @@ class MatrixProduct(VariantProduct):
     def _directly(self) -> tuple[Step, ...]:
         """Few rows, or few tiles: operands go straight to registers."""
         more = MULTIPROCESSORS + 1
+        flat = self.p.batches * ceil_div(self.p.columns, FLAT.columns)
         options: list[tuple[Least, DirectTile]] = [
             (((self.p.rows, FLAT.rows + 1), (SQUARE.count(self), more)), SQUARE_WIDE),
             (((self.p.rows, FLAT.rows + 1),), SQUARE),
-            (((FLAT.count(self), more),), FLAT_WIDE),
+            (((flat, more),), FLAT_WIDE),
         ]
         return self._by_size(
             [(asked, functools.partial(self._direct, tile)) for asked, tile in options],
@@ -156,12 +161,61 @@ class MatrixProduct(VariantProduct):
     def _of_many_tiles(self) -> tuple[Step, ...]:
         asked = self._asked_by_warpgroups()
         if asked is None:
-            return self._by_warps((LARGE, SMALL))
+            return self._with_copies(lambda: self._by_warps((LARGE, SMALL)))
+        if not asked:  # large indices are too rare for more than one kernel
+            return self._where(
+                self._asked_by_boxes(), self._least_time, functools.partial(self._launch, SMALL)
+            )
         return self._where(
             [*asked, *self._asked_by_boxes()],
             self._least_time,
-            lambda: self._by_warps((LARGE, SMALL), never=asked),
+            lambda: self._with_copies(lambda: self._by_warps((LARGE, SMALL), never=asked)),
         )
+
+    def _with_copies(self, otherwise: Write) -> tuple[Step, ...]:
+        """By warpgroups, of copies with aligned rows where operands may have others.
+
+        `otherwise`: for products that are not worth it, and layouts without boxes.
+        """
+        p = self.p
+        if not self._takes_boxes() or any(len(axes) > 1 for axes in (p.m, p.n, p.k)):
+            return otherwise()
+        enough = [(size, LEAST_COPIED) for size in (p.rows, p.columns, p.depth)]
+        index = most_index(self)
+        assert index is not None
+        return self._by_size([((*enough, (MOST_INDEX - index, 1)), self._of_copies)], otherwise)
+
+    def _of_copies(self) -> tuple[Step, ...]:
+        assert self.panels is not None
+        problem, first, copies = self.p, Expr.const(0), list[Step]()
+        buffers = {"a": self.a_buffer, "b": self.b_buffer}
+        for array in "ab":
+            if all(self.divisible(size, self.chunk) for size in self.strides_of(array)):
+                continue
+            copy = AlignedCopy(self, array, first, self.panels)
+            problem, first = copy.problem(problem), first + copy.elements
+            buffers[array] = self.panels
+            copies.append(copy.launch())
+        # No memory where nothing is copied.
+        sizes = [size % self.chunk for size in dict.fromkeys(self.whole_chunks() or [])]
+        size = first * self.p.a.bytes * Expr.min(sum(sizes, Expr.const(0)), 1)
+        for enough in (self.p.rows, self.p.columns, self.p.depth):
+            size = size * Expr.min(enough // LEAST_COPIED, 1)
+        self.panel_bytes = size if self.panel_bytes is None else Expr.max(self.panel_bytes, size)
+        product = type(self)(
+            problem,
+            self.shapes,
+            self.machine,
+            a_buffer=buffers["a"],
+            b_buffer=buffers["b"],
+            finish=self.finish,
+            finish_bands=self.finish_bands,
+            result=self.result,
+            label=self.label,
+            out=self.out,
+        )
+        largest = next(way for way in ways(product) if way.blocks == 1)
+        return (*copies, *product._by_way(largest))
 
     def _least_time(self) -> tuple[Step, ...]:
         """By the way of warpgroups that takes the least time."""
@@ -227,12 +281,18 @@ class MatrixProduct(VariantProduct):
         """What strides must be for warpgroups to compute the product; None: they never do."""
         if self.machine.architecture not in WITH_WARPGROUPS:
             return None
-        if self.element == "tf32" and (
-            self.p.bands > 1 or most_index(self) is None or self._has_contiguous_rows("ab")
-        ):
+        if self.element == "tf32" and not self._takes_boxes():
             return None
         sizes = multiples_of_chunks(self)
         return None if sizes is None else self._multiples(sizes)
+
+    def _takes_boxes(self) -> bool:
+        """True if warpgroups compute products of this layout, of one band, by tensor maps."""
+        if self.machine.architecture not in WITH_WARPGROUPS or self.p.bands > 1:
+            return False
+        if multiples_of_chunks(self) is None or most_index(self) is None:
+            return False
+        return self.element != "tf32" or not self._has_contiguous_rows("ab")
 
     def _asked_by_boxes(self) -> list[Condition]:
         """What sizes must be for boxes of tensor maps, whose indices are 32-bit integers."""

@@ -101,13 +101,16 @@ class VariantProduct(TiledProduct):
 
     def strides(self) -> list[Expr]:
         """Steps between chunks, which must be multiples of one."""
-        p, found = self.p, [self.p.a_first, self.p.b_first]
-        for array in "ab":
-            own = self.contiguous(array)
-            found += [getattr(axis, array) for axis in p.batch]
-            for side in "kr":
-                if f"{array}{side}" != own:
-                    found += [stride for _, stride in self.walks[f"{array}{side}"]]
+        return [size for array in "ab" for size in self.strides_of(array)]
+
+    def strides_of(self, array: str) -> list[Expr]:
+        """Steps between chunks of one operand."""
+        own = self.contiguous(array)
+        found: list[Expr] = [getattr(self.p, f"{array}_first")]
+        found += [getattr(axis, array) for axis in self.p.batch]
+        for side in "kr":
+            walk = self.walks[f"{array}{side}"]
+            found += [stride for _, stride in (walk[:-1] if f"{array}{side}" == own else walk)]
         return found
 
     def whole_chunks(self) -> list[Expr] | None:
@@ -117,5 +120,5 @@ class VariantProduct(TiledProduct):
             walk = self.contiguous(array)
             if walk is None:
                 return None
-            found.append(self.walks[walk][0][0])
+            found.append(self.walks[walk][-1][0])
         return found
