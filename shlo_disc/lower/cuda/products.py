@@ -253,7 +253,9 @@ class MatrixProduct(FewRowsProduct):
         return self._where(
             asked,
             lambda: self._by_size([self._option(tile) for tile in tiles], self._strips),
-            lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),),
+            lambda: self._if_few_rows(
+                lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),)
+            ),
         )
 
     def _option(self, tile: Tile) -> tuple[Least, Write]:

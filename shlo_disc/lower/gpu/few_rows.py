@@ -16,7 +16,7 @@ from typing import ClassVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.element_types import ElementType
 from shlo_disc.lower.gpu.builder import THREADS
-from shlo_disc.lower.gpu.matrix_products import VariantProduct
+from shlo_disc.lower.gpu.matrix_products import VariantProduct, Write
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.plan import Condition, Step
 from shlo_disc.lower.values.elementwise import convert
@@ -48,9 +48,13 @@ class FewRowsProduct(VariantProduct):
 
     def steps(self) -> tuple[Step, ...]:
         """The launches, by sizes and strides."""
+        return self._if_few_rows(super().steps)
+
+    def _if_few_rows(self, otherwise: Write) -> tuple[Step, ...]:
+        """These kernels where rows are few and the layout is theirs."""
         few = self._asked_of(((MOST_ROWS - self.p.rows, 0),))
         asked = self._all(self._asked_by_few_rows(), few)
-        return self._where(asked, self._few_rows, super().steps)
+        return self._where(asked, self._few_rows, otherwise)
 
     def _few_rows(self) -> tuple[Step, ...]:
         writer = _AlongK if self.contiguous("b") == "bk" else _AlongRows
