@@ -143,15 +143,20 @@ def products() -> Iterator[dict[str, Any]]:
         (jnp.bfloat16, (2048, 2048, 2048)),
         (jnp.bfloat16, (8191, 4095, 4097)),
         (jnp.bfloat16, (16, 8192, 8192)),
+        (jnp.bfloat16, (1, 8192, 8192)),
         (jnp.bfloat16, (256, 768, 768)),
+        (jnp.bfloat16, (128, 768, 768)),
+        (jnp.bfloat16, (128, 768, 3072)),
         (jnp.float32, (4096, 4096, 4096)),
         (jnp.float32, (16, 8192, 8192)),
+        (jnp.float32, (1, 8192, 8192)),
     ):
         m, n, k = sizes
         a, b = values(m, k, dtype=dtype), values(k, n, dtype=dtype, seed=1)
         name = f"{dtype.__name__} {m} x {n} x {k}"
         row = beside_xla(name, shlo_disc.jit(matmul), jax.jit(matmul), a, b)
-        yield row | {"tflop_s": 2 * m * n * k / row["ours_us"] / 1e6}
+        us = row["ours_us"]
+        yield row | {"tflop_s": 2 * m * n * k / us / 1e6, "gb_s": b.nbytes / us / 1e3}
 
 
 def attending(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
