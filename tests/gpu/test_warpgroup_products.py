@@ -57,7 +57,8 @@ def by_warpgroups(emitted: Emitted) -> list[Emitted]:
 
 def in_parts(emitted: Emitted) -> Emitted:
     """Likewise the plan of the two launches by which blocks share a tile."""
-    steps = tuple(x for x in launches(emitted.plan.steps) if Workspace(0) in x.args)
+    names = "parts", "total"
+    steps = tuple(x for x in launches(emitted.plan.steps) if x.kernel.name.endswith(names))
     plan = KernelPlan(steps, emitted.plan.workspaces)
     return Emitted(plan, emitted.results, emitted.symbols)
 

@@ -38,7 +38,7 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     WarpgroupTile,
     multiples_of_chunks,
 )
-from shlo_disc.lower.cuda.ways import MOST_SPLIT, Way, ways
+from shlo_disc.lower.cuda.ways import MOST_SPLIT, Way, largest_tile, ways
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
@@ -161,8 +161,7 @@ class MatrixProduct(VariantProduct):
             label=self.label,
             out=self.out,
         )
-        largest = next(way for way in ways(product) if way.blocks == 1)
-        return (*copies, *product._by_way(largest))
+        return (*copies, *product._by_warpgroups(largest_tile(product)))
 
     def _least_time(self) -> tuple[Step, ...]:
         """By the way of warpgroups that takes the least time."""

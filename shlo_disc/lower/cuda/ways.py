@@ -19,7 +19,7 @@ from shlo_disc.lower.cuda.warpgroup_products import LINE, WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["MOST_SPLIT", "PARTS", "Way", "ways"]
+__all__ = ["MOST_SPLIT", "PARTS", "Way", "largest_tile", "ways"]
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""
@@ -68,12 +68,21 @@ TF32 = (
 
 def ways(plan: MatrixProduct) -> list[Way]:
     """The ways to compute a product of one band; the layout is one of warpgroups."""
-    if plan.element == "tf32":
-        is_turned = plan.contiguous("b") == "br"
-        found = [replace(x, tile=replace(x.tile, is_turned=is_turned)) for x in TF32]
-    else:
-        found = [WIDE, NARROW, LITTLE]
+    found = _by_tile(plan)
     if plan.contiguous("a") == "ak" and most_index(plan) is not None:
         found.append(FEW_ROWS)
     split = next(x for x in found if x.blocks == 2)
     return [replace(split, parts=PARTS, around=2 * split.around), *found]
+
+
+def largest_tile(plan: MatrixProduct) -> WarpgroupTile:
+    """The tile of the largest products."""
+    return _by_tile(plan)[0].tile
+
+
+def _by_tile(plan: MatrixProduct) -> list[Way]:
+    """Ways for products of many rows, the largest tile first."""
+    if plan.element != "tf32":
+        return [WIDE, NARROW, LITTLE]
+    is_turned = plan.contiguous("b") == "br"
+    return [replace(x, tile=replace(x.tile, is_turned=is_turned)) for x in TF32]
