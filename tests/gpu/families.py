@@ -161,6 +161,10 @@ FAMILIES: dict[str, Family] = {
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
         ({"b": 2, "h": 7, "w": 6},), 1e-6,
     ),
+    "conv_bf16": Family(
+        _conv, (("b, h, w, 16", "bfloat16"), ("3, 3, 16, 24", "bfloat16")),
+        ({"b": 2, "h": 7, "w": 6},), 1e-2,
+    ),
     "fft": Family(
         lambda x: jnp.abs(jnp.fft.rfft(x)), (("n, 60", "float32"),), ({"n": 2},), 1e-6,
     ),

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+import shlo_disc
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.plan import If, Step, kernels_of
 from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of
 from tests.gpu import emulator
+from tests.gpu.families import FAMILIES
 from tests.gpu.run import gpu_plan, run_gpu
-from tests.gpu.test_matrix_products import LAYOUTS, variants
+from tests.gpu.test_matrix_products import LAYOUTS, SIZES, variants
 from tests.gpu.test_warpgroup_products import HEADS, check, in_bands, operands, planned
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, sample
@@ -97,6 +99,17 @@ def test_loads_and_stores_are_of_16_bytes(architecture: str) -> None:
     assert "ds_read_u16" not in code
 
 
+def test_channels_of_convolutions_are_loaded_by_16_bytes() -> None:
+    """Neighbours along K are no run of a whole image, but runs of channels."""
+    program = shlo_disc.compile(FAMILIES["conv_bf16"].exported, target="rocm:gfx942")
+    kernels = [kernel for kernel in program.host.kernels if kernel.name.endswith("_waves")]
+    assert len(kernels) == 2, "by the number of tiles"
+    for kernel in kernels:
+        code = assembly(kernel.text, machine_of("gfx942"))
+        assert "global_load_dwordx4" in code
+        assert "global_load_ushort" not in code
+
+
 def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
     (step,) = steps
     if isinstance(step, If):
@@ -172,6 +185,18 @@ def test_every_tile_is_right(architecture: str, dtype: str, dot: Dot) -> None:
         for m, n, k in ((136, 136, 72), (16, 264, 320), (127, 129, 8)):
             x, y = operands(dot, dtype, m, n, k)
             right(one, dot, dtype, architecture, x, y)
+
+
+@pytest.mark.slow
+@emulated
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_steps_along_k_that_are_not_one_run(architecture: str) -> None:
+    """Rows are contiguous, and K has two strides in each operand."""
+    dot = Dot("kbcm,kbcn", "b", "kc", {**SIZES, "c": "c"})
+    plans = one_by_one(plan_of(architecture, dot, "bf16"))
+    for one in (plans[0], plans[-1]):
+        x, y = operands(dot, "bf16", 16, 24, 9)
+        right(one, dot, "bf16", architecture, x, y)
 
 
 @pytest.mark.slow

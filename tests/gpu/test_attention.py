@@ -13,15 +13,21 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.lower.cuda.attention_parts import MOST_ROWS
+from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.plan import If, KernelPlan, Step
-from tests.gpu import emulator
+from shlo_disc.lower.plan import If, KernelPlan, Step, kernels_of
+from tests.gpu import device, emulator
 from tests.gpu.attention import Planned, fusions_of, plan_attention
 from tests.gpu.run import MACHINE
 from tests.lower.helpers import Emitted
 
 pytestmark = pytest.mark.skipif(
     emulator.ARCHITECTURE != "", reason="AMD's kernels of attention are two products"
+)
+
+on_hopper = pytest.mark.skipif(
+    device.ON_DEVICE and device.architecture() != "sm_90", reason="needs a GPU of Hopper"
 )
 
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -109,7 +115,14 @@ ROUNDED = ("masked", "with_heads_first")
 WITH_MASK = ("causal_at_the_end", "capped")
 """Ways whose last argument says which keys there are."""
 
-CASES = [(2, 5, 9, 2), (1, 64, 64, 1), (1, 65, 130, 2), (1, 131, 63, 1), (3, 1, 1, 1)]
+CASES = [
+    (2, 5, 9, 2),
+    (1, 64, 64, 1),
+    (1, 65, 130, 2),
+    (1, 131, 63, 1),
+    (3, 1, 1, 1),
+    (2, 16, 70, 1),
+]
 """b, t, s, h."""
 
 
@@ -119,6 +132,23 @@ def planned(way: str, dtype: str, depth: int, width: int, machine: Machine = MAC
     last = "bool" if way in WITH_MASK else dtype if way in ROUNDED else "float32"
     types = [dtype, dtype, dtype, last]
     return plan_attention(WAYS[way], list(zip(shapes, types, strict=True)), machine)
+
+
+HOPPER = machine_of("sm_90a")
+
+
+def by_warpgroups(way: str, dtype: str, depth: int, width: int) -> Iterator[Planned]:
+    """The kernel of warpgroups alone, of any number of rows."""
+    for plan in variants(planned(way, dtype, depth, width, HOPPER), MOST_ROWS + 1):
+        if any("wgmma" in kernel.text for kernel in kernels_of(plan.emitted.plan.steps)):
+            yield plan
+
+
+def all_kernels(way: str, rows: int) -> Iterator[Planned]:
+    """Every kernel for an attention of bf16 with so many rows."""
+    yield from variants(planned(way, "bfloat16", 16, 24), rows)
+    if not device.ON_DEVICE or device.architecture() == "sm_90":
+        yield from by_warpgroups(way, "bfloat16", 16, 24)
 
 
 def arrays(b: int, t: int, s: int, h: int, d: int, e: int, dtype: str) -> list[np.ndarray]:
@@ -146,8 +176,8 @@ def check(plan: Planned, way: str, x: Sequence[np.ndarray], dtype: str) -> None:
     np.testing.assert_allclose(got.astype(float), want, rtol=0, atol=room, err_msg=str(sizes))
 
 
-def variants(plan: Planned) -> Iterator[Planned]:
-    """A plan for each choice that the host program may make."""
+def variants(plan: Planned, rows: int) -> Iterator[Planned]:
+    """A plan for each choice that the host program may make for so many rows."""
 
     def of(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
         if len(steps) == 1 and isinstance(steps[0], If):
@@ -158,6 +188,8 @@ def variants(plan: Planned) -> Iterator[Planned]:
 
     whole = plan.emitted
     for steps in of(whole.plan.steps):
+        if len(steps) == 2 and rows > MOST_ROWS:
+            continue
         made = KernelPlan(steps, whole.plan.workspaces)
         yield Planned(Emitted(made, whole.results, whole.symbols), plan.order, plan.machine)
 
@@ -168,8 +200,28 @@ def test_attention(way: str, dtype: str) -> None:
     plan = planned(way, dtype, 16, 24)
     for b, t, s, h in CASES:
         x = arrays(b, t, s, h, 16, 24, dtype)
-        for one in variants(plan):
+        for one in variants(plan, t):
             check(one, way, x, dtype)
+
+
+@on_hopper
+@pytest.mark.parametrize(
+    ("way", "dtype"),
+    [(way, "bfloat16") for way in WAYS] + [("masked", "float16"), ("causal", "float16")],
+)
+def test_attention_by_warpgroups(way: str, dtype: str) -> None:
+    (plan,) = by_warpgroups(way, dtype, 16, 24)
+    for b, t, s, h in (*CASES, (1, 129, 257, 1)):
+        check(plan, way, arrays(b, t, s, h, 16, 24, dtype), dtype)
+
+
+@on_hopper
+@pytest.mark.parametrize(("depth", "width"), [(128, 128), (64, 72), (80, 64)])
+@pytest.mark.parametrize("way", ["masked", "causal"])
+def test_head_sizes_by_warpgroups(way: str, depth: int, width: int) -> None:
+    (plan,) = by_warpgroups(way, "bfloat16", depth, width)
+    for b, t, s, h in ((1, 140, 67, 2), (2, 3, 129, 1)):
+        check(plan, way, arrays(b, t, s, h, depth, width, "bfloat16"), "bfloat16")
 
 
 @pytest.mark.parametrize(("depth", "width"), [(128, 128), (64, 72), (1, 3), (20, 100)])
@@ -184,26 +236,28 @@ def test_head_sizes(depth: int, width: int) -> None:
 def test_nothing(sizes: tuple[int, int, int, int]) -> None:
     """No keys give 0, as an empty sum does."""
     x = arrays(*sizes, 16, 24, "bfloat16")
-    for plan in variants(planned("masked", "bfloat16", 16, 24)):
+    for plan in all_kernels("masked", sizes[1]):
         got = plan.run(x)
         np.testing.assert_array_equal(got.astype(float), np.zeros(got.shape))
 
 
 def test_rows_without_a_key_are_nan_as_in_softmax() -> None:
-    x = arrays(2, 70, 66, 1, 16, 24, "bfloat16")
-    x[3][0] = -np.inf
-    for way in ("masked", "causal_with_infinity"):
-        for plan in variants(planned(way, "bfloat16", 16, 24)):
-            check(plan, way, x, "bfloat16")
+    for rows in (70, 3):
+        x = arrays(2, rows, 66, 1, 16, 24, "bfloat16")
+        x[3][0] = -np.inf
+        for way in ("masked", "causal_with_infinity"):
+            for plan in all_kernels(way, rows):
+                check(plan, way, x, "bfloat16")
 
 
 def test_keys_behind_a_finite_mask_count_where_nothing_else_does() -> None:
     """The scores that a row sees are lower than those of the mask."""
-    x = arrays(1, 130, 150, 1, 16, 24, "bfloat16")
-    x[3] = x[3].astype(np.float32)
-    x[3][0, :80] = -1e38
-    for plan in variants(planned("strictly_causal", "bfloat16", 16, 24)):
-        check(plan, "strictly_causal", x, "bfloat16")
+    for rows in (130, 9):
+        x = arrays(1, rows, 150, 1, 16, 24, "bfloat16")
+        x[3] = x[3].astype(np.float32)
+        x[3][0, :80] = -1e38
+        for plan in all_kernels("strictly_causal", rows):
+            check(plan, "strictly_causal", x, "bfloat16")
 
 
 @pytest.mark.parametrize("way", ["causal", "causal_with_infinity"])
@@ -211,21 +265,36 @@ def test_tiles_of_hidden_keys_are_not_read(way: str) -> None:
     """Zero times NaN would be NaN. The first two rows see nothing in one of the ways."""
     x = arrays(1, 66, 400, 1, 16, 24, "bfloat16")
     x[2][0, 128:] = np.nan
-    plan = planned(way, "bfloat16", 16, 24)
-    got = plan.run([*x[:3], x[3].astype(np.float32)]).astype(float)
-    assert np.isfinite(got[:, 2:]).all()
+    for plan in all_kernels(way, 66):
+        got = plan.run([*x[:3], x[3].astype(np.float32)]).astype(float)
+        assert np.isfinite(got[:, 2:]).all()
 
 
 def test_nan_spreads_along_its_row() -> None:
-    x = arrays(1, 67, 70, 2, 16, 24, "bfloat16")
-    x[0][0, 5, 1, 3] = np.nan
-    for plan in variants(planned("masked", "bfloat16", 16, 24)):
-        got = plan.run(x).astype(float)
-        assert np.isnan(got[0, 5, 1]).all()
-        assert np.isnan(got).sum() == got.shape[-1]
+    for rows in (67, 6):
+        x = arrays(1, rows, 70, 2, 16, 24, "bfloat16")
+        x[0][0, 5, 1, 3] = np.nan
+        for plan in all_kernels("masked", rows):
+            got = plan.run(x).astype(float)
+            assert np.isnan(got[0, 5, 1]).all()
+            assert np.isnan(got).sum() == got.shape[-1]
 
 
-def test_groups_of_queries_share_keys() -> None:
+@pytest.mark.parametrize("way", ["masked", "causal", "capped"])
+def test_parts_of_keys(way: str) -> None:
+    """Around parts and their tiles, and around 16 rows."""
+    (plan,) = (p for p in variants(planned(way, "bfloat16", 16, 24), 1) if is_parts(p))
+    for b, t, s, h in ((1, 1, 1300, 2), (2, 16, 513, 1), (1, 2, 512, 1), (3, 15, 64, 2)):
+        check(plan, way, arrays(b, t, s, h, 16, 24, "bfloat16"), "bfloat16")
+
+
+def is_parts(plan: Planned) -> bool:
+    return len(plan.emitted.plan.steps) == 2
+
+
+@pytest.mark.parametrize(("t", "s"), [(5, 70), (66, 9), (1, 600), (2, 7)])
+def test_groups_of_queries_share_keys(t: int, s: int) -> None:
+    """Of one position the rows are the queries of a group."""
     shapes = ["b, t, 6, 16", "b, s, 2, 16", "b, s, 2, 16"]
 
     def function(q, k, v):
@@ -233,17 +302,17 @@ def test_groups_of_queries_share_keys() -> None:
         return softmax_of(products(q, k), v)
 
     plan = plan_attention(function, [(shape, "bfloat16") for shape in shapes])
-    for t, s in ((5, 70), (66, 9)):
-        q, k, v, _ = arrays(2, t, s, 6, 16, 16, "bfloat16")
-        x = [q, k[:, :, :2], v[:, :, :2]]
-        got, want = plan.run(x), expected(function, x)
-        np.testing.assert_allclose(got.astype(float), want, rtol=0, atol=0.1)
+    q, k, v, _ = arrays(2, t, s, 6, 16, 16, "bfloat16")
+    x = [q, k[:, :, :2], v[:, :, :2]]
+    got, want = plan.run(x), expected(function, x)
+    np.testing.assert_allclose(got.astype(float), want, rtol=0, atol=0.1)
 
 
 def test_order_of_blocks_does_not_matter() -> None:
-    x = arrays(2, 70, 200, 2, 16, 24, "bfloat16")
-    for plan in variants(planned("masked", "bfloat16", 16, 24)):
-        np.testing.assert_array_equal(plan.run(x, seed=1), plan.run(x, seed=2))
+    for rows in (70, 16):
+        x = arrays(2, rows, 600, 2, 16, 24, "bfloat16")
+        for plan in all_kernels("masked", rows):
+            np.testing.assert_array_equal(plan.run(x, seed=1), plan.run(x, seed=2))
 
 
 def plain(q, k, v):

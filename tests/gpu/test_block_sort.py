@@ -85,7 +85,10 @@ def test_along_an_outer_dimension(dimension):
             np.testing.assert_array_equal(got, np.take_along_axis(want, order, dimension))
 
 
-@pytest.mark.parametrize("kinds", [["f64", "i64", "i1"], ["f64", "f64", "f64", "i64", "i64"]])
+@pytest.mark.parametrize(
+    "kinds",
+    [["f64", "i64", "i1"], ["f64", "f64", "f64", "i64", "i64"], ["f64"] * 13 + ["i64"]],
+)
 def test_wide_keys_have_smaller_tiles(kinds):
     """All operands but the last are keys; nobody reads the first result."""
     count = len(kinds) - 1

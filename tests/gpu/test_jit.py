@@ -18,6 +18,7 @@ from shlo_disc.errors import DeviceError
 from shlo_disc.frontend.function import JitFunction
 from shlo_disc.frontend.under_jax import by_xla
 from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
+from shlo_disc.lower.cuda import products
 from tests.children import python
 
 pytest.importorskip("llvmlite")
@@ -318,8 +319,9 @@ def test_several_devices_are_the_error_of_jax():
     """)
 
 
-def test_tensor_maps_are_made_for_each_call(stand_in, gpu):
+def test_tensor_maps_are_made_for_each_call(stand_in, gpu, monkeypatch):
     """Of one operand twice: the driver encodes its address and sizes at every launch."""
+    monkeypatch.setattr(products, "FEW_TILES", -1)
     f, before = shlo_disc.jit(lambda x: x @ x.T), stand_in.count("maps")
     for m, k in ((456, 72), (520, 0), (456, 8), (504, 136)):
         x = jnp.asarray(np.random.default_rng(m).integers(-3, 4, (m, k)), "bfloat16")

@@ -158,6 +158,12 @@ ROWS = {  # instruction: operands, result
         [bf16(2**-100, 2**-8, 5), bf16(2**-20, 1 + 2**-7, 77 / 64), bf16(1, 1, 2**-100)],
         bf16(1, 1 + 2**-7, 386 / 64)),
     "mul.rn.bf16 $d, $x, $y;": ([bf16(3, 1 + 2**-7), bf16(0.5, 1 + 2**-7)], bf16(1.5, 1 + 2**-6)),
+    # products below the smallest denormal: 1.5 * 2^-134 is rounded once, the others vanish
+    "mul.rn.bf16 $d, $x, $y; // tiny": (
+        [bf16(1.5 * 2**-70, 2**-100, -(2**-100)), bf16(2**-64, 2**-100, 2**-100)],
+        bf16(2**-133, 0.0, -0.0)),
+    "fma.rn.bf16 $d, $x, $y, $z; // tiny": (
+        [bf16(2**-100, 2**-80), bf16(2**-100, -(2**-80)), bf16(-0.0, -0.0)], bf16(0.0, -0.0)),
     "add.rn.f16x2 $d, $x, $y;": ([array(F16, 1, 2).view(U32), array(F16, 5, 6).view(U32)],
                                  array(F16, 6, 8).view(U32)),
     "max.bf16x2 $d, $x, $y;": ([bf16(1, -2).view(U32), bf16(-1, 5).view(U32)],

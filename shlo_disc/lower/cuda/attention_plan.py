@@ -106,6 +106,21 @@ class AttentionPlan(TiledProduct):
             named[f"batch{i}k"] = axis.k
         return named
 
+    def known(self, condition: Condition) -> bool | None:
+        """Whether a comparison with <= or > of a size with a number is known to hold.
+
+        None: it is not, or the comparison is another one.
+        """
+        if condition.op not in ("<=", ">") or not condition.rhs.is_const:
+            return None
+        least, most = self.shapes.constraints.bounds(condition.lhs)
+        is_most = condition.op == "<="
+        if most is not None and most <= condition.rhs.value:
+            return is_most
+        if least is not None and least > condition.rhs.value:
+            return not is_most
+        return None
+
     def asked_by_chunks(self) -> list[Condition] | None:
         """What must be asked for operands to be copied 16 bytes at once; None: they never are."""
         a = self.attention

@@ -22,21 +22,27 @@ __all__ = [
     "copy_16_bytes",
     "copy_box",
     "copy_chunks",
+    "copy_rows",
     "expect_bytes",
     "fence_for_warpgroups",
     "global_address",
     "load_matrices",
     "load_word",
+    "load_words",
     "multiply",
     "multiply_by_warpgroup",
     "multiply_from_registers",
+    "multiply_lines",
+    "multiply_registers",
     "packed_pair",
+    "pair_of_halves",
     "power_of_two",
     "round_to_tf32",
     "set_registers",
     "true_for_any",
     "wait_for_copies",
     "wait_for_phase",
+    "wait_for_sums",
     "wait_for_warpgroup",
 ]
 
@@ -112,6 +118,35 @@ def copy_chunks(
     _assembly(b, text, ",".join(kinds), [*given, *counts], [])
 
 
+def copy_rows(
+    b: GpuBuilder,
+    to: Register,
+    places: Sequence[Sequence[int]],
+    sources: Sequence[IndexValue],
+    step: int,
+    counts: Sequence[Sequence[Register]],
+) -> None:
+    """Begin to copy chunks of 16 bytes of some rows, chunk i from `i * step` bytes behind a source.
+
+    `sources`: addresses of global memory. `places[i]`: where chunk i of each row goes, in bytes
+    behind `to`, an address of shared memory (i32). `counts[i]`: bytes that are copied of it (i32, 0
+    to 16), with zeros behind them. Nothing is read where that is 0.
+    """
+    given: list[Value] = [to, *(b.cast("arith.index_cast", source, "i64") for source in sources)]
+    kinds, lines = ["r", *"l" * len(sources)], []
+    numbers: dict[str, int] = {}
+    for chunk, (rows, own) in enumerate(zip(places, counts, strict=True)):
+        for row, (place, count) in enumerate(zip(rows, own, strict=True)):
+            if count.name not in numbers:
+                numbers[count.name] = len(given)
+                given.append(count)
+                kinds.append("r")
+            source = f"[${row + 1}+{chunk * step}]"
+            size = numbers[count.name]
+            lines.append(f"cp.async.cg.shared.global [$0+{place}], {source}, 16, ${size};")
+    _assembly(b, " ".join(lines), ",".join([*kinds, "~{memory}"]), given, [])
+
+
 def commit_copies(b: GpuBuilder) -> None:
     """The copies that were begun since the last call are a group."""
     _assembly(b, "cp.async.commit_group;", "~{memory}", [], [])
@@ -142,6 +177,33 @@ def load_word(b: GpuBuilder, at: Register) -> Register:
     """The i32 at an address of shared memory (i32)."""
     (word,) = _assembly(b, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [at], ["i32"])
     return word
+
+
+def load_words(b: GpuBuilder, address: IndexValue, count: int, exists: Mask) -> list[Register]:
+    """`count` words (i32; 1, 2 or 4) from an address of global memory, a multiple of their size.
+
+    Where not `exists`, words are 0 and nothing is read.
+    """
+    names = [f"${k}" for k in range(count)]
+    to = f"{{{', '.join(names)}}}" if count > 1 else names[0]
+    kind = f"v{count}.b32" if count > 1 else "b32"
+    lines = [
+        f"{{ .reg .pred exists; setp.ne.b32 exists, ${count + 1}, 0;",
+        *(f"mov.b32 {name}, 0;" for name in names),
+        f"@exists ld.global.{kind} {to}, [${count}]; }}",
+    ]
+    # Results are written before all operands are read.
+    kinds = ["=&r"] * count + ["l", "r", "~{memory}"]
+    operands = [b.cast("arith.index_cast", address, "i64"), b.cast("arith.extui", exists, "i32")]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["i32"] * count)
+
+
+def pair_of_halves(b: GpuBuilder, low: Register, high: Register, half: int) -> Register:
+    """The halves number `half` (0: the lower one) of two words (i32), as one word."""
+    pattern = "0x7632" if half else "0x5410"
+    text = f"prmt.b32 $0, $1, $2, {pattern};"
+    right = f'llvm.inline_asm asm_dialect = att "{text}", "=r,r,r" {low}, {high}'
+    return b.define(Register, f"{right} : (i32, i32) -> i32", "i32", [low, high])
 
 
 def round_to_tf32(b: GpuBuilder, word: Register) -> Register:
@@ -354,3 +416,79 @@ def _shape_of_warpgroup(element: str, count: int) -> str:
 def wait_for_warpgroup(b: GpuBuilder, groups: int) -> None:
     """Wait until all but the last `groups` groups of products are done."""
     _assembly(b, f"wgmma.wait_group.sync.aligned {groups};", "~{memory}", [], [])
+
+
+def multiply_lines(
+    b: GpuBuilder,
+    element: str,
+    left: Register,
+    right: Register,
+    offsets: Sequence[tuple[int, int]],
+    columns: int,
+) -> list[Register]:
+    """Begin sums of products of 64 x `columns` elements of `element`, whose lines run along K.
+
+    `left`, `right`: descriptors (i64) of shared memory; `offsets`: for each 16 elements along K the
+    bytes behind those. As one group; see :func:`multiply_by_warpgroup` for the sums.
+    """
+    count = columns // 2
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{element}.{element}"
+    each = ", ".join(f"${k}" for k in range(count))
+    lines = [
+        "{ .reg .pred added; .reg .b64 left, right;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    for step, (mine, theirs) in enumerate(offsets):
+        lines += [
+            f"setp.ne.b32 added, {min(step, 1)}, 0;",
+            f"add.s64 left, ${count}, {mine >> 4};",
+            f"add.s64 right, ${count + 1}, {theirs >> 4};",
+            f"{shape} {{{each}}}, left, right, added, 1, 1, 0, 0;",
+        ]
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    kinds = ["=f"] * count + ["l", "l", "~{memory}"]
+    return _assembly(b, " ".join(lines), ",".join(kinds), [left, right], ["f32"] * count)
+
+
+def multiply_registers(
+    b: GpuBuilder,
+    element: str,
+    left: Sequence[Register],
+    right: Register,
+    advance: int,
+    sums: Sequence[Register],
+) -> list[Register]:
+    """Begin to add products of 64 x N elements of `element` to `sums`, as one group.
+
+    `left`: four registers (i32) for each 16 elements along K, as of :func:`multiply`. `right`: a
+    descriptor (i64) of lines across K; `advance`: bytes from 16 of them to the next 16.
+    """
+    count = len(sums)
+    shape = f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{element}.{element}"
+    each = ", ".join(f"${k}" for k in range(count))
+    lines = [
+        "{ .reg .pred added; .reg .b64 right;",
+        "setp.ne.b32 added, 1, 0;",
+        "wgmma.fence.sync.aligned;",
+    ]
+    first = 2 * count  # of tied operands each has a number too
+    place = f"${first + len(left)}"
+    for step in range(len(left) // 4):
+        mine = ", ".join(f"${first + 4 * step + k}" for k in range(4))
+        lines += [
+            f"add.s64 right, {place}, {step * advance >> 4};",
+            f"{shape} {{{each}}}, {{{mine}}}, right, added, 1, 1, 1;",
+        ]
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    kinds = ["=f"] * count + [str(k) for k in range(count)]
+    kinds += ["r"] * len(left) + ["l", "~{memory}"]
+    operands = [*sums, *left, right]
+    return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
+
+
+def wait_for_sums(b: GpuBuilder, groups: int, sums: Sequence[Register]) -> list[Register]:
+    """`sums` behind all but the last `groups` groups of products."""
+    count = len(sums)
+    kinds = ["=f"] * count + [str(k) for k in range(count)] + ["~{memory}"]
+    text = f"wgmma.wait_group.sync.aligned {groups};"
+    return _assembly(b, text, ",".join(kinds), sums, ["f32"] * count)

@@ -21,6 +21,16 @@ from dataclasses import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.aligned_copies import AlignedCopy
 from shlo_disc.lower.cuda.box_products import BoxWriter, most_index
+from shlo_disc.lower.cuda.direct_products import (
+    BANDED_DIRECTLY,
+    FLAT,
+    FLAT_WIDE,
+    SQUARE,
+    SQUARE_WIDE,
+    DirectTile,
+    DirectWriter,
+    is_direct,
+)
 from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.instructions import (
     STEP_BYTES,
@@ -38,7 +48,7 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     WarpgroupTile,
     multiples_of_chunks,
 )
-from shlo_disc.lower.cuda.ways import MOST_SPLIT, Way, largest_tile, ways
+from shlo_disc.lower.cuda.ways import LITTLE, MOST_SPLIT, Way, largest_tile, ways
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
@@ -89,6 +99,15 @@ each."""
 LEAST_COPIED = 128
 """Rows, columns and products in a sum from which on operands are copied for aligned rows."""
 
+ENOUGH_NARROW = 40
+"""Tiles of bands from which on warpgroups compute them."""
+
+MULTIPROCESSORS = 132
+"""Of an H100 and an H200."""
+
+FEW_TILES = 132
+"""Little tiles of warpgroups up to which operands go straight to registers."""
+
 MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
@@ -100,13 +119,47 @@ class MatrixProduct(VariantProduct):
         """The launches, by sizes and strides."""
         if self.element is None:
             return super().steps()
-        asked = self._asked_by_warpgroups()
         if self.p.bands > 1:
-            banded = BANDED.get(self.p.bands)
-            if asked is None or banded is None:
-                return super().steps()
-            write = functools.partial(self._by_warpgroups, banded)
-            return self._where([*asked, *self._asked_by_boxes()], write, super().steps)
+            return self._in_bands()
+        few = Expr.max(FLAT.rows - self.p.rows, FEW_TILES - LITTLE.tile.count(self))
+        asked = self._all(self._asked_directly(), self._asked_of(((few, 0),)))
+        return self._where(asked, self._directly, self._of_many_tiles)
+
+    def _in_bands(self) -> tuple[Step, ...]:
+        """Products whose columns are bands."""
+        wide, direct = BANDED.get(self.p.bands), BANDED_DIRECTLY.get(self.p.bands)
+
+        def few() -> tuple[Step, ...]:
+            if direct is None:
+                return super(MatrixProduct, self).steps()
+            write = functools.partial(self._direct, direct)
+            return self._where(self._asked_directly(), write, super(MatrixProduct, self).steps)
+
+        if wide is None:
+            return few()
+        enough = self._asked_of(((wide.count(self), ENOUGH_NARROW),))
+        asked = self._all(self._asked_by_warpgroups(), self._asked_by_boxes(), enough)
+        return self._where(asked, functools.partial(self._by_warpgroups, wide), few)
+
+    def _directly(self) -> tuple[Step, ...]:
+        """Few rows, or few tiles: operands go straight to registers."""
+        more = MULTIPROCESSORS + 1
+        flat = self.p.batches * ceil_div(self.p.columns, FLAT.columns)
+        options: list[tuple[Least, DirectTile]] = [
+            (((self.p.rows, FLAT.rows + 1), (SQUARE.count(self), more)), SQUARE_WIDE),
+            (((self.p.rows, FLAT.rows + 1),), SQUARE),
+            (((flat, more),), FLAT_WIDE),
+        ]
+        return self._by_size(
+            [(asked, functools.partial(self._direct, tile)) for asked, tile in options],
+            functools.partial(self._direct, FLAT),
+        )
+
+    def _direct(self, tile: DirectTile) -> tuple[Step, ...]:
+        return (DirectWriter(self, tile).launch(),)
+
+    def _of_many_tiles(self) -> tuple[Step, ...]:
+        asked = self._asked_by_warpgroups()
         if asked is None:
             return self._with_copies(lambda: self._by_warps((LARGE, SMALL)))
         if not asked:  # large indices are too rare for more than one kernel
@@ -210,7 +263,8 @@ class MatrixProduct(VariantProduct):
         return (_MatrixWriter(self, tile, by_chunks=True).launch(),)
 
     def _strips(self) -> tuple[Step, ...]:
-        return self._launch(STRIP)
+        """What fewer tiles than all others ask for are computed by."""
+        return self._directly() if self._asked_directly() == [] else self._launch(STRIP)
 
     def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
         writer: type[BoxWriter | CopiedWriter]
@@ -252,6 +306,11 @@ class MatrixProduct(VariantProduct):
         """True if neighbours along rows, not K, follow each other in memory: of all, or of one."""
         found = [self.contiguous(array) == f"{array}r" for array in "ab"]
         return all(found) if arrays else any(found)
+
+    def _asked_directly(self) -> list[Condition] | None:
+        """What must be asked for operands to go straight to registers; None: they never do."""
+        sizes = multiples_of_chunks(self) if is_direct(self) else None
+        return None if sizes is None else self._multiples(sizes)
 
     # ---------------------------------------------------------------- what a problem is
 

@@ -19,7 +19,7 @@ from shlo_disc.lower.cuda.warpgroup_products import LINE, WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["MOST_SPLIT", "PARTS", "Way", "largest_tile", "ways"]
+__all__ = ["LITTLE", "MOST_SPLIT", "PARTS", "Way", "largest_tile", "ways"]
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""

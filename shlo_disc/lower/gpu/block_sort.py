@@ -48,6 +48,7 @@ neighbours in the target, the length of runs."""
 _SOURCE, _TARGET = 1000, 2000
 """Numbers of the workspaces in which launches of one kernel differ, for the first array."""
 
+_RightFirst = Callable[[IndexValue, IndexValue], Mask]
 _Put = Callable[[IndexValue, IndexValue, list[Register]], None]
 
 
@@ -294,12 +295,14 @@ class BlockSort:
                 new = [sources[i].load(begin + left + y, readonly=False) for i in self.keys]
                 return self._less(e, new, old)
 
-            # Two warps, one for each end.
-            half = b.thread // self.machine.warp
-            with b.if_((b.thread % self.machine.warp).equals(0) & (half < 2)):
-                at = diagonal + half * count
-                split = _split(b, at, left, right, right_first)
-                ends.store(b.cast("arith.index_cast", split, "i64"), half)
+            # Two warps, one for each end, if there are as many.
+            warp = self.machine.warp
+            own, lane = b.thread // warp, b.thread % warp
+            with b.loop(own, 2, self.threads // warp, hint="end") as end:
+                at = diagonal + end.index * count
+                split = self._split_by_warp(b, lane, at, left, right, right_first)
+                with b.if_(lane.equals(0)):
+                    ends.store(b.cast("arith.index_cast", split, "i64"), end.index)
             b.barrier_of_block()
             x, last = (
                 b.to_index("arith.index_cast", ends.load(k, readonly=False)) for k in range(2)
@@ -330,6 +333,43 @@ class BlockSort:
             b.barrier_of_block()
             self._write(e, keys, origins, sources, place, count, ats, row, first)
         return self.single.launch(e, "sort_merge", Expr.const(1), Expr.const(1))
+
+    def _split_by_warp(
+        self,
+        b: GroupBuilder,
+        lane: IndexValue,
+        diagonal: IndexValue,
+        left: IndexValue,
+        right: IndexValue,
+        right_first: _RightFirst,
+    ) -> IndexValue:
+        """As :func:`_split`, by all threads of a warp: each looks at a place of its own."""
+        warp = self.machine.warp
+
+        def is_open(carried: list[IndexValue]) -> Mask:
+            return carried[0] < carried[1]
+
+        def narrow(carried: list[IndexValue]) -> list[IndexValue]:
+            low, high = carried
+            step = (high - low) // warp + 1
+            at = low + step * lane
+            middle = b.min(at, high - 1)
+            is_left = (at < high) & ~right_first(middle, diagonal - 1 - middle)
+            count = b.select(is_left, b.constant(1, "i32"), b.constant(0, "i32"))
+            distance = 1
+            while distance < warp:
+                count = count + b.from_lane(count, distance)
+                distance *= 2
+            # So many places in a row are of the left run.
+            known = b.to_index("arith.index_cast", count)
+            last = low + step * (known - 1) + 1
+            return [
+                b.select(known.equals(0), low, last),
+                b.select(known.equals(0), low, b.min(low + step * known, high)),
+            ]
+
+        start = [b.max(diagonal - right, 0), b.min(diagonal, left)]
+        return b.while_(start, is_open, narrow)[0]
 
     def _write(
         self,
@@ -444,11 +484,12 @@ class BlockSort:
 def _tile(machine: Machine, key_bytes: int) -> tuple[int, int]:
     """Threads of a block, and elements of each, for records whose keys have so many bytes."""
     threads = THREADS
-    while True:
+    while threads > machine.warp:
         for neighbours in _NEIGHBOURS:
             if 2 * threads * neighbours * key_bytes <= machine.shared_bytes:
                 return threads, neighbours
         threads //= 2
+    return threads, 1
 
 
 def _split(
@@ -456,7 +497,7 @@ def _split(
     diagonal: IndexValue,
     left: IndexValue,
     right: IndexValue,
-    right_first: Callable[[IndexValue, IndexValue], Mask],
+    right_first: _RightFirst,
 ) -> IndexValue:
     """How many of the first `diagonal` records of two merged runs are of the left one.
 

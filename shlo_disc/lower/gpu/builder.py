@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.gpu.floats import FloatBuilder
 from shlo_disc.lower.images import TensorMap
 from shlo_disc.lower.tasks.sized import Sized
-from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
     IndexLike,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCESS_BYTES",
     "BLOCKS_ALONG_X",
+    "BODY",
     "MEMORY",
     "THREADS",
     "GpuBuilder",
@@ -48,13 +49,15 @@ BLOCKS_ALONG_X = 1 << 21
 MEMORY = "%memory: !llvm.ptr"
 """The parameter of a kernel whose tasks need scratch memory."""
 
+BODY = ": i64} {\n"
+"""The end of the line that opens a kernel."""
+
 ACCESS_BYTES = 16
 """Bytes that one load or store of a thread takes at most."""
 
 _INTRINSICS = {
     "math.absf": "llvm.fabs",
     "math.ceil": "llvm.ceil",
-    "math.copysign": "llvm.copysign",
     "math.floor": "llvm.floor",
     "math.round": "llvm.round",
     "math.roundeven": "llvm.roundeven",
@@ -65,13 +68,11 @@ _INTRINSICS = {
 every code generator of LLVM selects by itself."""
 
 
-class GpuBuilder(KernelBuilder):
+class GpuBuilder(FloatBuilder):
     """Builds a kernel in which a thread computes its own tasks."""
 
-    rounds_to_bf16: ClassVar[bool] = True
-
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
-        self.machine, self.threads = machine, threads
+        self.threads = threads
         self._has_scratch = False
         self._maps: list[TensorMap] = []
         self._shared: Pointer | None = None
@@ -80,7 +81,7 @@ class GpuBuilder(KernelBuilder):
         """Bytes of shared memory that the kernel has so far."""
         self.shared_alignment = 16
         """Shared memory begins at a multiple of so many bytes."""
-        super().__init__()
+        super().__init__(machine)
         self.thread = self._enter(IndexValue, "thread", "gpu.thread_id x", "index")
         """The number of the thread in its block."""
 
@@ -177,6 +178,8 @@ class GpuBuilder(KernelBuilder):
 
     def op(self, name: str, *operands: V, type_: str = "", attrs: str = "") -> V:
         """As `TextBuilder.op`; some functions are written as intrinsics."""
+        if name == "math.copysign":
+            return type(operands[0]).of(self.copysign(*map(Register.of, operands)))
         intrinsic = _INTRINSICS.get(name)
         if intrinsic is None:
             return super().op(name, *operands, type_=type_, attrs=attrs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.gpu.index_width import is_narrow
 from shlo_disc.lower.gpu.llvm_text import for_older_llvm
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.mlir import ir, kernel_context, ops_of, run_pipeline, walk
@@ -13,14 +14,16 @@ from shlo_disc.mlir_libraries import translate_module_to_llvmir
 __all__ = ["llvm_text", "lower_to_llvm"]
 
 
-def pipeline(machine: Machine) -> str:
+def pipeline(machine: Machine, index_bits: int) -> str:
     """The passes from a `gpu.module` to the LLVM dialect with what is special to `machine`.
 
     Mathematical functions are written out (`values/math`), so none becomes a call of a library.
+    The pass for vectors takes indices for 64 bits; that of the machine converts the rest of them.
     """
+    vectors = "convert-vector-to-llvm," if index_bits == 64 else ""
     passes = (
-        "canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,convert-vector-to-llvm,"
-        f"{machine.conversion},reconcile-unrealized-casts"
+        f"canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,{vectors}"
+        f"{machine.conversion.format(index_bits=index_bits)},reconcile-unrealized-casts"
     )
     return f"gpu.module({passes})"
 
@@ -33,7 +36,7 @@ def lower_to_llvm(text: str, machine: Machine, context: ir.Context) -> ir.Module
     """
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
-        run_pipeline(module, pipeline(machine))
+        run_pipeline(module, pipeline(machine, 32 if is_narrow(text) else 64))
         for kernel in ops_of(module, "llvm.func"):
             _pass_maps_by_value(kernel, [int(number) for number in _MAP.findall(text)])
         walk(module, _expect_translatable)

@@ -27,13 +27,17 @@ class Machine:
     features: str
     """Features of the architecture that LLVM is told besides its name."""
     conversion: str
-    """The MLIR pass that converts the `gpu` dialect."""
+    """The MLIR pass that converts the `gpu` dialect; `index_bits` is to be filled in."""
     warp: int
     """Threads that run in step: a warp of NVIDIA, a wave of AMD."""
     shared_bytes: int
     """Shared memory that a block of threads has without asking for more."""
     stack_space: int
     """LLVM's number of the address space of a thread's stack."""
+    halves: tuple[str, ...] = ()
+    """See `TextBuilder.halves`."""
+    reciprocal: str = ""
+    """LLVM's intrinsic of an approximate reciprocal of f32; see `GpuBuilder.ordinary_quotient`."""
     flags: tuple[tuple[str, int], ...] = ()
     """Flags of the LLVM module: name and value."""
     link: Callable[[bytes], bytes] | None = None

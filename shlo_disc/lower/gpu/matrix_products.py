@@ -30,14 +30,28 @@ class VariantProduct(TiledProduct):
         if not options:
             return last()
         (sizes, write), *rest = options
+        return self._where(self._asked_of(sizes), write, lambda: self._by_size(rest, last))
+
+    def _asked_of(self, sizes: Least) -> list[Condition] | None:
+        """What must be asked for all of `sizes` to be large enough; None: they never are."""
         asked: list[Condition] = []
         for size, enough in sizes:
             least, most = self.shapes.constraints.bounds(size)
             if most is not None and most < enough:
-                return self._by_size(rest, last)
+                return None
             if least is None or least < enough:
                 asked.append(Condition(size, ">=", Expr.const(enough)))
-        return self._where(asked, write, lambda: self._by_size(rest, last))
+        return asked
+
+    @staticmethod
+    def _all(*asked: list[Condition] | None) -> list[Condition] | None:
+        """What must be asked for all of `asked`; None: one of them never holds."""
+        found: list[Condition] = []
+        for conditions in asked:
+            if conditions is None:
+                return None
+            found += conditions
+        return found
 
     @staticmethod
     def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
@@ -95,8 +109,8 @@ class VariantProduct(TiledProduct):
         found: list[Expr] = [getattr(self.p, f"{array}_first")]
         found += [getattr(axis, array) for axis in self.p.batch]
         for side in "kr":
-            if f"{array}{side}" != own:
-                found += [stride for _, stride in self.walks[f"{array}{side}"]]
+            walk = self.walks[f"{array}{side}"]
+            found += [stride for _, stride in (walk[:-1] if f"{array}{side}" == own else walk)]
         return found
 
     def whole_chunks(self) -> list[Expr] | None:
@@ -106,5 +120,5 @@ class VariantProduct(TiledProduct):
             walk = self.contiguous(array)
             if walk is None:
                 return None
-            found.append(self.walks[walk][0][0])
+            found.append(self.walks[walk][-1][0])
         return found

@@ -44,7 +44,7 @@ _HALF = 32
 """Bits of a place, and of the number of an index, in what is sorted."""
 _MOST = (1 << _HALF - 1) - 1
 
-_AHEAD = 8
+_AHEAD = (16, 4, 1)
 """Updates of a place that are read at once: their addresses are known, and memory is slow."""
 
 _ATOMIC = {
@@ -238,13 +238,14 @@ class _Scatter(Scatter):
 
                 def apply(count: int, carried: list[Value]) -> list[Value]:
                     at, values = IndexValue.of(carried[0]), Register.each_of(carried[1:])
-                    for k in range(count):
-                        run = self._source(e, key_at(at + k), within)
-                        values = self.combined(e, values, self._elements(run, piece), None)
+                    runs = [self._source(e, key_at(at + k), within) for k in range(count)]
+                    sources = [self._elements(run, piece) for run in runs]
+                    for new in [self.updates_at(e, at, None) for at in sources]:
+                        values = self.applied(e, values, new)
                     return [at + count, *values]
 
                 carried: list[Value] = [first, *self.load(e, to, None)]
-                for count in (_AHEAD, 1):
+                for count in _AHEAD:
                     more, step = partial(has_more, count), partial(apply, count)
                     carried = b.while_(carried, more, step)
                 self.store(e, Register.each_of(carried[1:]), to, None)

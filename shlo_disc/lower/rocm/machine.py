@@ -48,7 +48,10 @@ def machine_of(architecture: str) -> Machine:
         architecture=architecture,
         triple="amdgcn-amd-amdhsa",
         features="",
-        conversion=f"convert-gpu-to-rocdl{{chipset={architecture} index-bitwidth=64 runtime=HIP}}",
+        conversion=(
+            f"convert-gpu-to-rocdl{{{{chipset={architecture} "
+            "index-bitwidth={index_bits} runtime=HIP}}"
+        ),
         warp=row.wave,
         shared_bytes=row.shared_bytes,
         stack_space=5,

@@ -16,9 +16,11 @@ once, and gives them to one instruction after the other.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.element_types import ElementType
+from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.gpu.sums import Piece, store_pieces
@@ -84,8 +86,21 @@ _TILES = {
 }
 """By the threads of a wave."""
 
+_ROOM = 128 << 10
+"""Bytes of shared memory from which on large tiles have stages of twice the depth.
+
+Sums and elements of f64 have no registers left for that.
+"""
+
 _BANDED = {2: 64, 3: 32, 4: 32}
 """Bands to the columns of each in a tile."""
+
+
+def _tiles_of(machine: Machine, element: ElementType) -> _Tiles:
+    tiles = _TILES[machine.warp]
+    if machine.shared_bytes < _ROOM or element.bytes == 8:
+        return tiles
+    return replace(tiles, large=replace(tiles.large, depth_bytes=2 * tiles.large.depth_bytes))
 
 
 class MatrixProduct(VariantProduct):
@@ -96,7 +111,7 @@ class MatrixProduct(VariantProduct):
         bands = self.p.bands
         if self.instruction is None or (bands > 1 and bands not in _BANDED):
             return super().steps()
-        sizes, tiles = self.whole_chunks(), _TILES[self.machine.warp]
+        sizes, tiles = self.whole_chunks(), _tiles_of(self.machine, self.p.a)
         asked = None if sizes is None else self._multiples(sizes)
         if bands > 1:
             banded = Tile(64, _BANDED[bands], 128, *tiles.banded)
@@ -126,6 +141,13 @@ class MatrixProduct(VariantProduct):
         if element is None:
             return None
         return instruction_for(self.machine.architecture, element)
+
+    def contiguous(self, array: str) -> str | None:
+        """See `VariantProduct.contiguous`; runs of neighbours are enough, such as channels."""
+        for side in "kr":
+            if self.is_unit(f"{array}{side}"):
+                return f"{array}{side}"
+        return None
 
     def _count(self, tile: Tile) -> Expr:
         p = self.p

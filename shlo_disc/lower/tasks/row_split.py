@@ -113,7 +113,7 @@ class Stages(RowWriter):
 
     def get(self, what: str, reducer: Reducer, at: Ix) -> list[Register]:
         """Accumulators of a reduction from workspaces."""
-        pairs = zip(reducer.op.results, _types(reducer), strict=True)
+        pairs = zip(reducer.op.results, reducer.types, strict=True)
         return [self.get_one(what, value, type_, at) for value, type_ in pairs]
 
     def put(self, what: str, reducer: Reducer, accumulators: Sequence[Register], at: Ix) -> None:
@@ -237,7 +237,7 @@ class Combine(Stages):
         return self.over_pieces(reducer, lambda at, _: self.get("piece", reducer, at))
 
     def _of_relative(self, reducer: Reducer, relative: Relative) -> list[Register]:
-        (type_,) = _types(reducer)
+        (type_,) = reducer.types
         final = self.row_value(relative.row)
 
         def term(at: Ix, number: IndexValue) -> list[Register]:
@@ -298,9 +298,3 @@ WRITERS: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
 
 def _reductions(stages: Sequence[Stage]) -> list[ir.Operation]:
     return [op for s in stages for op in (*s.reductions, *(r.op for r in s.relative))]
-
-
-def _types(reducer: Reducer) -> list[str]:
-    """The types of accumulators."""
-    simple = reducer.simple is not None
-    return [e.compute if simple else e.register for e in reducer.elements]

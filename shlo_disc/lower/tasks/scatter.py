@@ -227,7 +227,12 @@ class Scatter:
         self, e: Elemental, old: Sequence[Register], source: Ix, mask: Mask | None
     ) -> list[Register]:
         """`computation(old, update)`."""
-        new = self.updates_at(e, source, mask)
+        return self.applied(e, old, self.updates_at(e, source, mask))
+
+    def applied(
+        self, e: Elemental, old: Sequence[Register], new: Sequence[Register]
+    ) -> list[Register]:
+        """The same of an update in registers."""
         args = [e.b.broadcast(v, e.lanes) for v in (*old, *new)]
         return emit_region(e, self.single.op.regions[0].blocks[0], args)
 

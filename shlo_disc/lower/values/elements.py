@@ -8,6 +8,7 @@ what computes with them extends them first (`wrap`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from shlo_disc.element_types import ELEMENT_TYPES, ElementType, known_element_type
@@ -55,9 +56,7 @@ def to_compute(b: TextBuilder, value: Register, element: ElementType) -> Registe
         return widened(b, value, element.format, element.bits)
     if element.name == "f16":
         return b.cast("arith.extf", b.bitcast(value, value.like("f16")), "f32")
-    wide = b.cast("arith.extui", value, "i32")
-    bits = wide << 16
-    return b.bitcast(bits, bits.like("f32"))
+    return b.bf16_to_f32(value)
 
 
 def from_compute(b: TextBuilder, value: Register, element: ElementType) -> Register:
@@ -82,6 +81,26 @@ def from_compute(b: TextBuilder, value: Register, element: ElementType) -> Regis
     quiet = high | b.constant(0x40, type_)
     nan = value.is_nan()
     return b.cast("arith.trunci", b.select(nan, quiet, rounded), "i16")
+
+
+def half_op(
+    b: TextBuilder, name: str, operands: Sequence[Register], element: ElementType
+) -> Register | None:
+    """`arith.NAME` of floats of 16 bits, given and returned as i16, without a detour through f32.
+
+    None where that is no instruction, or has other results than f32 arithmetic rounded once. f32 is
+    wide enough for sums [1]. It holds products of 2^-134 or more exactly; smaller ones are 0.
+
+    [1] S. Figueroa, "When is double rounding innocuous?" (1995).
+    """
+    if name not in _HALF_OPS or element.name not in b.halves:
+        return None
+    halves = [b.bitcast(value, value.like(element.name)) for value in operands]
+    result = b.op(name, *halves)
+    return b.bitcast(result, result.like("i16"))
+
+
+_HALF_OPS = ("arith.addf", "arith.maximumf", "arith.minimumf", "arith.mulf", "arith.subf")
 
 
 def wrap(b: TextBuilder, value: Register, element: ElementType) -> Register:

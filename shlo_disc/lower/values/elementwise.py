@@ -17,6 +17,7 @@ from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
 from shlo_disc.lower.values.elements import (
     element_of,
     from_compute,
+    half_op,
     round_odd,
     to_compute,
     unsupported,
@@ -63,6 +64,8 @@ def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None)
         name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
         if name is None:
             unsupported(op, f"no {out.name} form", "convert the operands first")
+        if (half := half_op(b, name, args, out)) is not None:
+            return half
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, b.op(name, *wide), out)
 
@@ -76,6 +79,8 @@ def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
         b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
     ) -> Register:
         name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
+        if (half := half_op(b, name, args, out)) is not None:
+            return half
         wide = [to_compute(b, a, out) for a in args]
         return from_compute(b, b.op(name, *wide), out)
 
@@ -121,6 +126,8 @@ def _divide(
     b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     x, y = args
+    if out.name == "bf16":
+        return from_compute(b, b.bf16_quotient(*(to_compute(b, a, out) for a in args)), out)
     if out.is_float:
         return _arith("arith.divf", None)(b, op, args, ins, out)
     if out.kind == "b":

@@ -14,7 +14,7 @@ from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.element_types import ElementType
 from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
-from shlo_disc.lower.values.elements import element_of, from_compute, to_compute
+from shlo_disc.lower.values.elements import element_of, from_compute, half_op, to_compute
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
@@ -134,6 +134,17 @@ class Reducer:
         self.elements = [element_of(r) for r in op.results]
         self.simple = simple_body(op)
         self._is_arg = _is_arg_reduce(op)
+        self._in_halves = (
+            self.simple in ("stablehlo.maximum", "stablehlo.minimum")
+            and self.elements[0].name in e.b.halves
+        )
+        """True if accumulators are those floats of 16 bits, which loses nothing."""
+
+    @property
+    def types(self) -> list[str]:
+        """The element types of accumulators."""
+        is_wide = self.simple is not None and not self._in_halves
+        return [e.compute if is_wide else e.register for e in self.elements]
 
     def init(self, lanes: int) -> list[Register]:
         """Accumulators that hold the init values."""
@@ -151,7 +162,9 @@ class Reducer:
             return self.init(lanes)
         element = self.elements[0]
         value = _identity(self.simple, element)
-        one = self.e.b.constant(value, element.compute)
+        one = self.e.b.constant(value, element.name if self._in_halves else element.compute)
+        if self._in_halves:
+            one = one.bits()
         return [self.e.b.broadcast(one, lanes)]
 
     def step(self, accumulators: Sequence[Register], values: Sequence[Register]) -> list[Register]:
@@ -165,7 +178,9 @@ class Reducer:
         lanes = max(v.lanes for v in (*a, *b))
         a, b = [text.broadcast(v, lanes) for v in a], [text.broadcast(v, lanes) for v in b]
         if self.simple is not None:
-            return [text.op(_BODIES[self.simple][self.elements[0].kind], a[0], b[0])]
+            name = _BODIES[self.simple][self.elements[0].kind]
+            half = half_op(text, name, [a[0], b[0]], self.elements[0]) if self._in_halves else None
+            return [text.op(name, a[0], b[0]) if half is None else half]
         return [text.broadcast(v, lanes) for v in emit_region(self.e, self.block, [*a, *b])]
 
     def combine(self, a: Sequence[Register], b: Sequence[Register]) -> list[Register]:
@@ -181,13 +196,15 @@ class Reducer:
 
     def finish(self, accumulators: Sequence[Register]) -> list[Register]:
         """The results in their own types."""
-        if self.simple is None:
+        if self.simple is None or self._in_halves:
             return list(accumulators)
         return [from_compute(self.e.b, accumulators[0], self.elements[0])]
 
     def widen(self, value: Register, i: int) -> Register:
         """A value of operand `i`, as it comes from `value_at`, as accumulators hold it."""
-        return value if self.simple is None else to_compute(self.e.b, value, self.elements[i])
+        if self.simple is None or self._in_halves:
+            return value
+        return to_compute(self.e.b, value, self.elements[i])
 
 
 def reduced_dims(op: ir.Operation) -> list[int]:

@@ -120,6 +120,13 @@ class TextBuilder:
     rounds_to_bf16: ClassVar[bool] = False
     """True if the code generator rounds f32 to bf16 as IEEE 754 does, and better than integers."""
 
+    @property
+    def halves(self) -> tuple[str, ...]:
+        """Floats of 16 bits that are added, subtracted, multiplied and compared for their maximum
+        and minimum by single instructions. Results have the bits of f32 arithmetic rounded once.
+        """
+        return ()
+
     def __init__(self) -> None:
         self._regions = [_Region(barrier=True)]
         self._at_end: list[Callable[[], object]] = []
@@ -454,6 +461,23 @@ class TextBuilder:
         type_ = vector_type(lanes, scalar.type)
         right = f"vector.broadcast {scalar} : {scalar.type} to {type_}"
         return self.define(type(scalar), right, type_, [scalar])
+
+    def bf16_to_f32(self, value: Register) -> Register:
+        """The f32 of floats whose bits are in i16."""
+        bits = value.cast("arith.extui", "i32") << 16
+        return self.bitcast(bits, bits.like("f32"))
+
+    def bf16_quotient(self, a: Register, b: Register) -> Register:
+        """An f32 that rounds to the bf16 next to `a / b`, for f32 with the values of bf16."""
+        return a / b
+
+    def ordinary_quotient(self, a: Register, b: Register) -> Register:
+        """`a / b`, correctly rounded, where no step of a division leaves the normal numbers.
+
+        So it is for |b| of 2^-60 to 2^60 if |a| is likewise. `a` may also be +0, and any denormal
+        if `b` is a power of two that is at least 1. NaNs are handed on.
+        """
+        return a / b
 
     def has_ldexp(self, type_: str) -> bool:
         """True if `x * 2^n` on `type_` is one instruction of the target; see

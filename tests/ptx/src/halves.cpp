@@ -35,9 +35,15 @@ void compared(Table& t, const std::string& name, const std::string& type, F) {
 
 template <class T>
 void add_type(Table& t, const std::string& type) {
-  halves<T, T, T>(t, "add", type, [](T x, T y) { return narrow<T>(wide(x) + wide(y)); });
-  halves<T, T, T>(t, "sub", type, [](T x, T y) { return narrow<T>(wide(x) - wide(y)); });
-  halves<T, T, T>(t, "mul", type, [](T x, T y) { return narrow<T>(wide(x) * wide(y)); });
+  halves<T, T, T>(t, "add", type, [](T x, T y) {
+    return narrow<T>(double(wide(x)) + double(wide(y)));
+  });
+  halves<T, T, T>(t, "sub", type, [](T x, T y) {
+    return narrow<T>(double(wide(x)) - double(wide(y)));
+  });
+  halves<T, T, T>(t, "mul", type, [](T x, T y) {
+    return narrow<T>(double(wide(x)) * double(wide(y)));
+  });
   halves<T, T, T, T>(t, "fma", type, [](T x, T y, T z) {
     return narrow<T>(odd_fma(wide(x), wide(y), wide(z)));
   });

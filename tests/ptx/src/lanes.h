@@ -97,7 +97,7 @@ inline Brain to_brain(double x) {
   float narrow = float(x);  // then to odd
   if (double(narrow) != x && !is_nan(x) && narrow - narrow == 0) {
     uint32_t u = std::bit_cast<uint32_t>(narrow);
-    if (!(u & 1)) u += (x > narrow) == (narrow > 0) ? 1 : -1;
+    if (!(u & 1)) u += std::fabs(x) > std::fabs(narrow) ? 1 : -1;
     narrow = std::bit_cast<float>(u);
   }
   return to_brain(narrow);

@@ -128,11 +128,11 @@ def tanh(x: Register) -> Register:
     _, n, r = split((a + a).at_most(2 * limit))
     power = power_of_two(n, x.element)
     t = fma(power, expm1_reduced(r), power - 1.0)
-    return (t / (t + 2.0)).copysign(x)  # -0 stays
+    return x.b.ordinary_quotient(t, t + 2.0).copysign(x)  # -0 stays
 
 
 @function(ulp=(2.5, 2.5))
 def logistic(x: Register) -> Register:
     """1 / (1 + e^-x), exact to the last denormal: e^x / (1 + e^x) for negative x."""
     e = exp(-x.abs())
-    return select(x < 0.0, e, 1.0) / (e + 1.0)
+    return x.b.ordinary_quotient(select(x < 0.0, e, 1.0), e + 1.0)
