@@ -66,9 +66,25 @@ def most_index(plan: MatrixProduct) -> Expr | None:
         moving = [axis for axis in p.batch if getattr(axis, array) != 0]
         if any(len(plan.walks[f"{array}{side}"]) > 1 for side in "rk"):
             return None
+        if _may_overlap(plan, array):
+            return None
         if len(moving) > MOST_RANK - 2:
             return None
     return p.rows + p.columns * p.bands + p.depth + p.batches
+
+
+def _may_overlap(plan: MatrixProduct, array: str) -> bool:
+    """True if lines of an operand may share elements, as the windows of a convolution do.
+
+    The driver may refuse a map with a stride that is less than the size in front of it.
+    """
+    own = plan.contiguous(array)
+    other = f"{array}{'r' if own == f'{array}k' else 'k'}"
+    if own is None:
+        return True
+    room = plan.walks[other][0][1] - plan.walks[own][0][0]
+    least, _ = plan.shapes.constraints.bounds(room)
+    return least is None or least < 0
 
 
 @dataclass(frozen=True)

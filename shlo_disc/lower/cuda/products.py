@@ -214,7 +214,7 @@ class MatrixProduct(VariantProduct):
             label=self.label,
             out=self.out,
         )
-        return (*copies, *product._by_warpgroups(largest_tile(product)))
+        return (*copies, *product._by_boxes(largest_tile(product)))
 
     def _least_time(self) -> tuple[Step, ...]:
         """By the way of warpgroups that takes the least time."""
@@ -267,11 +267,13 @@ class MatrixProduct(VariantProduct):
         return self._directly() if self._asked_directly() == [] else self._launch(STRIP)
 
     def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
-        writer: type[BoxWriter | CopiedWriter]
-        if self.element == "tf32" and self._has_contiguous_rows():
-            writer = RegisterWriter
-        else:
-            writer = CopiedWriter if most_index(self) is None else BoxWriter
+        if most_index(self) is None:
+            return (CopiedWriter(self, tile, parts).launch(),)
+        return self._by_boxes(tile, parts)
+
+    def _by_boxes(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
+        in_registers = self.element == "tf32" and self._has_contiguous_rows()
+        writer = RegisterWriter if in_registers else BoxWriter
         return (writer(self, tile, parts).launch(),)
 
     # ---------------------------------------------------------------- choices
