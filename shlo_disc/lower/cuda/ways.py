@@ -58,6 +58,9 @@ LITTLE = Way(WarpgroupTile(1, 64, 6, has_producer=False), 2, 450, 2500)
 FEW_ROWS = Way(WarpgroupTile(1, 16, 10, is_turned=True), 2, 320, 2000)
 """For up to 16 rows; B is read once for these."""
 
+HALVES = (WIDE, NARROW, LITTLE)
+"""Of elements of 16 bits, the largest tile first."""
+
 TF32 = (
     Way(WarpgroupTile(2, 256, 4, has_producer=False), 1, 900, 3500),
     NARROW,
@@ -83,6 +86,6 @@ def largest_tile(plan: MatrixProduct) -> WarpgroupTile:
 def _by_tile(plan: MatrixProduct) -> list[Way]:
     """Ways for products of many rows, the largest tile first."""
     if plan.element != "tf32":
-        return [WIDE, NARROW, LITTLE]
+        return list(HALVES)
     is_turned = plan.contiguous("b") == "br"
     return [replace(x, tile=replace(x.tile, is_turned=is_turned)) for x in TF32]
