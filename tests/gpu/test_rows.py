@@ -150,3 +150,24 @@ def test_short_integers_are_compared_in_pairs(dtype: str, architecture: str) -> 
     most, least = run_gpu(emitted, [x, z], machine=machine)
     np.testing.assert_array_equal(most, np.maximum(x.max(1), z))
     np.testing.assert_array_equal(least, np.minimum(x.min(1), z))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_columns_with_results_of_every_element(dtype: str) -> None:
+    """Several steps load before one stores; those that are left over go one by one."""
+    t, line = f"tensor<?x?x{dtype}>", f"tensor<?x{dtype}>"
+    body = f"""%s = "disc.shape"() {{dims = ["n", "m"]}} : () -> tensor<2xi64>
+    %r = stablehlo.reduce(%x init: %z) applies stablehlo.maximum across dimensions = [0] :
+      ({t}, tensor<{dtype}>) -> {line}
+    %b = stablehlo.dynamic_broadcast_in_dim %r, %s, dims = [1] : ({line}, tensor<2xi64>) -> {t}
+    %y = stablehlo.subtract %x, %b : {t}
+    %w = stablehlo.multiply %y, %x : {t}"""
+    operands, results = [f"x: n,m {dtype}", f"z: {dtype}"], [f"y: n,m {dtype}", f"w: n,m {dtype}"]
+    emitted = gpu_plan(fusion_text("column", operands, body, results))
+    z = np.array(0).astype(DTYPES[dtype])
+    for n, m in [(1, 8), (3, 5), (4, 16), (5, 7), (11, 24), (130, 3), (196, 8)]:
+        x = np.round(sample((n, m), "f32") * 8).astype(DTYPES[dtype])
+        y, w = run_gpu(emitted, [x, z])
+        want = x - np.maximum(x.max(0), z)
+        np.testing.assert_array_equal(y, want)
+        np.testing.assert_array_equal(w, want * x)

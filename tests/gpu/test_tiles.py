@@ -15,6 +15,8 @@ from tests.lower.helpers import Emitted, fusion_text, tensor
 
 SIZES = (1, 63, 64, 65, 130)
 """Around the sides of tiles."""
+WHOLE = ((16, 16), (16, 208), (272, 32), (64, 128))
+"""Whole vectors of every type, and tiles that are full or not."""
 
 
 def has_tile(emitted: Emitted) -> bool:
@@ -27,7 +29,9 @@ def test_every_element_type_is_transposed(dtype: str) -> None:
     body = f"%r = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> {t}"
     emitted = gpu_plan(fusion_text("loop", [f"x: n,m {dtype}"], body, [f"r: m,n {dtype}"]))
     assert has_tile(emitted) == (ELEMENT_TYPES[dtype].bytes <= 8)
-    for n, m in [(0, 3), *itertools.product(SIZES[:1] + SIZES[3:], SIZES)]:
+    kernels = list(kernels_of(emitted.plan.steps))
+    assert any("vector.store" in kernel.text for kernel in kernels) == has_tile(emitted)
+    for n, m in [(0, 3), (0, 16), *WHOLE, *itertools.product(SIZES[:1] + SIZES[3:], SIZES)]:
         x = sample(dtype, n * m, n + m).reshape(n, m)
         (r,) = run_gpu(emitted, [x])
         assert not difference(dtype, r, np.ascontiguousarray(x.T), exact=True).any()
@@ -44,7 +48,7 @@ def test_transposes_inside_element_wise_work() -> None:
     operands = ["x: n,n f32", "y: n,n f32"]
     emitted = gpu_plan(fusion_text("loop", operands, body, ["r: n,n f32", "s: n,n f32"]))
     assert has_tile(emitted)
-    for n in (1, 33, 64, 65):
+    for n in (1, 33, 64, 65, 96):
         x, y = sample("f32", n * n, 0).reshape(n, n), sample("f32", n * n, 1).reshape(n, n)
         r, s = run_gpu(emitted, [x, y])
         with np.errstate(all="ignore"):
@@ -65,7 +69,15 @@ def test_batches_of_transposes(dims: tuple[int, ...], tile: bool) -> None:
     result = ",".join(names[d] for d in dims)
     emitted = gpu_plan(fusion_text("loop", ["x: a,b,c,d bf16"], body, [f"r: {result} bf16"]))
     assert has_tile(emitted) == tile
-    for shape in [(2, 3, 5, 70), (1, 2, 66, 3), (2, 1, 1, 9), (2, 0, 3, 4)]:
+    shapes = [
+        (2, 3, 5, 70),
+        (1, 2, 66, 3),
+        (2, 1, 1, 9),
+        (2, 0, 3, 4),
+        (8, 3, 16, 24),
+        (16, 2, 3, 8),
+    ]
+    for shape in shapes:
         x = sample("bf16", int(np.prod(shape)), 3).reshape(shape)
         (r,) = run_gpu(emitted, [x])
         assert not difference("bf16", r, -x.transpose(dims), exact=False).any()
@@ -79,7 +91,28 @@ def test_short_sides(rows: str, columns: str) -> None:
     operands, results = [f"x: {rows},{columns} i16"], [f"r: {columns},{rows} i16"]
     emitted = gpu_plan(fusion_text("loop", operands, body, results))
     assert has_tile(emitted) == (columns != "3")
-    for size in (1, 7, 455, 600):
+    for size in (1, 7, 455, 600, 640):
         n, m = (int(s) if s.isdigit() else size for s in (rows, columns))
         x = sample("i16", n * m, 5).reshape(n, m)
         np.testing.assert_array_equal(run_gpu(emitted, [x])[0], x.T)
+
+
+def test_tiles_of_operands_of_several_widths() -> None:
+    """Vectors have as many elements as the widest type takes; sizes known and unknown."""
+    t, h = "tensor<?x40xf32>", "tensor<?x40xbf16>"
+    u, v = "tensor<40x?xf32>", "tensor<40x?xbf16>"
+    body = f"""%a = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> {u}
+    %b = stablehlo.transpose %y, dims = [1, 0] : ({h}) -> {v}
+    %c = stablehlo.convert %b : ({v}) -> {u}
+    %r = stablehlo.add %a, %c : {u}
+    %s = stablehlo.convert %r : ({u}) -> {v}"""
+    operands = ["x: n,40 f32", "y: n,40 bf16"]
+    emitted = gpu_plan(fusion_text("loop", operands, body, ["r: 40,n f32", "s: 40,n bf16"]))
+    assert has_tile(emitted)
+    for n in (1, 4, 7, 64, 132):
+        x, y = sample("f32", 40 * n, 1).reshape(n, 40), sample("bf16", 40 * n, 2).reshape(n, 40)
+        with np.errstate(all="ignore"):
+            want = x.T + y.astype(np.float32).T
+            r, s = run_gpu(emitted, [x, y])
+            assert not difference("f32", r, want, exact=False).any()
+            assert not difference("bf16", s, want.astype(y.dtype), exact=False).any()

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.tiles import tiled_launch
+from shlo_disc.lower.gpu.tiles import tiled
 from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
@@ -64,8 +64,8 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     name = fusion_name(fusion.op, "loop")
     staged = [] if within > 1 else worthwhile(done.crossed, factors)
     if staged:
-        launch = tiled_launch(name, machine, block, record.roots, shapes, factors, staged)
-        return KernelPlan((launch,))
+        roots = record.roots
+        return KernelPlan((tiled(name, machine, block, roots, shapes, factors, staged, lanes),))
     inner = factors[-1] if factors else Expr.const(1)
 
     def launch_of(written: Written, lanes: int) -> Launch:

@@ -28,11 +28,13 @@ from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout
 
 __all__ = [
+    "Columns",
     "CombineColumns",
     "CombineInParts",
     "CombineOfBlock",
     "PiecesInParts",
     "PiecesOfBlock",
+    "PiecesOfColumns",
     "Together",
     "TogetherInParts",
 ]
@@ -40,8 +42,92 @@ __all__ = [
 _MOST_VECTORS = 8
 """Vectors of a thread, of a row whose size is known, that are not a loop at run time."""
 
+_STEPS = 4
+"""Steps of a loop over columns that load at once."""
 
-class Together(RowWriter):
+
+class _Late(RowWriter):
+    """Writes loops of which several steps load before one stores.
+
+    LLVM cannot tell that a load reads other memory than a store in front of it writes.
+    """
+
+    _late: list[Callable[[], None]] | None = None
+    """What stores the results of steps so far; None: steps store at once."""
+    _has_results = False
+    """True if the current sweep stores."""
+
+    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
+        """See `RowWriter.sweep`."""
+        self._has_results = bool(sweep.outputs or sweep.stores)
+        super().sweep(sweep, asks_ahead)
+
+    def store_columns(
+        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
+    ) -> None:
+        """See `RowWriter.store_columns`."""
+        if self._late is None:
+            self.store_now(sweep, full, mask)
+            return
+        tiles, tail = list(self.space.tiles), self.e.tail
+
+        def later() -> None:
+            self.space.tiles, self.e.tail = tiles, tail
+            self.store_now(sweep, full, mask)
+
+        self._late.append(later)
+
+    def store_now(
+        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
+    ) -> None:
+        """Store as `RowWriter.store_columns`."""
+        super().store_columns(sweep, full, mask)
+
+    def steps(
+        self,
+        places: Sequence[Ix],
+        mask: Mask | None,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
+        """Run `body` at each place; results are stored when all have loaded."""
+        self._late, found = [], list(start)
+        for place in places:
+            with self.b.apart():
+                found = body(place, mask, found)
+        late, self._late = self._late, None
+        for store in late:
+            store()
+        return found
+
+
+class Columns(_Late, ColumnWriter):
+    """Writes columns, side by side: a thread takes as many as one access has."""
+
+    def columns(
+        self,
+        start: Sequence[Register],
+        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+    ) -> list[Register]:
+        """See `RowWriter.columns`."""
+        if not self._has_results:
+            return super().columns(start, body)
+        b, first = self.b, self.first
+        whole = first + (self.last - first).round_down(_STEPS)
+        with b.loop(first, whole, _STEPS, list(start), hint="k") as loop:
+            places = [Ix(loop.index + k) for k in range(_STEPS)]
+            loop.yield_(*self.steps(places, self.line_mask, loop.args, body))
+        self.first = whole
+        found = super().columns(loop.results, body)
+        self.first = first
+        return found
+
+
+class PiecesOfColumns(Columns, Pieces):
+    """A thread takes a piece of columns."""
+
+
+class Together(_Late):
     """Writes rows of which a group of threads computes each."""
 
     b: GroupBuilder
@@ -83,6 +169,9 @@ class Together(RowWriter):
         step = b.group * max(1, lanes)
         known = last.known if first.known == 0 else None
         if lanes and known and known % step == 0 and known // step <= _MOST_VECTORS:
+            if self._has_results:
+                places = [b.member * lanes + k * step for k in range(known // step)]
+                return self.steps([Ix(at, 1, multiple=lanes) for at in places], None, start, body)
             with b.loop(0, known // step, 1, list(start), hint="j") as loop:
                 own = loop.index * step + b.member * lanes
                 loop.yield_(*body(Ix(own, 1, multiple=lanes), None, list(loop.args)))
@@ -135,15 +224,15 @@ class Together(RowWriter):
 
     # ---------------------------------------------------------------- results
 
-    def store_columns(
+    def store_now(
         self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
     ) -> None:
-        """See `RowWriter.store_columns`: only groups that have a task of their own store."""
+        """See `_Late.store_now`: only groups that have a task of their own store."""
         if self.b.has_task is None or not full:
-            super().store_columns(sweep, full, mask)
+            super().store_now(sweep, full, mask)
             return
         with self.b.if_(self.b.has_task):
-            super().store_columns(sweep, full, mask)
+            super().store_now(sweep, full, mask)
 
     def store_row_values(self) -> None:
         """See `RowWriter.store_row_values`: one thread stores them."""

@@ -30,11 +30,13 @@ from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.row_writers import (
+    Columns,
     CombineColumns,
     CombineInParts,
     CombineOfBlock,
     PiecesInParts,
     PiecesOfBlock,
+    PiecesOfColumns,
     Together,
     TogetherInParts,
 )
@@ -44,8 +46,7 @@ from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.row_layouts import ColumnWriter
-from shlo_disc.lower.tasks.row_split import WRITERS, Combine, Pieces, SplitRows
+from shlo_disc.lower.tasks.row_split import Combine, Pieces, SplitRows
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.ops import row_of
 from shlo_disc.passes.kinds import kind_of
@@ -88,7 +89,7 @@ _TOGETHER: dict[Layout, type[Together]] = {
 _SPLIT: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
     Layout.WHOLE: (PiecesOfBlock, CombineOfBlock),
     Layout.PARTS: (PiecesInParts, CombineInParts),
-    Layout.SIDE_BY_SIDE: (WRITERS[Layout.SIDE_BY_SIDE][0], CombineColumns),
+    Layout.SIDE_BY_SIDE: (PiecesOfColumns, CombineColumns),
 }
 
 
@@ -242,8 +243,8 @@ class _Emitter:
         return self._in_pieces
 
     def _columns(self, factors: Sequence[Expr]) -> RowWriter:
-        builder = ColumnWriter.builder(self.machine)
-        return ColumnWriter(self.plan, factors, self.lanes, builder).write()
+        builder = Columns.builder(self.machine)
+        return Columns(self.plan, factors, self.lanes, builder).write()
 
     def _together(self, plan: Plan, group: int, threads: int, room: int) -> RowWriter:
         """Rows that are not cut, by groups of threads; in parts where something is read along some

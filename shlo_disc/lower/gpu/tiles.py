@@ -2,8 +2,11 @@
 
 A task is a tile of U x V elements. U of them are along the factor u in which the operands are
 contiguous, V along the innermost factor. The threads of a block load the tile along u, wait, and
-compute the results along v. Both sides touch whole lines of memory. A row of the tile is longer
-than V by what spreads a column over the banks of shared memory.
+compute the results along v. Both sides touch whole lines of memory.
+
+Where both sizes are whole vectors, a thread loads vectors along u and stores vectors along v. A row
+of the tile then has the vectors of one v. Their order spreads a column over the banks of shared
+memory. Else a row has one u, and is longer than V for the same reason.
 """
 
 from __future__ import annotations
@@ -12,18 +15,20 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.element_types import ElementType
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.plan import Input, Kernel, Launch, Output
+from shlo_disc.lower.gpu.variants import assuming_divisible
+from shlo_disc.lower.plan import All, Condition, If, Input, Kernel, Launch, Output, Step
 from shlo_disc.lower.schedule.transposed_operands import Staged, use
 from shlo_disc.lower.tasks.odometer import digits_of
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import ir
 
-__all__ = ["tiled_launch"]
+__all__ = ["tiled"]
 
 _SIDE, _SHORT_SIDE = 64, 32
 """The sides of a square tile: 32 elements of 4 bytes are a line of memory. Longer sides are for
@@ -36,8 +41,14 @@ six blocks."""
 _BANK = 4
 """Bytes of a bank of shared memory."""
 
+_BANKS_OF_VECTORS = 8
+"""Vectors of 16 bytes that fill all banks."""
 
-def tiled_launch(
+_MOST_VECTORS = 4
+"""Vectors that a thread loads before it stores one."""
+
+
+def tiled(
     name: str,
     machine: Machine,
     block: ir.Block,
@@ -45,9 +56,31 @@ def tiled_launch(
     shapes: ShapeAnalysis,
     factors: Sequence[Expr],
     staged: Sequence[Staged],
-) -> Launch:
-    """The launch that computes `roots` over `factors`; `staged` operands go through tiles."""
-    return _Tiled(machine, block, roots, shapes, factors, staged).launch(name)
+    lanes: int,
+) -> Step:
+    """The step that computes `roots` over `factors`; `staged` operands go through tiles.
+
+    `lanes`: elements that a thread computes at once where sizes allow it.
+    """
+    along, inner = factors[staged[0].along], factors[-1]
+
+    def is_whole(size: Expr) -> bool:
+        return shapes.constraints.divisible(size, lanes)
+
+    def by_element() -> Launch:
+        return _Tiled(machine, block, roots, shapes, factors, staged).launch(name)
+
+    if lanes < 2 or any(size.is_const and not is_whole(size) for size in (along, inner)):
+        return by_element()
+    known = shapes
+    for size in (along, inner):
+        known = assuming_divisible(known, size, lanes)
+    by_vector = _InVectors(machine, block, roots, known, factors, staged, lanes).launch(name)
+    asked = dict.fromkeys(size for size in (along, inner) if not is_whole(size))
+    if not asked:
+        return by_vector
+    conditions = tuple(Condition(size % lanes, "==", Expr.const(0)) for size in asked)
+    return If(All(conditions), (by_vector,), (by_element(),))
 
 
 def _sides(staged: Sequence[Staged], factors: Sequence[Expr]) -> tuple[int, int]:
@@ -76,21 +109,27 @@ class _Tiled:
         shapes: ShapeAnalysis,
         factors: Sequence[Expr],
         staged: Sequence[Staged],
+        lanes: int = 0,
     ) -> None:
-        self.roots, self.staged, self.factors = roots, staged, factors
+        self.roots, self.staged, self.factors, self.lanes = roots, staged, factors, lanes
         self.along = staged[0].along
         self.b, self.arguments = GroupBuilder(machine, THREADS), Arguments()
-        self.space = Space(self.b, shapes.constraints, factors, 0)
+        self.space = Space(self.b, shapes.constraints, factors, lanes)
         self.e = Elemental(self.b, self.space, shapes, block, self.arguments)
-        self.u, self.v = _sides(staged, factors)
+        self.u, self.v = self.sides()
         self.grid = list(factors)
         self.grid[self.along] = ceil_div(factors[self.along], self.u)
         self.grid[-1] = ceil_div(factors[-1], self.v)
-        self.tiles = []
-        for item in staged:
-            element = element_of(item.value)
-            row = self.v + max(1, _BANK // element.bytes)
-            self.tiles.append((self.b.shared(element.storage, self.u * row), row))
+        self.tiles = [self.tile(element_of(item.value)) for item in staged]
+
+    def sides(self) -> tuple[int, int]:
+        """U and V."""
+        return _sides(self.staged, self.factors)
+
+    def tile(self, element: ElementType) -> tuple[MemRef, int]:
+        """Shared memory for a tile of `element`, and the length of its rows."""
+        row = self.v + max(1, _BANK // element.bytes)
+        return self.b.shared(element.storage, self.u * row), row
 
     def launch(self, name: str) -> Launch:
         """The finished kernel."""
@@ -99,27 +138,41 @@ class _Tiled:
         self.first_u = self.digits[self.along] * self.u
         self.first_v = self.digits[-1] * self.v
         sizes = b.param(self.factors[self.along]), b.param(self.factors[-1])
-        count = self.u * self.v // THREADS
-        with b.loop(0, count, 1, hint="k") as loop:
-            n = loop.index * THREADS + b.thread
-            self._fill(n % self.u, n // self.u, *sizes)
+        self.fill_all(*sizes)
         b.barrier_of_block()
+        count = self.u * self.v // THREADS // max(1, self.lanes)
         with b.loop(0, count, 1, hint="k") as loop:
-            n = loop.index * THREADS + b.thread
-            self._store(n // self.v, n % self.v, *sizes)
+            self._store(*self.place(loop.index * THREADS + b.thread), *sizes)
         text, params = b.finish()
         buffers, tasks = tuple(self.arguments.buffers), Expr.product(self.grid)
         return Launch(Kernel(name, text), buffers, params, tasks, Expr.const(1))
 
-    def _at(self, u: IndexValue, v: IndexValue) -> None:
+    def place(self, n: IndexValue) -> tuple[IndexValue, IndexValue]:
+        """(u, v) in the tile of what is computed as number `n`."""
+        return n // self.v, n % self.v
+
+    def loaded(self, k: int, u: IndexValue, v: IndexValue) -> Register:
+        """What the tile of operand `k` has at (u, v)."""
+        tile, row = self.tiles[k]
+        return tile.load(u * row + v, readonly=False)
+
+    def fill_all(self, rows: IndexValue, columns: IndexValue) -> None:
+        """Load the tile."""
+        b = self.b
+        with b.loop(0, self.u * self.v // THREADS, 1, hint="k") as loop:
+            n = loop.index * THREADS + b.thread
+            self._fill(n % self.u, n // self.u, rows, columns)
+
+    def at(self, u: Ix, v: Ix) -> None:
         """From now on, these are the current indices of the two factors."""
         self.space.tiles = [Ix(digit) for digit in self.digits]
-        self.space.tiles[self.along], self.space.tiles[-1] = Ix(u), Ix(v)
+        self.space.tiles[self.along], self.space.tiles[-1] = u, v
 
     def _fill(self, u: IndexValue, v: IndexValue, rows: IndexValue, columns: IndexValue) -> None:
         """Load element (u, v) of the tile; behind the operand, its last one once more."""
         b, e = self.b, self.e
-        self._at(b.min(self.first_u + u, rows - 1), b.min(self.first_v + v, columns - 1))
+        at_u, at_v = b.min(self.first_u + u, rows - 1), b.min(self.first_v + v, columns - 1)
+        self.at(Ix(at_u), Ix(at_v))
         for item, (tile, row) in zip(self.staged, self.tiles, strict=True):
             slot = e.arguments.slot(Input(e.inputs[item.value]))
             source = b.memref(slot, element_of(item.value).storage)
@@ -130,12 +183,12 @@ class _Tiled:
         b, e, end = self.b, self.e, len(self.factors)
 
         def load(k: int, mask: Mask | None) -> Register:
-            tile, row = self.tiles[k]
-            return tile.load(u * row + v, readonly=False)
+            return self.loaded(k, u, v)
 
         at_u, at_v = self.first_u + u, self.first_v + v
         with b.if_((at_u < rows) & (at_v < columns)):
-            self._at(at_u, at_v)
+            lanes = self.lanes
+            self.at(Ix(at_u), Ix(at_v, 1, multiple=lanes) if lanes else Ix(at_v))
             use(e, self.staged, load)
             values = [
                 e.value_at(root, self.space.root(e.shape(root), 0, end)) for root in self.roots
@@ -143,3 +196,72 @@ class _Tiled:
             place = self.space.force(self.space.flat_lazy(0, end))
             for k, (root, value) in enumerate(zip(self.roots, values, strict=True)):
                 e.store(Output(k), element_of(root), value, place, None)
+
+
+class _InVectors(_Tiled):
+    """Writes the kernel for sizes that are whole vectors.
+
+    A row of a tile has the vectors 0, 1, ... of one v, where vector c is at the place c xor v / L,
+    of lowest bits. A warp that reads 8 vectors along v at 4 neighbours u finds all banks.
+    """
+
+    def sides(self) -> tuple[int, int]:
+        """See `_Tiled.sides`; a thread has some vectors."""
+        lanes, size = self.lanes, sum(element_of(item.value).bytes for item in self.staged)
+        count = _MOST_VECTORS if size <= _LARGE_TILE else _MOST_VECTORS // 2
+        u, v = (_whole(size, lanes) for size in (self.factors[self.along], self.factors[-1]))
+        while u * v < count * THREADS * lanes:
+            u, v = (2 * u, v) if u < v else (u, 2 * v)
+        return u, v
+
+    def tile(self, element: ElementType) -> tuple[MemRef, int]:
+        """See `_Tiled.tile`."""
+        return self.b.shared(element.storage, self.u * self.v), self.u
+
+    def place(self, n: IndexValue) -> tuple[IndexValue, IndexValue]:
+        """See `_Tiled.place`: neighbours take vectors of the same u, up to eight."""
+        vectors = self.v // self.lanes
+        few = min(vectors, _BANKS_OF_VECTORS)
+        rows = self.b.machine.warp // few
+        vector = n % few + n // (few * rows) % (vectors // few) * few
+        u = n // few % rows + n // (rows * vectors) * rows
+        return u, vector * self.lanes
+
+    def fill_all(self, rows: IndexValue, columns: IndexValue) -> None:
+        """See `_Tiled.fill_all`: all loads of a thread first."""
+        b, e, lanes = self.b, self.e, self.lanes
+        vectors, found = self.u // lanes, []
+        for k in range(self.u * self.v // lanes // THREADS):
+            n = b.thread + k * THREADS
+            vector, v = n % vectors, n // vectors
+            at_u = b.min(self.first_u + vector * lanes, rows - lanes)
+            at_v = b.min(self.first_v + v, columns - 1)
+            self.at(Ix(at_u, 1, multiple=lanes), Ix(at_v))
+            for item, (tile, row) in zip(self.staged, self.tiles, strict=True):
+                slot = e.arguments.slot(Input(e.inputs[item.value]))
+                source = b.memref(slot, element_of(item.value).storage)
+                value = e.load_from(source, self.space.linear(item.index), None, readonly=True)
+                found.append((tile, value, v * row + self._swizzled(vector, v) * lanes))
+        for tile, value, place in found:
+            tile.vector_store(value, place, aligned=True)
+
+    def loaded(self, k: int, u: IndexValue, v: IndexValue) -> Register:
+        """See `_Tiled.loaded`: a vector along v."""
+        b, lanes = self.b, self.lanes
+        tile, row = self.tiles[k]
+        first = v * row + self._swizzled(u // lanes, v) * lanes + u % lanes
+        found = b.constant(0, f"vector<{lanes}x{tile.element}>")
+        for lane in range(lanes):
+            one = tile.load(first + lane * row, readonly=False)
+            found = b.insert(one, found, b.index(lane))
+        return found
+
+    def _swizzled(self, vector: IndexValue, v: IndexValue) -> IndexValue:
+        """The place of a vector in the row of v."""
+        turns = min(self.u // self.lanes, _BANKS_OF_VECTORS)
+        return self.b.op("arith.xori", vector, v // self.lanes % turns)
+
+
+def _whole(size: Expr, lanes: int) -> int:
+    """A side for `size`: whole vectors."""
+    return max(lanes, _at_most(_SIDE, size))

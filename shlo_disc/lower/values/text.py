@@ -185,6 +185,14 @@ class TextBuilder:
         """Keep `value` under `key` while the region at `depth` (now: the current) is open."""
         self._regions[-1 if depth is None else depth].known[key] = value
 
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Write another turn of a loop behind one: what is found in it is no longer known then."""
+        before = [dict(region.known) for region in self._regions]
+        yield
+        for region, known in zip(self._regions, before, strict=True):
+            region.known = known
+
     def _open(self, barrier: bool) -> None:
         self._regions.append(_Region(barrier))
 
