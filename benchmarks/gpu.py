@@ -25,6 +25,8 @@ from benchmarks.store import host, versions
 from shlo_disc import ral
 
 PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {}
+WARM_UP = 4
+"""Calls behind the first one, in which XLA compiles calls of ours for the size."""
 TURN = 0.03
 """Seconds of a turn, at least."""
 
@@ -57,6 +59,8 @@ def beside_xla(
         start = time.perf_counter()
         jax.block_until_ready(function(*args))
         first.append(time.perf_counter() - start)
+        for _ in range(WARM_UP):
+            jax.block_until_ready(function(*args))
     calls = [max(2, min(200, int(TURN * 1e6 / per_call(f, args, 2)))) for f in (ours, theirs)]
     times: list[list[float]] = [[], []]
     for _ in range(turns):
@@ -221,6 +225,64 @@ def recurrent() -> Iterator[dict[str, Any]]:
             f"256 steps, batch {batch}", ours, theirs, w, u, b, values(256, batch, 256)
         )
         yield row
+
+
+def gradient_of_embedding(table: jax.Array, words: jax.Array, weights: jax.Array) -> jax.Array:
+    def loss(table: jax.Array) -> jax.Array:
+        return (table[words] * weights).sum()
+
+    return jax.grad(loss)(table)
+
+
+def words(count: int, vocabulary: int) -> jax.Array:
+    """Words as frequent as in texts: the n-th one in proportion to 1 / n."""
+    r = np.random.default_rng(3)
+    return jnp.asarray(np.exp(r.uniform(0, np.log(vocabulary), count)).astype(np.int32) - 1)
+
+
+def cases_of_data() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """Name, function and arguments."""
+    million = values(1_000_000)
+    yield "sort 1e6", jnp.sort, (million,)
+    yield "argsort 1e6", jnp.argsort, (million,)
+    rows = values(4096, 1024)
+    yield "sort 4096 x 1024", jnp.sort, (rows,)
+    yield "argsort 4096 x 1024", jnp.argsort, (rows,)
+    yield "cumsum 1e7", jnp.cumsum, (values(10_000_000),)
+    square = values(8192, 8192)
+    yield "cumsum 8192 x 8192 rows", lambda x: jnp.cumsum(x, 1), (square,)
+    yield "cumsum 8192 x 8192 columns", lambda x: jnp.cumsum(x, 0), (square,)
+    del square
+    wide = jax.random.normal(jax.random.key(0), (4096, 32768))
+    yield "top_k 4096 x 32768, 8", lambda x: jax.lax.top_k(x, 8), (wide,)
+    del wide
+    yield "top_k 1 x 1e6, 8", lambda x: jax.lax.top_k(x, 8), (million[None],)
+    for dtype in (jnp.float32, jnp.bfloat16):
+        table, weights = values(30522, 768, dtype=dtype), values(12288, 768, dtype=dtype)
+        name = f"gradient of embedding {dtype.__name__}"
+        yield name, gradient_of_embedding, (table, words(12288, 30522), weights)
+    places = jnp.asarray(np.random.default_rng(4).integers(0, 1_000_000, 1_000_000, np.int32))
+    yield "add at 1e6 places", lambda x, i, u: x.at[i].add(u), (million, places, values(1_000_000))
+    bins = places % 100
+    yield "histogram of 1e6", lambda i: jnp.zeros(100, jnp.int32).at[i].add(1), (bins,)
+
+
+def difference(ours: Any, theirs: Any) -> float:
+    """The largest difference of two results, relative to the largest element of each array."""
+    found = 0.0
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        x, y = a.astype(jnp.float32), b.astype(jnp.float32)
+        found = max(found, float(jnp.abs(x - y).max() / jnp.maximum(jnp.abs(y).max(), 1e-30)))
+    return found
+
+
+@part
+def data_dependent() -> Iterator[dict[str, Any]]:
+    """Sorts, scans, top-k and scatters; the difference is of all results."""
+    for name, f, args in cases_of_data():
+        ours, theirs = shlo_disc.jit(f), jax.jit(f)
+        row = beside_xla(name, ours, theirs, *args, error=False)
+        yield row | {"error": difference(ours(*args), theirs(*args))}
 
 
 def main(path: str, names: list[str]) -> None:

@@ -32,6 +32,7 @@ def report() -> dict[str, dict[str, str]]:
         },
         "GPUs": {
             "llvmlite (extra gpu)": _version("llvmlite"),
+            "Assembler of PTX": parse("cuda:sm_90").details()["Assembler of PTX"],
             **{platform: _devices(platform) for platform in ("cuda", "rocm")},
         },
         "Caches of this process": {

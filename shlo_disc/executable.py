@@ -391,11 +391,13 @@ class Executable(OfThisProcess):
         unflatten: Callable[[list[Any]], Any] | None,
         dtypes: tuple[np.dtype[Any] | None, ...],
         place: Place | None = None,
+        through_after: int | None = None,
     ) -> ral.DispatchEntry:
         """For `ral.Dispatcher`: calls without a Python frame of ours. They raise errors of `ral`;
-        `call_leaves` explains them. `place` as there.
+        `call_leaves` explains them. `place` as there, `through_after` as of `ral.DispatchEntry`.
         """
-        return ral.DispatchEntry(self._native, self._bridge((), place), unflatten, dtypes)
+        bridge = self._bridge((), place)
+        return ral.DispatchEntry(self._native, bridge, unflatten, dtypes, through_after)
 
     def call_marked(self, run: Function, leaves: Sequence[Any]) -> MarkedCall:
         """As `call_leaves`, by the host program `run` (see `report.profile`).
@@ -479,9 +481,11 @@ class Executable(OfThisProcess):
         """The program at a stage: "stablehlo" (as ingested), "disc" (fusions and buffers planned),
         "host" (the host program), "kernels" (MLIR of every kernel) or "llvm".
 
-        The last stage is "asm" on CPUs, "ptx" for NVIDIA's GPUs and "amdgcn" for AMD's.
+        The last stage is "asm" on CPUs, "ptx" and "sass" (machine code) for NVIDIA's GPUs and
+        "amdgcn" for AMD's.
 
-        Raises ValueError for another stage and UnsupportedError where `objdump` is missing ("asm").
+        Raises ValueError for another stage and UnsupportedError where a tool is missing: `objdump`
+        ("asm"), `nvdisasm` or `ptxas` ("sass").
         """
         if stage in self._texts:
             return self._texts[stage]
@@ -623,14 +627,19 @@ def _gpu_program(
             args=shape.pointers,
             by_value=list(shape.by_value),
             params=shape.params,
+            maps=[described.row for described in shape.maps],
             name=kernel.name,
             source=lines.get(kernel.text, ""),
         )
         rows.append(row)
-    images = [made.image for made in kernels if isinstance(made, KernelImage)]
+    images = [made for made in kernels if isinstance(made, KernelImage)]
     architecture = target.name.partition(":")[2]
     return ral.GpuProgram(
-        platform=target.platform, architecture=architecture, images=images, kernels=rows
+        platform=target.platform,
+        architecture=architecture,
+        images=[made.image for made in images],
+        machine_code=[made.machine_code for made in images],
+        kernels=rows,
     )
 
 

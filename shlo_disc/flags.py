@@ -25,6 +25,7 @@ __all__ = [
     "debug_level",
     "dump_dir",
     "fusion",
+    "gpu_cubins",
     "num_threads",
     "overridden",
     "spec_checks",
@@ -107,11 +108,25 @@ _TABLE = (
         "fusion.",
     ),
     Flag(
+        "SHLO_DISC_GPU_CUBINS",
+        "1",
+        _SWITCH,
+        "0 makes no machine code (cubins) when a program for NVIDIA's GPUs is compiled: the driver "
+        "compiles its PTX in the first call. It does so, too, without `ptxas` and nvJitLink.",
+    ),
+    Flag(
         "SHLO_DISC_GPU_HOST_MEMORY",
         "0",
         _SWITCH,
         "For tests: 1 says that the driver is a stand-in whose memory is the host's, so that "
         "programs for GPUs run on arrays of the CPU; read when a GPU is first used.",
+    ),
+    Flag(
+        "SHLO_DISC_GPU_OVERLAP",
+        "1",
+        _SWITCH,
+        "0 starts each kernel when the one in front of it has ended, also where it could start "
+        "before (from sm_90 on); read when a GPU is first used.",
     ),
     Flag(
         "SHLO_DISC_GPU_POOL_BYTES",
@@ -255,6 +270,11 @@ def debug_level() -> int:
 def fusion() -> bool:
     """`SHLO_DISC_FUSION`."""
     return _number("fusion") > 0
+
+
+def gpu_cubins() -> bool:
+    """`SHLO_DISC_GPU_CUBINS`."""
+    return _number("gpu_cubins") > 0
 
 
 def num_threads() -> int:

@@ -18,6 +18,9 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_SPEC", "1")
+os.environ.setdefault(
+    "SHLO_DISC_GPU_CUBINS", "0"
+)  # the stand-in runs PTX; tests/gpu/test_cubins.py
 flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
 if importlib.metadata.version("jaxlib").startswith(("0.10.", "0.11.")):
     flags.append("--xla_cpu_use_fusion_emitters=false")

@@ -27,7 +27,16 @@ __all__ = ["Entry", "type_parts"]
 class Entry:
     """What a call of known types and shapes does."""
 
-    __slots__ = ("call", "finish", "leaves", "native", "shapes", "slow_calls", "version")
+    __slots__ = (
+        "_before_xla",
+        "call",
+        "finish",
+        "leaves",
+        "native",
+        "shapes",
+        "slow_calls",
+        "version",
+    )
 
     def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
         plain = all(map(needs_no_conversion, call.values, version.leaves))
@@ -44,12 +53,18 @@ class Entry:
         self.version = version
         self.shapes = call.shapes
         self.slow_calls = 0
+        self._before_xla = None if call.place.is_cpu else version.calls_before_xla
         self.native = version.dispatch_entry(tree, call.place) if native else None
 
     @property
     def calls(self) -> int:
         """Calls after the first."""
         return self.slow_calls + (self.native.calls if self.native is not None else 0)
+
+    @property
+    def goes_through_xla(self) -> bool:
+        """True if the next call is for :meth:`JitFunction._call_through`."""
+        return self._before_xla is not None and self.calls >= self._before_xla
 
     def run(self, leaves: list[Any]) -> Any:
         """The results in the function's structure."""

@@ -46,7 +46,7 @@ from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import Statics, static_arguments
 from shlo_disc.frontend.traced_call import run_in_trace
-from shlo_disc.frontend.under_jax import UnderJax
+from shlo_disc.frontend.under_jax import UnderJax, by_xla
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
     ArrayImpl,
@@ -223,6 +223,18 @@ class JitFunction(ral.Dispatcher):
             args, kwargs = tree.unflatten(there)
             return self._call_in_python(args, kwargs, place)
 
+    def _call_through(self, *args: Any, **kwargs: Any) -> Any:
+        """A call on a GPU at sizes that came before: a custom call that XLA enqueues.
+
+        `Version.calls_before_xla` says which. A result that XLA knows nothing of is ready at once
+        for JAX 0.11, so that our own calls have to wait for the device.
+        """
+        return by_xla(self._jax.around(self), args, kwargs, self._call_directly)
+
+    def _call_directly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call = self._describe(args, kwargs)
+        return self._call_version(self._family(call).version(call), args, kwargs)[0]
+
     def _foreign_error(self, error: ral.ForeignError) -> Exception:
         """What the dispatcher raises where an FFI handler has failed."""
         return foreign_call_error(error)
@@ -294,8 +306,9 @@ class JitFunction(ral.Dispatcher):
         if entry is None:
             call = Call(self._options, args, kwargs, positions, named, static, place)
             return self._new_call(key, call)
+        goes_through = entry.goes_through_xla
         entry.slow_calls += 1
-        return entry.run(leaves)
+        return self._call_through(*args, **kwargs) if goes_through else entry.run(leaves)
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """A call that is looked at: where it would run if nothing is in the way of that."""
@@ -535,7 +548,9 @@ class JitFunction(ral.Dispatcher):
             again = self._describe(tuple(specs[0]), specs[1])
             version, executable = self._family(again).compiled(again, found)
             calls = VersionCalls(
-                lambda args, kwargs: self._call_version(version, args, kwargs), **self._setting
+                lambda args, kwargs: self._call_version(version, args, kwargs),
+                self._jax.calls_of(lambda *a, **k: run_in_trace(self._describe(a, k), version)),
+                **self._setting,
             )
             sizes = version.pattern.values(again.shapes)
             return Compiled(version.name, executable, version.pattern, calls, trace, sizes)

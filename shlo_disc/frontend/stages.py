@@ -17,6 +17,7 @@ from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.plan import Pattern
 from shlo_disc.frontend.tracing import InParts
+from shlo_disc.frontend.under_jax import by_xla
 
 __all__ = ["Compiled", "Lowered", "Traced", "VersionCalls"]
 
@@ -115,11 +116,12 @@ class VersionCalls(ral.Dispatcher):
 
     `first(args, kwargs)` runs a call and returns its results and what the dispatcher needs for more
     like it: a `ral.DispatchEntry`, and the version with the pattern of its sizes; None for none.
+    `jitted` is the version under `jax.jit`, for calls that XLA enqueues on a GPU.
     """
 
-    def __init__(self, first: FirstCall, **setting: Any) -> None:
+    def __init__(self, first: FirstCall, jitted: Any, **setting: Any) -> None:
         super().__init__(**setting)
-        self._first = first
+        self._first, self._jitted = first, jitted
         self.slow = 0
         """Calls that took Python."""
 
@@ -131,6 +133,9 @@ class VersionCalls(ral.Dispatcher):
         if offer is not None:
             self._offer(args, kwargs, [offer])
         return results
+
+    def _call_through(self, *args: Any, **kwargs: Any) -> Any:
+        return by_xla(self._jitted, args, kwargs, lambda a, k: self._first(a, k)[0])
 
 
 class Compiled(_OfCall):

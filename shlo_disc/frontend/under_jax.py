@@ -9,12 +9,32 @@ from typing import Any
 
 import jax
 
+from shlo_disc.errors import DeviceError
 from shlo_disc.frontend.call import Options
 from shlo_disc.frontend.statics import Statics
 
-__all__ = ["UnderJax"]
+__all__ = ["UnderJax", "by_xla"]
 
 _log = logging.getLogger("shlo_disc")
+
+
+_OURS = "INTERNAL: shlo_disc: "
+
+
+def by_xla(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], again: Any) -> Any:
+    """A call of ours that XLA enqueues on a GPU: `jitted(*args, **kwargs)`.
+
+    Raises DeviceError for what the driver refuses at once. `again(args, kwargs)` makes a call that
+    has failed otherwise without XLA: it may find memory that XLA lacks, or says what is wrong.
+    """
+    try:
+        return jitted(*args, **kwargs)
+    except jax.errors.JaxRuntimeError as error:
+        text = str(error)
+        if text.startswith(_OURS):
+            raise DeviceError(text[len(_OURS) :]) from None
+    _log.info("XLA could not run a call of shlo_disc, which is made again: %s", text)
+    return again(args, kwargs)
 
 
 class UnderJax:
@@ -40,13 +60,17 @@ class UnderJax:
     def around(self, ours: Callable[..., Any]) -> Any:
         """`jax.jit` of calls of `ours`, the same function compiled by us."""
         if self._around is None:
-
-            @functools.wraps(self._options.function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                return ours(*args, **kwargs)
-
-            self._around = self._jitted(call)
+            self._around = self.calls_of(ours)
         return self._around
+
+    def calls_of(self, ours: Callable[..., Any]) -> Any:
+        """`jax.jit` of `ours`, which takes what the function takes."""
+
+        @functools.wraps(self._options.function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return ours(*args, **kwargs)
+
+        return self._jitted(call)
 
     def _jitted(self, function: Callable[..., Any]) -> Any:
         options = self._options

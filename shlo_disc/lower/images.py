@@ -4,7 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KernelImage", "LaunchShape"]
+__all__ = ["KernelImage", "LaunchShape", "TensorMap"]
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """An argument of a kernel that describes an array, boxes of which the kernel copies.
+
+    The driver encodes it at every launch, from the array's address and sizes of the launch.
+    """
+
+    argument: int
+    """The entry of `Launch.args` that it takes the place of."""
+    element: str
+    """ "f16", "bf16", or "tf32": f32 that the copy rounds."""
+    box: tuple[int, ...]
+    """Elements of a box, along the innermost dimension first."""
+    first: int
+    """The number of the param that counts elements in front of the tensor."""
+    sizes: tuple[int, ...]
+    """Numbers of the params that are its sizes, innermost first."""
+    strides: tuple[int, ...]
+    """Numbers of the params that are its strides, in elements, from the second dimension on."""
+
+    @property
+    def row(self) -> tuple[int, str, list[int], int, list[int], list[int]]:
+        """As `ral.GpuKernel` takes it."""
+        numbers = list(self.box), self.first, list(self.sizes), list(self.strides)
+        return self.argument, self.element, *numbers
+
+    def __str__(self) -> str:
+        lists = ("x".join(map(str, x)) for x in (self.box, self.sizes, self.strides))
+        return " ".join([str(self.argument), self.element, str(self.first), *lists])
+
+    @classmethod
+    def parse(cls, text: str) -> TensorMap:
+        """What `str` gave `text`."""
+        argument, element, first, *lists = text.split(" ")
+        box, sizes, strides = (tuple(int(x) for x in part.split("x") if x) for part in lists)
+        return cls(int(argument), element, box, int(first), sizes, strides)
 
 
 @dataclass(frozen=True)
@@ -16,13 +54,15 @@ class LaunchShape:
     tasks: int
     """Tasks that a block computes."""
     pointers: int
-    """Parameters in front of the sizes: pointers, and scalars by value."""
+    """Parameters in front of the sizes: pointers, scalars by value, and tensor maps."""
     by_value: tuple[int, ...]
     """Which of these are scalars by value."""
     params: int
     """Sizes that it takes."""
     shared_bytes: int = 0
     """Shared memory of a block that the launch asks for, beside what the code declares."""
+    maps: tuple[TensorMap, ...] = ()
+    """Arguments that are tensor maps."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +74,8 @@ class KernelImage:
     image: bytes
     """PTX, or a code object of AMD's."""
     shape: LaunchShape
+    machine_code: bytes = b""
+    """A cubin, which devices of its architecture load in place of PTX; empty: there is none."""
 
     @property
     def address(self) -> int:
@@ -42,5 +84,5 @@ class KernelImage:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the image."""
-        return len(self.image)
+        """Bytes of the image, and of its machine code."""
+        return len(self.image) + len(self.machine_code)

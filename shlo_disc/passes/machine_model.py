@@ -12,15 +12,29 @@ from dataclasses import dataclass
 from shlo_disc.mlir import ir
 from shlo_disc.ops import row_of
 
-__all__ = ["Capabilities", "Costs", "MachineModel"]
+__all__ = ["AttentionKernels", "Capabilities", "Costs", "MachineModel"]
+
+
+@dataclass(frozen=True)
+class AttentionKernels:
+    """Which attention a target has kernels for."""
+
+    types: frozenset[str]
+    """Element types of keys and values."""
+    widest: int | None = None
+    """Scores stay in registers: rows are a softmax, and head sizes are known and at most this.
+
+    Scores and result may have more digits than keys and values. None: any rows, any head size, and
+    everything has one type.
+    """
 
 
 @dataclass(frozen=True)
 class Capabilities:
     """What a target has kernels for; a fusion beyond that would have none."""
 
-    attention_types: frozenset[str]
-    """Element types that the kernels of kind `attention` compute with."""
+    attention: AttentionKernels
+    """What the kernels of kind `attention` compute."""
     rows_behind_products: bool
     """True if a launch of a product may compute rows of its result, too."""
     shares_memory: bool

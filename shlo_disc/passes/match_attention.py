@@ -76,10 +76,6 @@ def match_attention(region: Region) -> AttentionRecord | str:
         return rows
     if not _one_space(first.total, weights, rows, region):
         return "the weights are read in other dimensions"
-    types = {ir.ShapedType(v.type).element_type for v in
-             (score.results[0], weights, mix.results[0])}  # fmt: skip
-    if len(types) != 1:
-        return "scores, weights and result have different element types"
     keys = key_side(first)
     assert keys is not None
     views = [

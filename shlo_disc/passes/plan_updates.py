@@ -11,7 +11,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Protocol
 
+from shlo_disc.dynamic.memory import element_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
@@ -86,6 +88,8 @@ def _place(
         return
     if live.is_far and not all(map(is_on_host, scalars)):
         return  # the host program would wait for them; a kernel does not
+    if live.is_far and not _is_at_whole_accesses(update, live.shapes):
+        return
     if not all(_is_before(v, maker, live) for v in (op.operands[0], container, *scalars)):
         return
     if not _is_quiet(root, container, maker, op, changes, live):
@@ -94,6 +98,21 @@ def _place(
     op.attributes["disc.stored"] = ir.UnitAttr.get()
     if loop is not None and stack is not None:
         _read_where_stored(carried, stack, loop, live)
+
+
+_ACCESS_BYTES = 16
+"""Kernels of GPUs count on arrays that begin at multiples of so many bytes."""
+
+
+def _is_at_whole_accesses(update: ir.Operation, shapes: ShapeAnalysis) -> bool:
+    """True if every place where the update may begin is a multiple of `_ACCESS_BYTES`."""
+    sizes, window = (shapes.shape(update.operands[k]) for k in (0, 1))
+    each = element_bytes(ir.RankedTensorType(update.operands[0].type).element_type)
+    return all(
+        shapes.constraints.equal(size, part)
+        or shapes.constraints.divisible(stride * each, _ACCESS_BYTES)
+        for size, part, stride in zip(sizes, window, dense_strides(sizes), strict=True)
+    )
 
 
 def is_run(update: ir.Operation, shapes: ShapeAnalysis) -> bool:

@@ -55,6 +55,8 @@ class GpuKernel:
     symbol: its name in image number `image`. threads: of a block, along x. tasks_per_block: tasks
     of a launch that one block computes. shared_bytes: dynamic shared memory of a block. args,
     params: entries of a launch's arrays. by_value: entries of `args` that are passed by value.
+    maps: entries of `args` that are tensor maps; of each its argument, element, box, and numbers of
+    params: elements in front, sizes, strides.
     name, source: what messages call it, and its line in the program.
     """
 
@@ -69,6 +71,7 @@ class GpuKernel:
         args: int,
         by_value: Sequence[int] = ...,
         params: int,
+        maps: Sequence[tuple[int, str, Sequence[int], int, Sequence[int], Sequence[int]]] = ...,
         name: str,
         source: str = ...,
     ) -> None: ...
@@ -78,7 +81,10 @@ class GpuProgram:
 
     platform: "cuda" or "rocm". architecture: what the images are compiled for, such as "sm_90a".
     images: PTX text, cubins or code objects. They are loaded in the first call on each device.
-    Raises ValueError for an unknown platform and IndexError for a kernel without an image.
+    machine_code: cubins of the images or empty bytes, one for each; or nothing. A device loads them
+    in place of the images if it runs them, and the image if the driver refuses.
+    Raises ValueError for an unknown platform or another number of cubins, and IndexError for a
+    kernel without an image.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class GpuProgram:
         platform: str,
         architecture: str,
         images: Sequence[bytes],
+        machine_code: Sequence[bytes] = ...,
         kernels: Sequence[GpuKernel],
     ) -> None: ...
 
@@ -304,7 +311,8 @@ class TensorCall:
 class DispatchEntry:
     """What a `Dispatcher` runs; `unflatten` makes the function's result of the list of results,
     None of which there is one and which is the function's. dtypes: what arrays and scalars of NumPy
-    are converted to, one for each leaf; None for one that is a typed key.
+    are converted to, one for each leaf; None for one that is a typed key. through_after: after how
+    many calls the `Dispatcher` gives such calls to its `_call_through`; None: never.
 
     Raises ValueError for no `unflatten` and an executable with no result or with several.
     """
@@ -315,6 +323,7 @@ class DispatchEntry:
         bridge: JaxBridge,
         unflatten: Callable[[list[Any]], Any] | None,
         dtypes: tuple[np.dtype[Any] | None, ...],
+        through_after: int | None = ...,
     ) -> None: ...
     @property
     def calls(self) -> int:
@@ -362,7 +371,8 @@ class SizePattern:
 class Dispatcher:
     """Runs calls of concrete `jax.Array`s, typed PRNG keys, NumPy's arrays and scalars and Python
     numbers that are like one added before, or whose sizes fit a version offered; a subclass has
-    `_call_slowly` for the others, and for what does not fit.
+    `_call_slowly` for the others, and for what does not fit, and `_call_through` for entries with
+    `through_after`.
 
     array_type: the concrete class of arrays. key_type: that of typed keys, which hold one in
     `_base_array`, with words in its last dimension. static_nums, static_names (sorted): arguments

@@ -56,6 +56,7 @@ class Programs:
         platform: str = "cuda",
         architecture: str = "sm_80",
         images: Any = (b"image of the stand-in",),
+        machine_code: Any = (),
         **options: Any,
     ) -> ral.Executable:
         """`kernel`: what differs from a kernel of two arguments and a size."""
@@ -74,6 +75,7 @@ class Programs:
             platform=platform,
             architecture=architecture,
             images=list(images),
+            machine_code=list(machine_code),
             kernels=[ral.GpuKernel(**row | (kernel or {}))],
         )
         return ral.Executable(

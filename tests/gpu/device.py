@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
+from tests.ptx.device import aligned, encoded
+from tests.ptx.tensor_map import TensorMap
 
 __all__ = ["ON_DEVICE", "architecture", "launch"]
 
@@ -114,7 +116,7 @@ def launch(
     code: str,
     blocks: int,
     threads: int,
-    args: Sequence[np.ndarray | bytes],
+    args: Sequence[np.ndarray | bytes | TensorMap],
     params: Sequence[int],
     tasks: int,
     *,
@@ -127,17 +129,20 @@ def launch(
         return
     driver = _driver()
     function, _ = _function(code, shared_bytes)
-    arrays = [_Array(arg, fill) for arg in args if not isinstance(arg, bytes)]
-    rest = iter(arrays)
-    values: list[Any] = [
-        ctypes.c_uint64(int.from_bytes(arg, "little")) if isinstance(arg, bytes)
-        else ctypes.c_uint64(next(rest).address)
-        for arg in args
-    ]  # fmt: skip
-    values += [ctypes.c_int64(p) for p in (*params, tasks)]
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+    arrays = {k: _Array(arg, fill) for k, arg in enumerate(args) if isinstance(arg, np.ndarray)}
+    values: list[bytes] = []
+    for k, arg in enumerate(args):
+        if isinstance(arg, TensorMap):
+            values.append(encoded(driver.library, arg, arrays[arg.argument].address))
+        elif isinstance(arg, bytes):
+            values.append(arg.ljust(8, b"\0"))
+        else:
+            values.append(arrays[k].address.to_bytes(8, "little"))
+    values += [int(p).to_bytes(8, "little", signed=True) for p in (*params, tasks)]
+    held = [aligned(value) for value in values]
+    pointers = (ctypes.c_void_p * len(values))(*(at for _, at in held))
     grid = min(blocks, BLOCKS_ALONG_X), -(-blocks // BLOCKS_ALONG_X), 1
     driver("cuLaunchKernel", function, *grid, threads, 1, 1, shared_bytes, None, pointers, None)
     driver("cuCtxSynchronize")
-    for array in arrays:
+    for array in arrays.values():
         array.fetch()

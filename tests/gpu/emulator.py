@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tests.gpu import emulator_more
 from tests.gpu.code_object import CodeObject
 
 __all__ = ["ARCHITECTURE", "CHECKOUT", "MAGIC", "WHY_NOT", "Loaded", "image_at", "launch", "run"]
@@ -58,6 +59,15 @@ _MENDED = {
           half = (_to_u32(val) & _c(0xFFFF)) << shift
           return _write_val(32, old | half, _wdata, vdst_reg, lane, exec_mask)""",
     "if is_lds and 'PERMUTE' in op_name:": "if is_lds and re.search('PERMUTE|SWIZZLE', op_name):",
+    # Matrix instructions of f16: what is not finite stays so.
+    "    return exp.eq(_c(0)).where(_c(0), f32_bits)": "    return exp.eq(_c(0)).where(_c(0), "
+    "exp.eq(_c(31)).where((sign << _c(31)) | _c(0x7F800000) | (mant << _c(13)), f32_bits))",
+    # V_MFMA_F32_16X16X16BF16_1K of gfx90a has another number since gfx940.
+    "  inst = decode_inst(inst_bytes, arch)\n  try:": """\
+  if arch == "cdna" and inst_bytes[2:4] == b"\\xe7\\xd3":
+    inst_bytes = inst_bytes[:2] + b"\\xe1" + inst_bytes[3:]
+  inst = decode_inst(inst_bytes, arch)
+  try:""",
 }
 """Lines of the emulator, and what they have to be."""
 
@@ -110,6 +120,7 @@ def _run_asm() -> Any:
         sys.path.remove(CHECKOUT)
     for name in ("PCODE_RDNA3", "PCODE_RDNA4", "PCODE_CDNA"):
         _mend(getattr(module, name))
+    emulator_more.add_to(module)
     return module.run_asm
 
 

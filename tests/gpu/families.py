@@ -34,11 +34,12 @@ class Family:
     def exported(self) -> export.Exported:
         """The program for all sizes."""
         scope = export.SymbolicScope(self.constraints)
-        specs = [
-            jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), dtype)
-            for shape, dtype in self.arguments
-        ]
-        return export.export(jax.jit(self.run))(*specs)
+        with jax.enable_x64(any(dtype == "float64" for _, dtype in self.arguments)):
+            specs = [
+                jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), dtype)
+                for shape, dtype in self.arguments
+            ]
+            return export.export(jax.jit(self.run))(*specs)
 
     def arrays(self, sizes: dict[str, int]) -> list[np.ndarray]:
         """Arguments: small random numbers, of which integers serve as places."""
@@ -49,7 +50,7 @@ class Family:
             if np.issubdtype(np.dtype(dtype), np.integer):
                 found.append(rng.integers(0, 5, dims).astype(dtype))
             else:
-                found.append(np.asarray(jnp.asarray(rng.standard_normal(dims), dtype)))
+                found.append(rng.standard_normal(dims).astype(jnp.dtype(dtype)))
         return found
 
 
@@ -61,6 +62,20 @@ def _layer_norm(x: Array, scale: Array) -> Array:
 
 def _dense(x: Array, w: Array, bias: Array) -> Array:
     return jax.nn.gelu(jnp.matmul(x, w, precision="highest") + bias)
+
+
+def _gated(x: Array, w: Array) -> Array:
+    gate, up = jnp.split(x @ w, 2, axis=-1)
+    return jax.nn.silu(gate) * up
+
+
+def _attention(q: Array, k: Array, v: Array) -> Array:
+    """Causal, as `jax.nn.dot_product_attention` computes it."""
+    scores = jnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=jnp.float32) * 0.125
+    t, s = scores.shape[-2:]
+    seen = jnp.arange(t)[:, None] >= jnp.arange(s)[None, :]
+    weights = jax.nn.softmax(jnp.where(seen, scores, -1e30)).astype(v.dtype)
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
 
 
 def _conv(x: Array, w: Array) -> Array:
@@ -120,9 +135,35 @@ FAMILIES: dict[str, Family] = {
         (("b, n, m", "bfloat16"), ("b, k, m", "bfloat16")),
         ({"b": 2, "n": 33, "m": 40, "k": 66},), 1e-2,
     ),
+    "product_f16": Family(
+        lambda x, y: jnp.einsum("bmn,bmk->bnk", x, y),
+        (("b, m, n", "float16"), ("b, m, k", "float16")),
+        ({"b": 2, "n": 40, "m": 72, "k": 136}, {"b": 1, "n": 33, "m": 40, "k": 67}), 2e-3,
+    ),
+    "product_f64": Family(
+        jnp.matmul, (("n, m", "float64"), ("m, k", "float64")),
+        ({"n": 37, "m": 50, "k": 68}, {"n": 5, "m": 33, "k": 67}), 1e-14,
+    ),
+    "product_bands": Family(
+        _gated, (("n, m", "bfloat16"), ("m, 144", "bfloat16")), _rows((37, 72), (3, 33)), 1e-2,
+    ),
+    "attention": Family(
+        _attention,
+        (("b, t, h, 64", "bfloat16"), ("b, s, h, 64", "bfloat16"), ("b, s, h, 64", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2}, {"b": 1, "t": 130, "s": 70, "h": 1}), 2e-2,
+    ),
+    "attention_wide": Family(
+        _attention,
+        (("b, t, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2},), 2e-2,
+    ),
     "conv": Family(
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
         ({"b": 2, "h": 7, "w": 6},), 1e-6,
+    ),
+    "conv_bf16": Family(
+        _conv, (("b, h, w, 16", "bfloat16"), ("3, 3, 16, 24", "bfloat16")),
+        ({"b": 2, "h": 7, "w": 6},), 1e-2,
     ),
     "fft": Family(
         lambda x: jnp.abs(jnp.fft.rfft(x)), (("n, 60", "float32"),), ({"n": 2},), 1e-6,

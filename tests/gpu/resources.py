@@ -25,7 +25,7 @@ from typing import Any
 import shlo_disc
 from shlo_disc.lower.images import KernelImage
 from tests.gpu.code_object import CodeObject
-from tests.gpu.families import FAMILIES
+from tests.gpu.families import FAMILIES, Family
 
 __all__ = ["TARGETS", "WHY_NOT", "Used", "of_nvidia", "table", "used_by"]
 
@@ -55,9 +55,10 @@ class Used:
     """Of NVIDIA's assembler: others than the figures above."""
 
 
-def used_by(family: str, target: str) -> list[Used]:
+def used_by(family: Family | str, target: str) -> list[Used]:
     """All kernels of a family. Raises FileNotFoundError without an assembler of PTX."""
-    program = shlo_disc.compile(FAMILIES[family].exported, target=target)
+    made = FAMILIES[family] if isinstance(family, str) else family
+    program = shlo_disc.compile(made.exported, target=target)
     with program.target.generator() as generator:
         images: Sequence[Any] = generator.functions([k.text for k in program.host.kernels])
     of = _of_amd if program.target.platform == "rocm" else of_nvidia

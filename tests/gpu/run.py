@@ -14,7 +14,8 @@ import numpy as np
 
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.lower.gpu.codegen import image, shape_of
+from shlo_disc.lower import images
+from shlo_disc.lower.gpu.codegen import image
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
@@ -23,8 +24,9 @@ from shlo_disc.mlir import ir, new_context, ops_of
 from tests.gpu import device, emulator
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
+from tests.ptx.tensor_map import TensorMap
 
-__all__ = ["MACHINE", "gpu_plan", "run_cpu", "run_gpu"]
+__all__ = ["MACHINE", "gpu_plan", "launches_of", "run_cpu", "run_gpu"]
 
 _TARGET = f"cuda:{device.architecture() if device.ON_DEVICE else 'sm_80'}"
 MACHINE: Machine = parse(
@@ -36,12 +38,12 @@ FILL = 0xFF
 
 @functools.lru_cache(maxsize=256)
 def _compiled(text: str, machine: Machine) -> tuple[str | bytes, LaunchShape]:
-    code = image(text, machine)
-    return code if machine.link is not None else code.decode(), shape_of(text)
+    made = image(text, machine)
+    return made.image if machine.link is not None else made.image.decode(), made.shape
 
 
-def _launch() -> Callable[..., None]:
-    if emulator.ARCHITECTURE:
+def _launch(machine: Machine) -> Callable[..., None]:
+    if machine.platform == "rocm":
         return emulator.run
     return device.launch if device.ON_DEVICE else interpreter.launch
 
@@ -79,6 +81,13 @@ def _steps(steps: Sequence[Step], env: Mapping[str, int]) -> Iterator[Launch]:
             yield step
 
 
+def launches_of(
+    emitted: Emitted, inputs: Sequence[np.ndarray], symbols: Mapping[str, int] | None = None
+) -> list[Launch]:
+    """The launches of a plan at the sizes of `inputs`."""
+    return list(_steps(emitted.plan.steps, symbols_of(emitted, inputs) | dict(symbols or {})))
+
+
 def _results(
     emitted: Emitted, env: Mapping[str, int]
 ) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -97,6 +106,20 @@ def run_cpu(
     """
     env = symbols_of(emitted, inputs) | dict(symbols or {})
     return run_plan(emitted.plan, env, inputs, _results(emitted, env), _compiled_all)
+
+
+def _map(described: images.TensorMap, pointer: int, params: Sequence[int]) -> TensorMap:
+    """What the runtime makes of a map over the array that argument `pointer` points to."""
+    size = 4 if described.element == "tf32" else 2
+    return TensorMap(
+        pointer,
+        size,
+        [max(params[k], 1) for k in described.sizes],
+        [max(params[k] * size, 16) for k in described.strides],
+        described.box,
+        first=params[described.first] * size,
+        rounds=described.element == "tf32",
+    )
 
 
 def run_gpu(
@@ -123,14 +146,20 @@ def run_gpu(
             memory[buffer].reshape(-1).view(np.uint8)[: count.evaluate(env)] = 0
         code, kernel = _compiled(step.kernel.text, machine)
         tasks = step.extent.evaluate(env)
-        args = [
-            memory[buffer].tobytes() if k in kernel.by_value else memory[buffer]
-            for k, buffer in enumerate(step.args)
-        ]
         params = [size.evaluate(env) for size in step.params]
+        maps = {described.argument: described for described in kernel.maps}
+        args: list[Any] = []
+        for k, buffer in enumerate(step.args):
+            array = memory[buffer]
+            if k in maps:
+                pointer = step.args.index(buffer)
+                assert pointer not in maps, "an array that is described has a pointer, too"
+                args.append(_map(maps[k], pointer, params))
+            else:
+                args.append(array.tobytes() if k in kernel.by_value else array)
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
-        _launch()(
+        _launch(machine)(
             code, blocks, kernel.threads, args, params, tasks,
             shared_bytes=kernel.shared_bytes, seed=seed + number, fill=FILL,
         )  # fmt: skip

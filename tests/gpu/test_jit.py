@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import textwrap
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,10 @@ import pytest
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.errors import DeviceError
+from shlo_disc.frontend.function import JitFunction
+from shlo_disc.frontend.under_jax import by_xla
+from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
+from shlo_disc.lower.cuda import products
 from tests.children import python
 
 pytest.importorskip("llvmlite")
@@ -43,6 +49,81 @@ def test_the_second_call_takes_no_python(stand_in, gpu):
     np.testing.assert_array_equal(f(jnp.zeros(300)), np.ones(300))
     np.testing.assert_array_equal(f(jnp.zeros(81)), np.ones(81))  # a new size
     assert slow == []
+
+
+def test_sizes_that_come_again_go_through_xla(stand_in, gpu, monkeypatch):
+    """Its calls do not wait for the device. The results are of the same types."""
+    through = []
+    call_through = JitFunction._call_through
+
+    def spy(self, *args, **kwargs):
+        through.append(args)
+        return call_through(self, *args, **kwargs)
+
+    monkeypatch.setattr(JitFunction, "_call_through", spy)
+
+    def function(x, *, scale):
+        return {"sum": x.sum(), "two": 2.0, "scaled": x * scale}
+
+    f = shlo_disc.jit(function)
+    launches = stand_in.count("launches")
+    for count in (5, 300):
+        x = jnp.arange(count, dtype=jnp.float32)
+        found = [f(x, scale=3.0) for _ in range(CALLS_BEFORE_XLA + 3)]
+        found += [f(np.asarray(x), scale=3.0) for _ in range(CALLS_BEFORE_XLA + 2)]
+        for each in found:
+            np.testing.assert_array_equal(each["scaled"], np.asarray(x) * 3)
+            assert (float(each["sum"]), float(each["two"])) == (x.sum(), 2.0)
+            assert jax.tree.map(jax.typeof, each) == jax.tree.map(jax.typeof, found[0])
+            assert not each["scaled"].committed
+    assert f.cache_info().misses == 1
+    assert stand_in.count("launches") >= launches + 2 * len(found)
+    assert 4 <= len(through) <= 10
+
+    placed = jax.device_put(jnp.arange(5.0), gpu)
+    assert f(placed, scale=3.0)["scaled"].committed
+    del through[:]
+    donating = shlo_disc.jit(lambda x: x + 1, donate_argnums=0)
+    for _ in range(CALLS_BEFORE_XLA + 3):
+        np.testing.assert_array_equal(donating(jnp.ones(7)), np.full(7, 2))
+    assert through == []
+    assert not stand_in.errors
+
+
+def test_a_compiled_version_goes_through_xla(stand_in, gpu):
+    x = jnp.arange(6.0).reshape(2, 3)
+    compiled = shlo_disc.jit(softmax).lower(x).compile()
+    launches = stand_in.count("launches")
+    for count in range(CALLS_BEFORE_XLA + 3):
+        np.testing.assert_allclose(compiled(x), softmax(x), rtol=2e-6)
+        assert stand_in.count("launches") == launches + count + 1
+    with pytest.raises(TypeError, match="compiled for other types"):
+        compiled(x[0])
+
+
+def test_what_xla_cannot_run_is_run_directly():
+    def fails(text):
+        def call(x):
+            raise jax.errors.JaxRuntimeError(text)
+
+        return call
+
+    asked = []
+    text = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."
+    assert by_xla(fails(text), (5,), {}, lambda *given: asked.append(given)) is None
+    assert asked == [((5,), {})]
+    with pytest.raises(DeviceError, match=r"^f: refused$"):
+        by_xla(fails("INTERNAL: shlo_disc: f: refused"), (5,), {}, fails)
+
+
+def test_a_function_whose_calls_went_through_xla_is_collected(stand_in, gpu):
+    f = shlo_disc.jit(lambda x: x * 2)
+    for _ in range(CALLS_BEFORE_XLA + 2):
+        f(jnp.ones(3))
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
 
 
 def test_tasks_with_memory_of_their_own_over_nothing(stand_in, gpu):
@@ -205,7 +286,10 @@ def test_numpy_and_uncommitted_arrays_go_to_the_default_device():
                 assert f(ones).devices() == {cpu}
             assert not there.committed
             assert there.devices() == {cpu}
+            assert f.cache_info().misses == 2
             for _ in range(2):
+                # XLA, which runs sizes that came before, takes both devices for GPUs.
+                f = shlo_disc.jit(lambda x: x - 1)
                 launches = driver.count("launches")
                 y = f(there)  # moved, as by jax.jit
                 assert y.devices() == {gpu}
@@ -215,7 +299,6 @@ def test_numpy_and_uncommitted_arrays_go_to_the_default_device():
                 assert z.devices() == {cpu}
                 assert z.committed
                 assert driver.count("launches") == launches + 1
-            assert f.cache_info().misses == 2
     """)
 
 
@@ -234,3 +317,17 @@ def test_several_devices_are_the_error_of_jax():
         assert len(said) == 2, said
         assert all("incompatible devices" in text for text in said), said
     """)
+
+
+def test_tensor_maps_are_made_for_each_call(stand_in, gpu, monkeypatch):
+    """Of one operand twice: the driver encodes its address and sizes at every launch."""
+    monkeypatch.setattr(products, "FEW_TILES", -1)
+    f, before = shlo_disc.jit(lambda x: x @ x.T), stand_in.count("maps")
+    for m, k in ((456, 72), (520, 0), (456, 8), (504, 136)):
+        x = jnp.asarray(np.random.default_rng(m).integers(-3, 4, (m, k)), "bfloat16")
+        np.testing.assert_array_equal(f(x), x @ x.T)
+    assert stand_in.count("maps") - before == 6  # no launch sums nothing
+    stand_in.library.stand_in_refuse_maps(1)
+    with pytest.raises(DeviceError, match=r"refuses a tensor map of kernel dense_\w+.*ERROR"):
+        f(x)
+    assert not stand_in.errors

@@ -56,7 +56,7 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
         "the_second_of_two_sums_is_taken_relative_to_the_piece",
     ),
     test_scan: (),
-    test_scatter: (),
+    test_scatter: ("the_copy_is_a_step_of_its_own",),
     test_sort: (),
 }
 """Modules, and which of their tests ask how the CPU's plans are built."""

@@ -215,3 +215,20 @@ def test_a_layer_of_halves(stand_in, gpu):
         want = layer(*(a.astype("float32") for a in (x, w, b)))
         np.testing.assert_allclose(got, want, atol=0.05, rtol=0.05)
     assert f.cache_info().misses == 1
+
+
+@pytest.mark.parametrize(("width", "is_in_place"), [("m", False), (3, False), (4, True), (8, True)])
+def test_results_are_stacked_where_whole_accesses_may_store_them(stand_in, gpu, width, is_in_place):
+    """Kernels store 16 bytes at once from where an array begins: a slice may begin elsewhere."""
+
+    def stacked(x):
+        return jax.lax.map(lambda row: row * row + row, x)
+
+    f = shlo_disc.jit(stacked) if width == "m" else shlo_disc.jit(stacked, shapes=[f"n, {width}"])
+    for n in (2, 5):
+        m = 5 if width == "m" else width
+        x = drawn(n, n, m)
+        launches = stand_in.count("launches")
+        np.testing.assert_array_equal(f(x), np.asarray(jax.jit(stacked)(x)))
+        a_step = 1 if is_in_place else 2
+        assert stand_in.count("launches") - launches in (a_step * n, a_step * n + 1)

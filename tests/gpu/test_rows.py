@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import rows
 from shlo_disc.passes.match_rows import Layout
 from tests.gpu.run import gpu_plan, run_gpu
@@ -135,6 +136,20 @@ def test_parts_keep_their_order() -> None:
         u, v = run_gpu(emitted, [x, w])
         np.testing.assert_array_equal(u, a)
         np.testing.assert_array_equal(v, b)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", ["i8", "ui8", "i16", "ui16"])
+def test_short_integers_are_compared_in_pairs(dtype: str, architecture: str) -> None:
+    """From sm_90 on LLVM makes `max.s16x2` and its kin of them."""
+    machine = machine_of(architecture)
+    body = "\n".join(reduce(name, "x", "z", f"{name}imum", dtype) for name in ("max", "min"))
+    operands, results = [f"x: n,m {dtype}", f"z: {dtype}"], [f"max: n {dtype}", f"min: n {dtype}"]
+    emitted = gpu_plan(fusion_text("row", operands, body, results), machine)
+    x, z = sample((3, 200), dtype), np.array(3).astype(DTYPES[dtype])
+    most, least = run_gpu(emitted, [x, z], machine=machine)
+    np.testing.assert_array_equal(most, np.maximum(x.max(1), z))
+    np.testing.assert_array_equal(least, np.minimum(x.min(1), z))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])

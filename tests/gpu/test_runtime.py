@@ -219,6 +219,48 @@ def test_architectures(stand_in, programs, architecture, image, fits):
     )
 
 
+CUBIN = b"\x7fELF cubin"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "machine_code", "loaded"),
+    [
+        ("sm_90", CUBIN, CUBIN),
+        ("sm_90a", CUBIN, CUBIN),
+        ("sm_80", CUBIN, b"ptx"),  # of another family
+        ("sm_90", REFUSED, b"ptx"),  # made by a newer assembler than the driver's
+        ("sm_90", b"", b"ptx"),
+    ],
+)
+def test_machine_code_is_loaded_where_it_runs(
+    stand_in, programs, architecture, machine_code, loaded
+):
+    found = []
+
+    @stand_in.kernel("add1", 8, 8, 8, 8)
+    def run(launch: Launch) -> None:
+        found.append(launch.module)
+        add1(launch)
+
+    before = stand_in.count("modules")
+    exe = programs.add1(architecture=architecture, images=[b"ptx"], machine_code=[machine_code])
+    (y,) = exe.run_gpu([numbers(3)])
+    np.testing.assert_array_equal(y, numbers(3) + 1)
+    assert found == [loaded]
+    assert stand_in.count("modules") == before + 1
+
+
+def test_an_image_that_is_refused_after_its_machine_code_is_an_error(stand_in, programs):
+    exe = programs.add1(architecture="sm_90", images=[REFUSED], machine_code=[REFUSED])
+    with pytest.raises(DeviceError, match=r"does not load kernel add1_kernel .*\[ptxas fatal"):
+        exe.run_gpu([numbers(3)])
+
+
+def test_machine_code_is_of_every_image_or_of_none(programs):
+    with pytest.raises(ValueError, match="an entry for each image"):
+        programs.add1(images=[b"one", b"two"], machine_code=[CUBIN])
+
+
 def test_code_objects_run_on_their_own_architecture(stand_in, programs):
     exe = programs.add1(platform="rocm", architecture="gfx1100")
     with pytest.raises(DeviceError, match=r"compiled for gfx1100, the device is .*gfx942"):

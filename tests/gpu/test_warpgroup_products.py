@@ -1,4 +1,4 @@
-"""Products of 16-bit floats by warpgroups (sm_90a): every layout, around tiles, what is chosen."""
+"""Products by warpgroups (sm_90a): every layout and tile, around tiles, what is chosen."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
+from shlo_disc.lower.cuda import products
 from shlo_disc.lower.cuda.machine import machine_of
+from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
+from shlo_disc.lower.cuda.ways import Way
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, Workspace, kernels_of
 from tests.gpu import device
 from tests.gpu.run import gpu_plan, run_gpu
-from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected
+from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected, tf32
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
 from tests.lower.test_dense import Dot
@@ -24,14 +27,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 MACHINE = machine_of("sm_90a")
-COLUMNS = {"wide": 256, "narrow": 128, "little": 64}
 CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 200), (40, 72, 0)]
 """m, n, k, before contiguous ones are rounded up to multiples of 8."""
 
 
 def planned(dot: Dot, dtype: str = "bf16", result: str = "", machine: Machine = MACHINE) -> Emitted:
     types = {"lhs_type": dtype, "rhs_type": dtype, "type": result or dtype}
-    return gpu_plan(dataclasses.replace(dot, **types).text(), machine)
+    return gpu_plan(dataclasses.replace(dot, **types).text(), machine, exact=dtype != "f32")
 
 
 def launches(steps: Sequence[Step]) -> Iterator[Launch]:
@@ -61,15 +63,11 @@ def in_parts(emitted: Emitted) -> Emitted:
 
 
 def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
-    step = steps[0]
-    if len(steps) == 2:
-        return "parts"
+    """The name of the first kernel that sizes would take."""
+    (step, *_) = steps
     if isinstance(step, If):
         return chosen(step.then if step.condition.holds(env) else step.otherwise, env)
-    text = next(kernels_of((step,))).text
-    if "wgmma" in text:
-        return next(name for name, n in COLUMNS.items() if f"m64n{n}k16" in text)
-    return "warps" if "mma.sync" in text else "threads"
+    return next(kernels_of((step,))).name.removeprefix("dense_")
 
 
 def operands(dot: Dot, dtype: str, m: int, n: int, k: int) -> list[np.ndarray]:
@@ -77,29 +75,81 @@ def operands(dot: Dot, dtype: str, m: int, n: int, k: int) -> list[np.ndarray]:
     for side in dot.sides:
         of[side[-1]] += -of[side[-1]] % 8
     return [
-        (sample([of[c] for c in side], dtype, seed) / 3).astype(DTYPES[dtype])
+        tf32(sample([of[c] for c in side], dtype, seed) / 3).astype(DTYPES[dtype])
         for seed, side in enumerate(dot.sides)
     ]
 
 
-def check(dot: Dot, x: np.ndarray, y: np.ndarray, got: np.ndarray, room: float) -> None:
-    """f32 sums, and the rounding of the result."""
+def check(
+    dot: Dot, x: np.ndarray, y: np.ndarray, got: np.ndarray, room: float, unit: float = 2.0**-23
+) -> None:
+    """Sums, of f32 where `unit` does not say otherwise, and the rounding of the result."""
     want, k = expected(dot, x, y), x.shape[dot.sides[0].index("k")]
-    bound = room * np.abs(want) + (k + 2) * 2.0**-23 * expected(dot, abs(x), abs(y)) + 1e-30
+    bound = room * np.abs(want) + (k + 2) * unit * expected(dot, abs(x), abs(y)) + 1e-30
     assert (np.abs(got.astype(float) - want) <= bound).all(), (x.shape, y.shape)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}
+"""Half a unit of the result in its last digit."""
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("layout", range(len(LAYOUTS)))
-def test_products_of_halves(layout: int, dtype: str) -> None:
+def test_products(layout: int, dtype: str) -> None:
     dot = LAYOUTS[layout]
     plans = by_warpgroups(planned(dot, dtype))
-    assert len(plans) == 3
+    left, right = dot.sides
+    if dtype == "f32" and left[-1] != "k" and right[-1] != "k":
+        assert not plans, "neither operand of tf32 has K contiguous"
+        return
+    assert len(plans) == (4 if left[-1] == "k" else 3), "few rows are those of a contiguous K"
     for m, n, k in CASES:
         x, y = operands(dot, dtype, m, n, k)
         for plan in plans:
             (got,) = run_gpu(plan, [x, y], seed=m, machine=MACHINE)
-            check(dot, x, y, got, 2.0**-8 if dtype == "bf16" else 2.0**-11)
+            check(dot, x, y, got, ROUNDING[dtype])
+
+
+@pytest.mark.parametrize("layout", [0, 1, 3])
+def test_f32_is_rounded_to_tf32(layout: int) -> None:
+    """To nearest, ties away from zero, whether it goes through registers or not."""
+    dot = LAYOUTS[layout]
+    x, y = (a + np.float32(2.0**-12) * a for a in operands(dot, "f32", 72, 80, 40))
+    x.flat[::3] = np.float32(1 + 2.0**-11)
+    assert (tf32(x) != x).mean() > 0.9
+    for plan in by_warpgroups(planned(dot, "f32")):
+        (got,) = run_gpu(plan, [x, y], machine=MACHINE)
+        check(dot, rounded(x), rounded(y), got, ROUNDING["f32"])
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    return tf32((x.view(np.uint32) + 0x1000).view(np.float32))
+
+
+TILES = [
+    WarpgroupTile(1, 64, 2, has_producer=False),
+    WarpgroupTile(1, 64, 2),
+    WarpgroupTile(2, 192, 3, is_turned=True),
+    WarpgroupTile(1, 8, 5, is_turned=True, has_producer=False),
+]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_tiles(tile: WarpgroupTile, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages are used again; parts of K may be empty."""
+    monkeypatch.setattr(products, "ways", lambda _: [Way(tile, 1, 1, 1, parts)])
+    monkeypatch.setattr(products, "MOST_SPLIT", 1 << 10)
+    dot = LAYOUTS[0]
+    for dtype in ("bf16", "f32"):
+        if dtype == "f32" and not tile.is_turned:
+            continue
+        emitted = planned(dot, dtype)
+        for m, n, k in ((72, 80, 472), (1, 8, 64), (200, 136, 0)):
+            x, y = operands(dot, dtype, m, n, k)
+            got, again = (run_gpu(emitted, [x, y], seed=s, machine=MACHINE)[0] for s in (1, 2))
+            check(dot, x, y, got, ROUNDING[dtype])
+            np.testing.assert_array_equal(got, again)
 
 
 def test_every_tile_is_computed_where_many_are_below_each_other() -> None:
@@ -145,13 +195,20 @@ def test_work_behind_the_sums() -> None:
             np.testing.assert_allclose(got.astype(float), want, atol=0.06, rtol=0.06)
 
 
-def in_bands(bands: int, width: int, rows: int, is_along_k: bool) -> Emitted:
-    """The product of the parts of x @ w, and x @ w itself."""
+def in_bands(
+    bands: int,
+    width: int,
+    rows: int,
+    is_along_k: bool,
+    dtype: str = "bf16",
+    machine: Machine = MACHINE,
+) -> Emitted:
+    """The product of the parts of x @ w, and x @ w itself; operands of f32 may be rounded."""
     w = f"?x{bands * width}" if not is_along_k else f"{bands * width}x?"
-    whole, part = (f"tensor<{rows}x{n}xbf16>" for n in (bands * width, width))
+    whole, part = (f"tensor<{rows}x{n}x{dtype}>" for n in (bands * width, width))
     body = f"""%d = "stablehlo.dot_general"(%x, %w) {{dot_dimension_numbers = #stablehlo.dot<
       lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [{int(is_along_k)}]>}}
-      : (tensor<{rows}x?xbf16>, tensor<{w}xbf16>) -> {whole}\n"""
+      : (tensor<{rows}x?x{dtype}>, tensor<{w}x{dtype}>) -> {whole}\n"""
     for k in range(bands):
         columns = f"[0:{rows}, {k * width}:{(k + 1) * width}]"
         body += f"%p{k} = stablehlo.slice %d {columns} : ({whole}) -> {part}\n"
@@ -159,16 +216,17 @@ def in_bands(bands: int, width: int, rows: int, is_along_k: bool) -> Emitted:
     for k in range(1, bands):
         body += f"%o{k} = stablehlo.multiply %{total}, %p{k} : {part}\n"
         total = f"o{k}"
-    operands = [f"x: {rows},k bf16", f"w: {w.replace('?', 'k').replace('x', ',')} bf16"]
-    results = [f"{total}: {rows},{width} bf16", f"d: {rows},{bands * width} bf16"]
-    return gpu_plan(fusion_text("dense", operands, body, results), MACHINE)
+    operands = [f"x: {rows},k {dtype}", f"w: {w.replace('?', 'k').replace('x', ',')} {dtype}"]
+    results = [f"{total}: {rows},{width} {dtype}", f"d: {rows},{bands * width} {dtype}"]
+    return gpu_plan(fusion_text("dense", operands, body, results), machine, exact=False)
 
 
 @pytest.mark.parametrize(
     ("bands", "width", "is_along_k"),
     [(2, 136, False), (2, 200, True), (3, 72, False), (4, 64, True)],
 )
-def test_bands(bands: int, width: int, is_along_k: bool) -> None:
+def test_bands(bands: int, width: int, is_along_k: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "ENOUGH_NARROW", 0)
     rows = 130
     emitted = in_bands(bands, width, rows, is_along_k)
     (plan,) = by_warpgroups(emitted)
@@ -204,30 +262,69 @@ def test_values_that_are_not_finite_stay_in_their_rows_and_columns(layout: int) 
 def test_what_is_chosen() -> None:
     steps = planned(LAYOUTS[0]).plan.steps
     for m, n, k, want in (
-        (4096, 4096, 4096, "wide"),
-        (1024, 768, 768, "narrow"),
-        (1024, 3072, 768, "wide"),
-        (1024, 4096 + 256, 768, "narrow"),  # 136 wide tiles
-        (512, 512, 512, "little"),
-        (256, 512, 512, "warps"),
-        (16, 12800, 512, "warps"),
-        (64, 40 * 128, 512, "little"),
-        (768, 768, 2048, "parts"),
-        (768, 768, 2040, "little"),
-        (256, 512, 4096, "warps"),
-        (100 * 128, 64, 512, "little"),
-        (4096, 4096, 4095, "warps"),
-        (4096, 4095, 4096, "warps"),
+        (8192, 8192, 8192, "128x256_warpgroups_boxes"),
+        (16, 12800, 512, "16x64_direct"),
+        (1, 8, 8, "16x32_direct"),
+        (256, 512, 512, "32x32_direct"),
+        (128, 3072, 768, "32x64_direct"),
+        (1024, 1024, 1 << 14, "128x128_warpgroups_boxes_4_parts"),
+        (1 << 31, 8, 8, "64x64_warps"),  # an index of a box has 32 bits
+        (4096, 4096, 4095, "aligned_a"),
+        (4096, 4095, 4096, "aligned_a"),
+        (127, 4095, 4096, "64x64_warps"),
     ):
         assert chosen(steps, {"m": m, "n": n, "k": k}) == want
+    steps = planned(LAYOUTS[0], "f32").plan.steps
+    assert chosen(steps, {"m": 8192, "n": 8192, "k": 8192}) == "256x128_warpgroups_registers"
     slim = planned(Dot("mk,kn", "", "k", {"m": "m", "n": "64", "k": "512"})).plan.steps
-    assert chosen(slim, {"m": 100 * 128}) == "little"
+    assert chosen(slim, {"m": 100 * 128}) == "64x64_warpgroups_boxes"
     odd = Dot("mk,kn", "", "k", {"m": "m", "n": "512", "k": "511"})
     assert not by_warpgroups(planned(odd))
     two_steps = Dot("kcm,kcn", "", "kc", {**SIZES, "c": "c"})  # K is one run of either operand
     assert by_warpgroups(planned(two_steps))
     apart = Dot("kbcm,kbcn", "b", "kc", {**SIZES, "c": "c"})
     assert not by_warpgroups(planned(apart))
+
+
+def test_sums_of_parts_have_room() -> None:
+    """Blocks share tiles only of products whose sums fit in the workspace."""
+    emitted = planned(LAYOUTS[0])
+    (size,) = emitted.plan.workspaces
+    for env in ({"m": m, "n": n, "k": 1 << 20} for m in (1, 640, 9000) for n in (8, 1600, 9000)):
+        if "parts" in chosen(emitted.plan.steps, env):
+            assert size.evaluate(env) == 16 * env["m"] * env["n"]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+def test_rows_that_are_not_aligned_are_copied(layout: int, dtype: str) -> None:
+    dot = LAYOUTS[layout]
+    emitted = planned(dot, dtype)
+    has_copies = dtype == "bf16" or any(side[-1] == "k" for side in dot.sides)
+    for m, n, k in ((131, 130, 133), (130, 136, 200)):
+        name = chosen(emitted.plan.steps, {"b": 2, "m": m, "n": n, "k": k})
+        x, y = (
+            tf32(sample([{"b": 2, "m": m, "n": n, "k": k}[c] for c in side], dtype, seed) / 3)
+            for seed, side in enumerate(dot.sides)
+        )
+        is_aligned = all(a.shape[-1] % (8 if dtype == "bf16" else 4) == 0 for a in (x, y))
+        if has_copies and not is_aligned:
+            assert name == "aligned_a", (name, x.shape, y.shape)
+        x, y = x.astype(DTYPES[dtype]), y.astype(DTYPES[dtype])
+        (got,) = run_gpu(emitted, [x, y], seed=m, machine=MACHINE)
+        check(dot, x, y, got, ROUNDING[dtype])
+
+
+def test_only_what_may_not_be_aligned_is_copied() -> None:
+    """Memory for copies is taken where there are any."""
+    dot = Dot("mk,kn", "", "k", {"m": "m", "n": "n", "k": "768"})
+    emitted = planned(dot)
+    assert chosen(emitted.plan.steps, {"m": 128, "n": 1001}) == "aligned_b"
+    assert chosen(emitted.plan.steps, {"m": 127, "n": 1001}) == "64x64_warps"
+    parts = 4 * 4 * 128 * 1000
+    for m, n, want in ((128, 1001, 2 * 768 * 1008), (128, 1000, parts), (1, 1001, 4 * 4 * 1008)):
+        (size,) = emitted.plan.workspaces
+        assert size.evaluate({"m": m, "n": n}) == max(want, 4 * 4 * m * (-(-n // 8) * 8))
 
 
 def test_other_sizes_are_right_by_warps() -> None:

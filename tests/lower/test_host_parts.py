@@ -9,6 +9,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.lower.cpu import codegen, host_parts
+from shlo_disc.lower.recent import Recent
 from shlo_disc.mlir import ir, new_context, ops_of
 
 T = "tensor<?xf32>"
@@ -62,7 +63,7 @@ def test_parts_compute_what_the_whole_does(monkeypatch, whole, part):
     monkeypatch.setattr(host_parts, "PART_OPS", part)
     monkeypatch.setattr(codegen, "keep_parts", kept)
     # Host programs are kept by their texts, and this one has the same text each time.
-    monkeypatch.setattr(codegen, "RECENT", codegen.Recent(1 << 20))
+    monkeypatch.setattr(codegen, "RECENT", Recent(1 << 20, codegen._kept_bytes))
     monkeypatch.setattr(codegen.RECENT, "get", lambda _: None)
     executable = shlo_disc.compile(PROGRAM)
     for size in (0, 1, 7, 1000):

@@ -14,12 +14,14 @@ import numpy as np
 from tests.ptx.parser import parse
 from tests.ptx.tensor_map import SWIZZLES, TensorMap
 
-__all__ = ["launch"]
+__all__ = ["aligned", "encoded", "launch"]
 
 _MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _DATA_TYPES = {1: 0, 2: 1, 4: 2, 8: 4}
 """CUtensorMapDataType of unsigned integers, by bytes."""
+_TF32 = 11
+"""CU_TENSOR_MAP_DATA_TYPE_TFLOAT32."""
 
 
 @functools.cache
@@ -76,7 +78,7 @@ def launch(
                 _check(driver, driver.cuMemcpyHtoD_v2(to, host, ctypes.c_size_t(arg.nbytes)))
         values = [_value(driver, bases, args, k) for k in range(len(args))]
         values += [int(p).to_bytes(8, "little", signed=True) for p in (*params, tasks)]
-        held = [_aligned(value) for value in values]
+        held = [aligned(value) for value in values]
         pointers = (ctypes.c_void_p * len(held))(*(at for _, at in held))
         code = driver.cuLaunchKernel(
             function, blocks, 1, 1, threads, 1, 1, shared_bytes, None, pointers, None
@@ -106,19 +108,24 @@ def _value(driver: ctypes.CDLL, bases: dict[int, int], args: Sequence[object], k
         return arg
     if isinstance(arg, np.ndarray):
         return _address(bases, args, k).to_bytes(8, "little")
-    rank = len(arg.sizes)
-    held, at = _aligned(bytes(128))
+    return encoded(driver, arg, _address(bases, args, arg.argument))
+
+
+def encoded(driver: ctypes.CDLL, tensor: TensorMap, address: int) -> bytes:
+    """The driver's 128 bytes for a map of the array at `address`. Raises RuntimeError."""
+    rank = len(tensor.sizes)
+    held, at = aligned(bytes(128))
     code = driver.cuTensorMapEncodeTiled(
         ctypes.c_void_p(at),
-        _DATA_TYPES[arg.element_bytes],
+        _TF32 if tensor.rounds else _DATA_TYPES[tensor.element_bytes],
         rank,
-        ctypes.c_void_p(_address(bases, args, arg.argument)),
-        (ctypes.c_uint64 * rank)(*arg.sizes),
-        (ctypes.c_uint64 * max(rank - 1, 1))(*arg.strides),
-        (ctypes.c_uint32 * rank)(*arg.box),
+        ctypes.c_void_p(address + tensor.first),
+        (ctypes.c_uint64 * rank)(*tensor.sizes),
+        (ctypes.c_uint64 * max(rank - 1, 1))(*tensor.strides),
+        (ctypes.c_uint32 * rank)(*tensor.box),
         (ctypes.c_uint32 * rank)(*[1] * rank),
         0,
-        SWIZZLES.index(arg.swizzle),
+        SWIZZLES.index(tensor.swizzle),
         0,
         0,
     )
@@ -126,7 +133,7 @@ def _value(driver: ctypes.CDLL, bases: dict[int, int], args: Sequence[object], k
     return ctypes.string_at(at, 128) if held is not None else b""
 
 
-def _aligned(value: bytes) -> tuple[object, int]:
+def aligned(value: bytes) -> tuple[object, int]:
     """A copy at a multiple of 64 bytes: what holds it, and its address."""
     held = ctypes.create_string_buffer(len(value) + 64)
     at = ctypes.addressof(held) + -ctypes.addressof(held) % 64

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Instruction", "Kernel", "Module", "Parameter", "Variable", "bytes_of", "parse"]
 
-TYPE = re.compile(r"pred|[bsuf](8|16|32|64|128)|(bf16|f16)(x2)?|tf32")
+TYPE = re.compile(r"pred|[bsuf](8|16|32|64|128)|(bf16|f16|f32|[su]16)x2|bf16|tf32")
 _STATEMENT = re.compile(r"\s*(?:(\{)|(\})|([\w$%]+):(?!:)|([^;{}]*(?:\{[^}]*\}[^;{}]*)*);)")
 _INSTRUCTION = re.compile(r"(?:@(!?)([\w$%]+)\s+)?([\w.:]+)(?:\s+(.*))?", re.S)
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s|]+")

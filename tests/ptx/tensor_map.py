@@ -30,12 +30,16 @@ class TensorMap:
     strides: Sequence[int]
     box: Sequence[int]
     swizzle: int = 128
+    first: int = 0
+    """Bytes in front of the tensor in the array."""
+    rounds: bool = False
+    """Copies round f32 to tf32, ties away from zero."""
 
     def encoded(self, address: int) -> bytes:
         """Its 128 bytes, for an array at `address`."""
-        return encode_tensor_map(
-            address, self.element_bytes, self.sizes, self.strides, self.box, self.swizzle
-        )
+        at, size = address + self.first, self.element_bytes
+        shape = self.sizes, self.strides, self.box, self.swizzle
+        return encode_tensor_map(at, size, *shape, rounds=self.rounds)
 
 
 def encode_tensor_map(
@@ -45,6 +49,7 @@ def encode_tensor_map(
     strides: Sequence[int],
     box: Sequence[int],
     swizzle: int,
+    rounds: bool = False,
 ) -> bytes:
     """A tiled map without interleaving. Elements outside of the tensor are zeros.
 
@@ -69,7 +74,7 @@ def encode_tensor_map(
     five = [0] * 5
     return struct.pack(
         "<I4BQ5I5I4Q",
-        *(_MAGIC, rank, element_bytes, SWIZZLES.index(swizzle), 0, address),
+        *(_MAGIC, rank, element_bytes, SWIZZLES.index(swizzle), rounds, address),
         *[*sizes, *five][:5],
         *[*box, *five][:5],
         *[*strides, *five][:4],

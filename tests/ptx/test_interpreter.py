@@ -41,6 +41,24 @@ def bf16(*values):
     return (raw >> 16).astype(U16)
 
 
+ON_BLACKWELL = {  # of sm_100 on
+    "add.rn.f32x2 $d, $x, $y;": ([array(F32, 1, 2).view(U64), array(F32, 0.5, -3).view(U64)],
+                                 array(F32, 1.5, -1).view(U64)),
+    "sub.rn.f32x2 $d, $x, $y;": ([array(F32, 1, 2).view(U64), array(F32, 0.5, -3).view(U64)],
+                                 array(F32, 0.5, 5).view(U64)),
+    "mul.rn.f32x2 $d, $x, $y;": ([array(F32, 3, 2).view(U64), array(F32, 0.5, -3).view(U64)],
+                                 array(F32, 1.5, -6).view(U64)),
+    "fma.rn.f32x2 $d, $x, $y, $z;": (
+        [array(F32, 3, 1 + 2**-23).view(U64), array(F32, 0.5, 1 - 2**-23).view(U64),
+         array(F32, 1, -1).view(U64)], array(F32, 2.5, -(2.0**-46)).view(U64)),
+    "add.rn.f32.bf16 $d, $x, $y;": ([bf16(1.5), array(F32, 2**-20)], array(F32, 1.5 + 2**-20)),
+    "sub.rn.f32.f16 $d, $x, $y;": ([array(F16, 1.5), array(F32, 2**-20)],
+                                   array(F32, 1.5 - 2**-20)),
+    "fma.rn.f32.bf16 $d, $x, $y, $z;": ([bf16(1.5), bf16(-2), array(F32, 2**-20)],
+                                        array(F32, -3 + 2**-20)),
+    "fma.rn.f32.f16 $d, $x, $y, $z;": ([array(F16, 1.5), array(F16, -2), array(F32, 0.25)],
+                                       array(F32, -2.75)),
+}  # fmt: skip
 BIG = 0x8000_0000_0000_0001
 ROWS = {  # instruction: operands, result
     "add.s32 $d, $x, $y;": ([array(S32, 1, 2**31 - 1), array(S32, -5, 1)],
@@ -72,6 +90,18 @@ ROWS = {  # instruction: operands, result
         [array(U32, 0x89ABCDEF), array(U32, 0x01234567), array(U32, 36)], array(U32, 0x12345678)),
     "shf.r.clamp.b32 $d, $x, $y, $z;": (
         [array(U32, 0x89ABCDEF), array(U32, 0x01234567), array(U32, 99)], array(U32, 0x01234567)),
+    "sad.u64 $d, $x, $y, $z;": (
+        [array(U64, 3, BIG), array(U64, BIG, 3), array(U64, 10, 5)], array(U64, BIG + 7, BIG + 2)),
+    "sad.s16 $d, $x, $y, $z;": (
+        [array(S16, -300), array(S16, 300), array(S16, 1)], array(S16, 601)),
+    "bfind.shiftamt.u32 $d, $x;": ([array(U32, 1, 2**31, 0)], array(U32, 31, 0, 2**32 - 1)),
+    "bfind.shiftamt.s64 $d, $x;": ([array(S64, -1, -256, 1)], array(U32, 2**32 - 1, 56, 63)),
+    "dp4a.u32.s32 $d, $x, $y, $z;": (
+        [array(U32, 0xFF0001FF), array(U32, 0x020005FF), array(S32, 7)],
+        array(S32, 255 * 2 + 5 - 255 + 7)),
+    "dp4a.s32.u32 $d, $x, $y, $z;": (
+        [array(U32, 0xFF0001FF), array(U32, 0x020005FF), array(S32, 7)],
+        array(S32, -2 + 5 - 255 + 7)),
     "bfe.u32 $d, $x, 8, 12;": ([array(U32, 0xABCDEF12)], array(U32, 0xDEF)),
     "bfe.s32 $d, $x, 8, 12;": ([array(U32, 0xABCDEF12)], array(U32, 0xFFFFFDEF)),
     "bfe.s32 $d, $x, 28, 12;": ([array(U32, 0xABCDEF12)], array(U32, 0xFFFFFFFA)),
@@ -138,6 +168,24 @@ ROWS = {  # instruction: operands, result
                                  array(F16, 6, 8).view(U32)),
     "max.bf16x2 $d, $x, $y;": ([bf16(1, -2).view(U32), bf16(-1, 5).view(U32)],
                                bf16(1, 5).view(U32)),
+    "add.s16x2 $d, $x, $y;": ([array(S16, 32767, -5).view(U32), array(S16, 1, -7).view(U32)],
+                              array(S16, -32768, -12).view(U32)),
+    "add.u16x2 $d, $x, $y;": ([array(U16, 65535, 5).view(U32), array(U16, 2, 7).view(U32)],
+                              array(U16, 1, 12).view(U32)),
+    "max.s16x2 $d, $x, $y;": ([array(S16, -300, 5).view(U32), array(S16, 4, -6).view(U32)],
+                              array(S16, 4, 5).view(U32)),
+    "min.s16x2 $d, $x, $y;": ([array(S16, -300, 5).view(U32), array(S16, 4, -6).view(U32)],
+                              array(S16, -300, -6).view(U32)),
+    "max.u16x2 $d, $x, $y;": ([array(U16, 65000, 5).view(U32), array(U16, 4, 6).view(U32)],
+                              array(U16, 65000, 6).view(U32)),
+    "min.u16x2 $d, $x, $y;": ([array(U16, 65000, 5).view(U32), array(U16, 4, 6).view(U32)],
+                              array(U16, 4, 5).view(U32)),
+    "max.relu.s16x2 $d, $x, $y;": ([array(S16, -3, 5).view(U32), array(S16, -4, -6).view(U32)],
+                                   array(S16, 0, 5).view(U32)),
+    "min.relu.s16x2 $d, $x, $y;": ([array(S16, 3, 5).view(U32), array(S16, 4, -6).view(U32)],
+                                   array(S16, 3, 0).view(U32)),
+    "max.relu.s32 $d, $x, $y;": ([array(S32, -3, 5), array(S32, -4, -6)], array(S32, 0, 5)),
+    "min.relu.s32 $d, $x, $y;": ([array(S32, 3, 5), array(S32, 4, -6)], array(S32, 3, 0)),
     "neg.f16x2 $d, $x;": ([array(F16, 1, -2).view(U32)], array(F16, -1, 2).view(U32)),
     "cvt.s64.s32 $d, $x;": ([array(S32, -5)], array(S64, -5)),
     "cvt.u64.u32 $d, $x;": ([array(S32, -5)], array(U64, 2**32 - 5)),
@@ -196,6 +244,14 @@ ROWS = {  # instruction: operands, result
 }  # fmt: skip
 
 
+@interpreter_only
+@pytest.mark.parametrize("instruction", ON_BLACKWELL)
+def test_instruction_of_blackwell(instruction):
+    operands, want = ON_BLACKWELL[instruction]
+    got = per_thread(instruction, operands, want.dtype)
+    assert got.tobytes() == want.tobytes(), (got, want)
+
+
 @pytest.mark.parametrize("instruction", ROWS)
 def test_instruction(instruction):
     operands, want = ROWS[instruction]
@@ -212,6 +268,7 @@ def test_what_is_not_known_is_said():
         "add.f32 %f1, %f2, %f3;": "rounded as the assembler likes",
         "cvt.f16.f32 %h1, %f1;": "a rounding",
         "add.rz.f32 %f1, %f2, %f3;": "add.rz.f32",
+        "sub.s16x2 %r1, %r2, %r3;": "sub.s16x2",
         "frobnicate.b32 %r1, %r2;": "frobnicate",
         "red.global.v2.f32.add [%d0], {%f1, %f2};": r"\.v2",
         "ld.global.L2::cache_hint.u32 %r1, [%d0], %d1;": "cache_hint",

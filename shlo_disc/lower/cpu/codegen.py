@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, kernel_context, run_pipeline, walk
 from shlo_disc.mlir_libraries import LIBRARY_FOLDER
@@ -43,7 +43,6 @@ __all__ = [
     "RECENT",
     "Builder",
     "Function",
-    "Recent",
     "assembly",
     "compile_functions",
     "compile_host",
@@ -236,69 +235,12 @@ _ENGINE_BYTES = 1 << 20
 """Resident memory of an engine beside its code (measured: 0.9 to 1.1 MB)."""
 
 
-class Recent:
-    """The functions asked for most recently, kept alive up to a number of bytes.
-
-    Every entry owns one engine and stands for one text; `key` names the text.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._lock = locks.lock()
-        self._entries: OrderedDict[str, tuple[Function, ...]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: str) -> tuple[Function, ...] | None:
-        """The functions of `key`, which become the most recent ones."""
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def add(self, key: str, functions: tuple[Function, ...]) -> None:
-        """Keep `functions`; the oldest ones go where there are too many bytes."""
-        gone: list[tuple[Function, ...]] = []  # freed without the lock
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return
-            self._entries[key] = functions
-            self._bytes += _kept_bytes(functions)
-            self._drop(self._limit_bytes, gone)
-
-    def resize(self, limit_bytes: int) -> int:
-        """Set the limit; returns the one before."""
-        gone: list[tuple[Function, ...]] = []
-        with self._lock:
-            before, self._limit_bytes = self._limit_bytes, limit_bytes
-            self._drop(limit_bytes, gone)
-        return before
-
-    def clear(self) -> int:
-        """Keep nothing; returns the bytes of what was kept."""
-        gone: list[tuple[Function, ...]] = []
-        with self._lock:
-            before = self._bytes
-            self._drop(0, gone)
-        return before
-
-    def stats(self) -> dict[str, int]:
-        """`entries` and `bytes`."""
-        with self._lock:
-            return {"entries": len(self._entries), "bytes": self._bytes}
-
-    def _drop(self, limit_bytes: int, gone: list[tuple[Function, ...]]) -> None:
-        while self._bytes > limit_bytes:
-            _, functions = self._entries.popitem(last=False)
-            self._bytes -= _kept_bytes(functions)
-            gone.append(functions)
-
-
 def _kept_bytes(functions: tuple[Function, ...]) -> int:
+    """Of the functions of one text, which own one engine."""
     return _ENGINE_BYTES + sum(function.size_bytes for function in functions)
 
 
-RECENT = Recent(32 << 20)
+RECENT = Recent(32 << 20, _kept_bytes)
 """Of this process."""
 
 

@@ -11,7 +11,6 @@ concatenations along it have a loop for every piece (`pieces.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -25,11 +24,12 @@ from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
-from shlo_disc.lower.schedule.transposed_operands import Staged, find, worthwhile
+from shlo_disc.lower.schedule.transposed_operands import Staged, worthwhile
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.tasks.strips import vector_loop
+from shlo_disc.lower.tasks.written import Written, written
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -53,18 +53,6 @@ own overhead (10 ns) does not show, and there are tasks enough for all cores."""
 
 ONE_BY_ONE = 64
 """The same where a region takes no lanes: such an element costs a few hundred cycles at least."""
-
-
-@dataclass
-class Written:
-    """A kernel text and what it asks for."""
-
-    text: str
-    params: tuple[Expr, ...]
-    arguments: Arguments
-    space: Space
-    crossed: list[Staged]
-    """Operands read across the lanes (see `schedule/transposed_operands.py`)."""
 
 
 def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
@@ -195,7 +183,7 @@ def _write(
     if not factors:
         with b.loop(b.lo, b.hi, 1, hint="task"):
             store_all(None)
-        return _written(e)
+        return written(e)
     size = factors[-1]
     if within > 1:
         factors = [*factors[:-2], factors[-2] * size]
@@ -229,10 +217,10 @@ def _write(
             store_all(mask)
 
         columns(first, last, flat)
-        return _written(e)
+        return written(e)
     if short is not None:
         short_factors.write(e, short, short_factors.Stores(roots, values_here, store))
-        return _written(e)
+        return written(e)
     one_chunk = size.is_const and size.value <= chunk
     sizes = [b.param(f) for f in factors[:-1]]
     if staged:
@@ -269,9 +257,4 @@ def _write(
             vector_loop(b, space, first, last, size, lanes, inner)
 
     odometer(b, sizes, task)
-    return _written(e)
-
-
-def _written(e: Elemental) -> Written:
-    text, params = e.b.finish()
-    return Written(text, params, e.arguments, e.space, find(e))
+    return written(e)

@@ -47,6 +47,10 @@ class Machine:
         """Neighbouring elements that make a task: all `elements` that pay for it."""
         return elements
 
+    def moved(self, elements: int, lanes: int) -> int:
+        """The same for tasks that only move elements."""
+        return elements
+
     def builder(self) -> CpuBuilder:
         """A new kernel for this machine."""
         return CpuBuilder(self)

@@ -6,7 +6,7 @@ below a tenth are noise.
 
 from __future__ import annotations
 
-from shlo_disc.passes.machine_model import Capabilities, Costs, MachineModel
+from shlo_disc.passes.machine_model import AttentionKernels, Capabilities, Costs, MachineModel
 
 __all__ = ["LONG_SUM", "MODEL", "TALL_COLUMNS"]
 
@@ -20,7 +20,7 @@ MODEL = MachineModel(
     Capabilities(
         # Scores and weights in scratch memory have the type they are computed in, which for 16-bit
         # floats is not the type of the result.
-        attention_types=frozenset({"f32", "f64"}),
+        attention=AttentionKernels(frozenset({"f32", "f64"})),
         rows_behind_products=True,
         shares_memory=True,
     ),

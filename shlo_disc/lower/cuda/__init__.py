@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from shlo_disc.lower.cpu.codegen import compile_host
-from shlo_disc.lower.cuda import products
+from shlo_disc.lower.cuda import assembler, attention, products
 from shlo_disc.lower.cuda.machine import for_device, machine_of
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
 from shlo_disc.lower.gpu.launches import Emit
+from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.target import gpu_target
 from shlo_disc.lower.target import Target
 
@@ -18,6 +19,7 @@ __all__ = ["EMITTERS", "for_device", "target"]
 
 EMITTERS: Mapping[str, Emit] = {
     **gpu_target_module.EMITTERS,
+    "attention": attention.emit_attention,
     "conv": products.emit_conv,
     "dense": products.emit_dense,
 }
@@ -31,4 +33,21 @@ def target(architecture: str) -> Target:
     """
     machine = machine_of(architecture)
     ptx = functools.partial(codegen.assembly_of_all, machine=machine)
-    return gpu_target(machine, EMITTERS, compile_host, {"ptx": ptx})
+    views = {"ptx": ptx, "sass": functools.partial(_sass, machine=machine)}
+    model = attention.model(machine)
+    return gpu_target(machine, model, EMITTERS, compile_host, views, _details)
+
+
+def _details() -> Mapping[str, str]:
+    return {"Assembler of PTX": str(assembler.ptxas() or assembler.nvjitlink() or "the driver")}
+
+
+def _sass(texts: Sequence[str], machine: Machine) -> str:
+    """Machine code of kernel texts, disassembled.
+
+    Raises UnsupportedError where the tools of CUDA for that are missing.
+    """
+    return "\n".join(
+        assembler.disassembled(codegen.assembly(text, machine).encode(), machine.architecture)
+        for text in texts
+    )

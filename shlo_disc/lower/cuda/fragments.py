@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.products import ProductWriter
+from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
-__all__ = ["store_sums"]
+__all__ = ["LANES", "store_sums"]
 
-_PAD = 8
-"""Elements behind a row in shared memory: four rows lie in different banks."""
+LANES = 8
+"""Columns that a thread finishes and stores at once, at most: 16 bytes of a 16-bit result."""
+
+_PAD, _PAD_TURNED = 8, 4
+"""Elements behind a row in shared memory: rows that a warp writes at once lie in other banks.
+
+These are four neighbours; where rows and columns change places, each second of eight.
+"""
 
 
 def store_sums(
@@ -28,45 +35,32 @@ def store_sums(
     parts: int = 1,
     part: IndexValue | int = 0,
     bands: int = 1,
+    is_turned: bool = False,
 ) -> None:
     """Store the tile at `row` and `column` of batch `place`, of which each warp has a part.
 
     The part begins at row and column `first` of the tile and has `across` columns. `sums`: those of
     16 rows and 8 columns after each other, along columns first; 16 rows of each of `bands`.
 
-    Sums come in `parts`, of which a warp has number `part`; they are added first to last.
-
-    They go through shared memory, so that neighbouring threads store neighbouring columns. No
-    thread may still read that memory. Behind this it may be written again.
+    `is_turned`: rows here are columns of the tile, and columns here are its rows.
+    `parts`, `part`: see `sums.store_pieces`.
     """
-    b, line = w.b, w.columns + _PAD
+    b, pair, pieces = w.b, vector_type(2, "f32"), []
     lane = b.thread % w.plan.machine.warp
-    band_size = line * w.rows
-    size = band_size * bands
-    memory = b.shared_at("f32", 0, size * parts)
-    pair = vector_type(2, "f32")
-    own = b.index(part) * size + (first[0] + lane // 4) * line + first[1] + lane % 4 * 2
     for at in range(0, len(sums), 2):
         fragment, half = divmod(at // 2, 2)
         group, j = divmod(fragment, across // 8)
         i, band = divmod(group, bands)
+        down, right = 16 * i + 8 * half, 8 * j
+        if is_turned:
+            pieces += [Piece(sums[at + k], right + k, down, band) for k in range(2)]
+            continue
         made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
         both = b.define(Register, made, pair, sums[at : at + 2])
-        there = own + (band * band_size + (16 * i + 8 * half) * line + 8 * j)
-        memory.vector_store(both, there, aligned=True)
-    b.barrier_of_block()
-    vectors = w.columns // w.lanes
-    with b.loop(b.thread, w.rows * vectors, b.threads, hint="vector", barrier=True) as vector:
-        down, right = vector.index // vectors, vector.index % vectors * w.lanes
-        r, c = row + down, column + right
-        with b.if_((r < w.m) & (c < w.n)):
-            found = []
-            for band in range(bands):
-                start = down * line + right + band * band_size
-                total = memory.vector_load(start, w.lanes, False, aligned=True)
-                for k in range(1, parts):
-                    more = memory.vector_load(start + k * size, w.lanes, False, aligned=True)
-                    total = total + more
-                found.append(total)
-            w.store(place, r, c, found, b.mask(w.n - c, w.lanes))
-    b.barrier_of_block()
+        pieces.append(Piece(both, down, right, band))
+    own = lane // 4, lane % 4 * 2
+    store_pieces(
+        w, place, row, column, pieces,
+        (b.index(first[1]), first[0]) if is_turned else first, own[::-1] if is_turned else own,
+        pad=_PAD_TURNED if is_turned else _PAD, parts=parts, part=part, bands=bands,
+    )  # fmt: skip

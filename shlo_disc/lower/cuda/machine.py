@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlo_disc.lower.cuda import assembler
+from shlo_disc.lower.cuda.overlap import overlapping
 from shlo_disc.lower.gpu.machine import Machine
 
 __all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "for_device", "machine_of"]
@@ -31,6 +33,10 @@ _WITH_HALVES = 80
 """The first architecture with arithmetic of bf16, and with maxima of f16 that hand on NaN."""
 
 
+WITH_OVERLAP = 90
+"""The first architecture on which a kernel may be launched before the one in front has ended."""
+
+
 def machine_of(architecture: str) -> Machine:
     """The machine `architecture`, one of :data:`ARCHITECTURES`.
 
@@ -44,10 +50,12 @@ def machine_of(architecture: str) -> Machine:
         architecture=architecture,
         triple="nvptx64-nvidia-cuda",
         features=ARCHITECTURES[architecture],
-        conversion="convert-gpu-to-nvvm{index-bitwidth=64}",
+        conversion="convert-gpu-to-nvvm{{index-bitwidth={index_bits}}}",
         warp=32,
         shared_bytes=48 << 10,
         stack_space=0,
+        rewrite=overlapping if _number(architecture) >= WITH_OVERLAP else None,
+        assemble=assembler.cubin,
         halves=() if _number(architecture) < _WITH_HALVES else ("bf16", "f16"),
         reciprocal="llvm.nvvm.rcp.approx.ftz.f",
     )

@@ -15,28 +15,45 @@ The layouts of fragments are those of NVIDIA's PTX ISA, sections 9.7.14.5.7 and 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.aligned_copies import AlignedCopy
+from shlo_disc.lower.cuda.box_products import BoxWriter, most_index
+from shlo_disc.lower.cuda.direct_products import (
+    BANDED_DIRECTLY,
+    FLAT,
+    FLAT_WIDE,
+    SQUARE,
+    SQUARE_WIDE,
+    DirectTile,
+    DirectWriter,
+    is_direct,
+)
 from shlo_disc.lower.cuda.fragments import store_sums
-from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
+from shlo_disc.lower.cuda.instructions import (
+    STEP_BYTES,
+    commit_copies,
+    multiply,
+    wait_for_copies,
+)
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
-from shlo_disc.lower.cuda.split_products import PARTS, PartWriter, TotalWriter, bytes_of_parts
-from shlo_disc.lower.cuda.stages import STEP_BYTES, Stages
+from shlo_disc.lower.cuda.register_products import RegisterWriter
+from shlo_disc.lower.cuda.split_products import Parts, TotalWriter
+from shlo_disc.lower.cuda.stages import Stages
 from shlo_disc.lower.cuda.warpgroup_products import (
     BANDED,
-    LITTLE,
-    NARROW,
-    WIDE,
+    CopiedWriter,
     WarpgroupTile,
-    WarpgroupWriter,
     multiples_of_chunks,
 )
+from shlo_disc.lower.cuda.ways import LITTLE, MOST_SPLIT, Way, ways
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.products import ProductWriter, TiledProduct
-from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
+from shlo_disc.lower.gpu.products import ProductWriter
+from shlo_disc.lower.plan import Condition, KernelPlan, Step
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
@@ -80,67 +97,147 @@ ENOUGH = {LARGE: 200, SMALL: 100}
 each."""
 
 ENOUGH_NARROW = 40
-"""Narrow tiles of warpgroups from which on they read as fast as four times as many little ones,
-which read twice as much."""
+"""Tiles of bands from which on warpgroups compute them."""
 
 MULTIPROCESSORS = 132
-"""Of an H100 and an H200; each has room for one wide or narrow tile of warpgroups."""
+"""Of an H100 and an H200."""
 
-WIDE_TURN, NARROW_TURN = 5, 3
-"""Time of a turn, in which each multiprocessor computes a tile. Narrow ones read more for as many
-products."""
+FEW_TILES = 132
+"""Little tiles of warpgroups up to which operands go straight to registers."""
 
-ENOUGH_LITTLE = 64
-"""Likewise little tiles, beside strips: these read B once for 16 rows."""
+LEAST_COPIED = 128
+"""Rows, columns and products in a sum from which on operands are copied for aligned rows."""
 
-ENOUGH_SPLIT, DEEP = 10, 2048
-"""Narrow tiles from which on blocks share them, and products in a sum from which on they do: each
-block has a part of K. Little tiles would read twice as much."""
-
-LEAST = 65
-"""Rows, and columns, from which on these tiles are more than half full."""
-
-Write = Callable[[], tuple[Step, ...]]
-
-Least = tuple[tuple[Expr, int], ...]
-"""Sizes, and what each must be at least."""
+MOST_INDEX = (1 << 31) - (1 << 16)
+"""Of a box: a 32-bit integer, a tile less."""
 
 
-class MatrixProduct(TiledProduct):
+class MatrixProduct(VariantProduct):
     """Plans one problem: by matrix units where the types and layouts are theirs."""
 
     def steps(self) -> tuple[Step, ...]:
         """The launches, by sizes and strides."""
         if self.element is None:
             return super().steps()
-        asked = self._asked_by_warpgroups()
         if self.p.bands > 1:
-            banded = BANDED.get(self.p.bands)
-            if asked is None or banded is None:
-                return super().steps()
-            write = functools.partial(self._by_warpgroups, banded)
-            return self._where(asked, write, super().steps)
-        if asked is None:
-            return self._by_warps((LARGE, SMALL))
-        turns_of_wide, turns = (
-            ceil_div(tile.count(self), MULTIPROCESSORS) for tile in (WIDE, NARROW)
-        )
-        enough = (
-            (NARROW.count(self), ENOUGH_NARROW),
-            (self.p.rows, LEAST),
-            (self.p.columns, LEAST),
-        )
-        is_wide = (*enough, (turns * NARROW_TURN - turns_of_wide * WIDE_TURN, 0))
-        options: list[tuple[Least, Write]] = [
-            (is_wide, functools.partial(self._by_warpgroups, WIDE)),
-            (enough, functools.partial(self._by_warpgroups, NARROW)),
-            (((NARROW.count(self), ENOUGH_SPLIT), (self.p.depth, DEEP), *enough[1:]), self._split),
+            return self._in_bands()
+        few = Expr.max(FLAT.rows - self.p.rows, FEW_TILES - LITTLE.tile.count(self))
+        asked = self._all(self._asked_directly(), self._asked_of(((few, 0),)))
+        return self._where(asked, self._directly, self._of_many_tiles)
+
+    def _in_bands(self) -> tuple[Step, ...]:
+        """Products whose columns are bands."""
+        wide, direct = BANDED.get(self.p.bands), BANDED_DIRECTLY.get(self.p.bands)
+
+        def few() -> tuple[Step, ...]:
+            if direct is None:
+                return super(MatrixProduct, self).steps()
+            write = functools.partial(self._direct, direct)
+            return self._where(self._asked_directly(), write, super(MatrixProduct, self).steps)
+
+        if wide is None:
+            return few()
+        enough = self._asked_of(((wide.count(self), ENOUGH_NARROW),))
+        asked = self._all(self._asked_by_warpgroups(), self._asked_by_boxes(), enough)
+        return self._where(asked, functools.partial(self._by_warpgroups, wide), few)
+
+    def _directly(self) -> tuple[Step, ...]:
+        """Few rows, or few tiles: operands go straight to registers."""
+        more = MULTIPROCESSORS + 1
+        flat = self.p.batches * ceil_div(self.p.columns, FLAT.columns)
+        options: list[tuple[Least, DirectTile]] = [
+            (((self.p.rows, FLAT.rows + 1), (SQUARE.count(self), more)), SQUARE_WIDE),
+            (((self.p.rows, FLAT.rows + 1),), SQUARE),
+            (((flat, more),), FLAT_WIDE),
         ]
-        return self._where(
-            asked,
-            lambda: self._by_size([*options, self._few_warpgroups()], self._strips),
-            lambda: self._by_warps((SMALL,), never=asked),
+        return self._by_size(
+            [(asked, functools.partial(self._direct, tile)) for asked, tile in options],
+            functools.partial(self._direct, FLAT),
         )
+
+    def _direct(self, tile: DirectTile) -> tuple[Step, ...]:
+        return (DirectWriter(self, tile).launch(),)
+
+    def _of_many_tiles(self) -> tuple[Step, ...]:
+        asked = self._asked_by_warpgroups()
+        if asked is None:
+            return self._with_copies(lambda: self._by_warps((LARGE, SMALL)))
+        if not asked:  # large indices are too rare for more than one kernel
+            return self._where(
+                self._asked_by_boxes(), self._least_time, functools.partial(self._launch, SMALL)
+            )
+        return self._where(
+            [*asked, *self._asked_by_boxes()],
+            self._least_time,
+            lambda: self._with_copies(lambda: self._by_warps((LARGE, SMALL), never=asked)),
+        )
+
+    def _with_copies(self, otherwise: Write) -> tuple[Step, ...]:
+        """By warpgroups, of copies with aligned rows where operands may have others.
+
+        `otherwise`: for products that are not worth it, and layouts without boxes.
+        """
+        p = self.p
+        if not self._takes_boxes() or any(len(axes) > 1 for axes in (p.m, p.n, p.k)):
+            return otherwise()
+        enough = [(size, LEAST_COPIED) for size in (p.rows, p.columns, p.depth)]
+        index = most_index(self)
+        assert index is not None
+        return self._by_size([((*enough, (MOST_INDEX - index, 1)), self._of_copies)], otherwise)
+
+    def _of_copies(self) -> tuple[Step, ...]:
+        assert self.panels is not None
+        problem, first, copies = self.p, Expr.const(0), list[Step]()
+        buffers = {"a": self.a_buffer, "b": self.b_buffer}
+        for array in "ab":
+            if all(self.divisible(size, self.chunk) for size in self.strides_of(array)):
+                continue
+            copy = AlignedCopy(self, array, first, self.panels)
+            problem, first = copy.problem(problem), first + copy.elements
+            buffers[array] = self.panels
+            copies.append(copy.launch())
+        # No memory where nothing is copied.
+        sizes = [size % self.chunk for size in dict.fromkeys(self.whole_chunks() or [])]
+        size = first * self.p.a.bytes * Expr.min(sum(sizes, Expr.const(0)), 1)
+        for enough in (self.p.rows, self.p.columns, self.p.depth):
+            size = size * Expr.min(enough // LEAST_COPIED, 1)
+        self.panel_bytes = size if self.panel_bytes is None else Expr.max(self.panel_bytes, size)
+        product = type(self)(
+            problem,
+            self.shapes,
+            self.machine,
+            a_buffer=buffers["a"],
+            b_buffer=buffers["b"],
+            finish=self.finish,
+            finish_bands=self.finish_bands,
+            result=self.result,
+            label=self.label,
+            out=self.out,
+        )
+        largest = next(way for way in ways(product) if way.blocks == 1)
+        return (*copies, *product._by_way(largest))
+
+    def _least_time(self) -> tuple[Step, ...]:
+        """By the way of warpgroups that takes the least time."""
+        options: list[tuple[Least, Write]] = []
+        rest = [(way, way.time(self)) for way in ways(self)]
+        while len(rest) > 1:
+            (way, time), *rest = rest
+            least = [(other - time, 0) for _, other in rest]
+            if way.parts > 1:
+                least.append((MOST_SPLIT - way.tile.count(self), 0))
+            options.append((tuple(least), functools.partial(self._by_way, way)))
+        ((last, _),) = rest
+        return self._by_size(options, functools.partial(self._by_way, last))
+
+    def _by_way(self, way: Way) -> tuple[Step, ...]:
+        if way.parts == 1:
+            return self._by_warpgroups(way.tile)
+        assert self.panels is not None
+        parts = Parts(way.parts, self.panels)
+        most = MOST_SPLIT * way.tile.rows * way.tile.columns * 4 * way.parts
+        self.panel_bytes = Expr.min(parts.bytes(self), most)
+        return (*self._by_warpgroups(way.tile, parts), TotalWriter(self, parts).launch())
 
     def _by_warps(self, tiles: Sequence[Tile], never: Sequence[Condition] = ()) -> tuple[Step, ...]:
         """By `mma.sync`: the first of `tiles` of which there are enough.
@@ -167,63 +264,53 @@ class MatrixProduct(TiledProduct):
         return (_MatrixWriter(self, tile, by_chunks=True).launch(),)
 
     def _strips(self) -> tuple[Step, ...]:
-        return self._launch(STRIP)
+        """What fewer tiles than all others ask for are computed by."""
+        return self._directly() if self._asked_directly() == [] else self._launch(STRIP)
 
-    def _few_warpgroups(self) -> tuple[Least, Write]:
-        enough = ((LITTLE.count(self), ENOUGH_LITTLE), (self.p.rows, STRIP.rows + 1))
-        return enough, functools.partial(self._by_warpgroups, LITTLE)
-
-    def _by_warpgroups(self, tile: WarpgroupTile) -> tuple[Step, ...]:
-        return (WarpgroupWriter(self, tile).launch(),)
-
-    def _split(self) -> tuple[Step, ...]:
-        assert self.panels is not None
-        # Fewer tiles than those that would not be split.
-        most = ENOUGH_NARROW * NARROW.rows * NARROW.columns * PARTS * 4
-        self.panel_bytes = Expr.min(bytes_of_parts(self), most)
-        parts = PartWriter(self, NARROW, self.panels).launch()
-        return (parts, TotalWriter(self, self.panels).launch())
+    def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
+        writer: type[BoxWriter | CopiedWriter]
+        if self.element == "tf32" and self._has_contiguous_rows():
+            writer = RegisterWriter
+        else:
+            writer = CopiedWriter if most_index(self) is None else BoxWriter
+        return (writer(self, tile, parts).launch(),)
 
     # ---------------------------------------------------------------- choices
 
-    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
-        """The first of `options` for which all sizes are large enough, else `last`."""
-        if not options:
-            return last()
-        (sizes, write), *rest = options
-        asked: list[Condition] = []
-        for size, enough in sizes:
-            least, most = self.shapes.constraints.bounds(size)
-            if most is not None and most < enough:
-                return self._by_size(rest, last)
-            if least is None or least < enough:
-                asked.append(Condition(size, ">=", Expr.const(enough)))
-        return self._where(asked, write, lambda: self._by_size(rest, last))
-
-    @staticmethod
-    def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
-        """`then` where all of `asked` holds; None never does."""
-        if asked is None:
-            return otherwise()
-        if not asked:
-            return then()
-        condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-        return (If(condition, then(), otherwise()),)
-
-    def _multiples(self, sizes: Sequence[Expr]) -> list[Condition] | None:
-        """What must be asked for all to be multiples of a chunk; None: one never is."""
-        asked = [
-            Condition(size % self.chunk, "==", Expr.const(0))
-            for size in dict.fromkeys(sizes)
-            if not self.divisible(size, self.chunk)
-        ]
-        return None if any(condition.lhs.is_const for condition in asked) else asked
-
     def _asked_by_warpgroups(self) -> list[Condition] | None:
-        """What must be asked for warpgroups to compute the product; None: they never do."""
-        if self.machine.architecture not in WITH_WARPGROUPS or self.p.a.bytes != 2:
+        """What strides must be for warpgroups to compute the product; None: they never do."""
+        if self.machine.architecture not in WITH_WARPGROUPS:
+            return None
+        if self.element == "tf32" and not self._takes_boxes():
             return None
         sizes = multiples_of_chunks(self)
+        return None if sizes is None else self._multiples(sizes)
+
+    def _takes_boxes(self) -> bool:
+        """True if warpgroups compute products of this layout, of one band, by tensor maps."""
+        if self.machine.architecture not in WITH_WARPGROUPS or self.p.bands > 1:
+            return False
+        if multiples_of_chunks(self) is None or most_index(self) is None:
+            return False
+        return self.element != "tf32" or not self._has_contiguous_rows("ab")
+
+    def _asked_by_boxes(self) -> list[Condition]:
+        """What sizes must be for boxes of tensor maps, whose indices are 32-bit integers."""
+        size = most_index(self)
+        if size is None:
+            return []
+        _, most = self.shapes.constraints.bounds(size)
+        is_proved = most is not None and most < MOST_INDEX
+        return [] if is_proved else [Condition(size, "<", Expr.const(MOST_INDEX))]
+
+    def _has_contiguous_rows(self, arrays: str = "") -> bool:
+        """True if neighbours along rows, not K, follow each other in memory: of all, or of one."""
+        found = [self.contiguous(array) == f"{array}r" for array in "ab"]
+        return all(found) if arrays else any(found)
+
+    def _asked_directly(self) -> list[Condition] | None:
+        """What must be asked for operands to go straight to registers; None: they never do."""
+        sizes = multiples_of_chunks(self) if is_direct(self) else None
         return None if sizes is None else self._multiples(sizes)
 
     # ---------------------------------------------------------------- what a problem is
@@ -231,38 +318,10 @@ class MatrixProduct(TiledProduct):
     @property
     def element(self) -> str | None:
         """What the matrix units multiply: "f16", "bf16" or "tf32"; None: it is not theirs."""
-        p = self.p
-        if p.a.name != p.b.name or p.compute.name != "f32" or p.is_short:
-            return None
-        if self.fill is not None:
-            return None
-        if p.a.name == "f32":
-            return "tf32" if p.may_round else None
-        return p.a.name if p.a.name in ("f16", "bf16") else None
-
-    @property
-    def chunk(self) -> int:
-        """Elements in one copy of 16 bytes."""
-        return 16 // self.p.a.bytes
-
-    def contiguous(self, array: str) -> str | None:
-        """The walk along which neighbours of A or B follow each other in memory, all of them."""
-        for side in "kr":
-            walk = self.walks[f"{array}{side}"]
-            if len(walk) == 1 and walk[0][1] == 1:
-                return f"{array}{side}"
-        return None
-
-    def strides(self) -> list[Expr]:
-        """Steps between chunks, which must be multiples of one."""
-        p, found = self.p, [self.p.a_first, self.p.b_first]
-        for array in "ab":
-            own = self.contiguous(array)
-            found += [getattr(axis, array) for axis in p.batch]
-            for side in "kr":
-                if f"{array}{side}" != own:
-                    found += [stride for _, stride in self.walks[f"{array}{side}"]]
-        return found
+        operand = self.operand
+        if operand == "f32":
+            return "tf32" if self.p.may_round else None
+        return operand if operand in ("f16", "bf16") else None
 
 
 class _MatrixWriter(ProductWriter):

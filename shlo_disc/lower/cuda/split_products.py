@@ -6,86 +6,56 @@ what is behind the sums. So sizes and strides alone decide a rounding.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.cuda.warpgroup_products import LANES, WarpgroupTile, WarpgroupWriter
+from shlo_disc.lower.cuda.fragments import LANES
 from shlo_disc.lower.gpu.builder import THREADS
 from shlo_disc.lower.gpu.products import ProductWriter
-from shlo_disc.lower.plan import Launch, Workspace
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.lower.plan import Workspace
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["PARTS", "PartWriter", "TotalWriter", "bytes_of_parts"]
-
-PARTS = 4
-"""Parts of K."""
+__all__ = ["Parts", "TotalWriter"]
 
 _COLUMNS = 256
 """Columns of a tile of the second launch, in which each thread has one vector."""
 
 
-def bytes_of_parts(plan: MatrixProduct) -> Expr:
-    """Size of the workspace."""
-    p = plan.p
-    return p.batches * p.rows * (ceil_div(p.columns, LANES) * (4 * LANES * PARTS))
+@dataclass(frozen=True)
+class Parts:
+    """Into how many parts K is cut, and where their sums are."""
 
+    count: int
+    workspace: Workspace
 
-def _place_of(
-    w: ProductWriter,
-    place: Sequence[IndexValue],
-    part: IndexValue | int,
-    row: IndexValue,
-    column: IndexValue,
-) -> IndexValue:
-    """Where the sum of a part is, in elements; every row begins at a multiple of LANES."""
-    b, matrix = w.b, w.b.index(0)
-    for i, index in enumerate(place):
-        matrix = matrix * b.size(f"batch{i}") + index
-    line = w.n.round_up(LANES)
-    return ((matrix * PARTS + part) * w.m + row) * line + column
+    def bytes(self, plan: MatrixProduct) -> Expr:
+        """Size of the workspace."""
+        p = plan.p
+        return p.batches * p.rows * (ceil_div(p.columns, LANES) * (4 * LANES * self.count))
 
+    def memory(self, w: ProductWriter) -> MemRef:
+        """The workspace, in a launch."""
+        return w.memory(self.workspace, w.plan.p.compute)
 
-class PartWriter(WarpgroupWriter):
-    """Writes the first launch: neighbouring blocks have the parts of a tile."""
-
-    units = "warpgroups_parts"
-
-    def __init__(self, plan: MatrixProduct, tile: WarpgroupTile, parts: Workspace) -> None:
-        super().__init__(plan, tile)
-        self.parts = self.memory(parts, plan.p.compute)
-        self.part = self.b.index(0)
-
-    def launch(self) -> Launch:
-        """See `ProductWriter.launch`."""
-        launch = super().launch()
-        return replace(launch, extent=launch.extent * PARTS)
-
-    def task(self, number: IndexValue) -> None:
-        """See `ProductWriter.task`."""
-        self.part = number % PARTS
-        super().task(number // PARTS)
-
-    def range_of_steps(self) -> tuple[IndexValue, IndexValue]:
-        """See `WarpgroupWriter.range_of_steps`."""
-        return self.steps * self.part // PARTS, self.steps * (self.part + 1) // PARTS
-
-    def store(
+    def place(
         self,
-        place: list[IndexValue],
+        w: ProductWriter,
+        place: Sequence[IndexValue],
+        part: IndexValue | int,
         row: IndexValue,
         column: IndexValue,
-        sums: Sequence[Register],
-        mask: Mask,
-    ) -> None:
-        """Store sums as they are."""
-        at = _place_of(self, place, self.part, row, column)
-        self.parts.vector_store(sums[0], at, aligned=True)
+    ) -> IndexValue:
+        """Where the sum of a part is, in elements; every row begins at a multiple of LANES."""
+        b, matrix = w.b, w.b.index(0)
+        for i, index in enumerate(place):
+            matrix = matrix * b.size(f"batch{i}") + index
+        line = w.n.round_up(LANES)
+        return ((matrix * self.count + part) * w.m + row) * line + column
 
 
 class TotalWriter(ProductWriter):
@@ -93,21 +63,21 @@ class TotalWriter(ProductWriter):
 
     units = "total"
 
-    def __init__(self, plan: MatrixProduct, parts: Workspace) -> None:
+    def __init__(self, plan: MatrixProduct, parts: Parts) -> None:
         rows = THREADS * LANES // _COLUMNS
         super().__init__(plan, rows=rows, columns=_COLUMNS, threads=THREADS, lanes=LANES)
-        self.parts = self.memory(parts, plan.p.compute)
+        self.parts, self.sums = parts, parts.memory(self)
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """See `ProductWriter.tile`."""
         b, across = self.b, _COLUMNS // LANES
         r, c = row + b.thread // across, column + b.thread % across * LANES
         with b.if_((r < self.m) & (c < self.n)):
-            found = [
-                self.parts.vector_load(
-                    _place_of(self, place, part, r, c), LANES, readonly=True, aligned=True
+            found: list[Register] = [
+                self.sums.vector_load(
+                    self.parts.place(self, place, part, r, c), LANES, readonly=True, aligned=True
                 )
-                for part in range(PARTS)
+                for part in range(self.parts.count)
             ]
             total = found[0]
             for part in found[1:]:

@@ -20,10 +20,7 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import _MatrixWriter
 
-__all__ = ["STEP_BYTES", "Stages"]
-
-STEP_BYTES = 32
-"""What one instruction takes along K."""
+__all__ = ["Stages"]
 
 Copy = Callable[[IndexValue, IndexValue, "IndexValue | None"], None]
 """Fills a stage from a step of K on: (step, stage, number of steps; None: the stage is whole)."""
@@ -96,8 +93,6 @@ class Stages:
         """Copies of 16 bytes: one address is kept, and what is outside is not read."""
         b, w = self.w.b, self.w
         to = self._address(line, at * self.bytes)
-        side = "r" if self.along_k else "k"
-        stride = b.size(f"{self.array}{side}0")
         if self.along_k:
             # A row that does not exist is the last one: nobody stores its sums.
             row = b.min(first + line, size - 1)
@@ -111,7 +106,8 @@ class Stages:
             return b.element_pointer(self.memory, index)
 
         def copy(k: IndexValue, stage: IndexValue, depth: IndexValue | None) -> None:
-            index = start + k if self.along_k else start + (k + line) * stride
+            there = k if self.along_k else w.walk(f"{self.array}k", k + line)
+            index = start + there
             count = b.index(16) if inside is None else inside
             if depth is not None and self.along_k:
                 count = b.min(b.max(depth - (k + at), 0), self.chunk) * self.bytes

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.floats import FloatBuilder
+from shlo_disc.lower.images import TensorMap
 from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCESS_BYTES",
     "BLOCKS_ALONG_X",
+    "BODY",
     "MEMORY",
     "THREADS",
     "GpuBuilder",
@@ -46,6 +48,9 @@ BLOCKS_ALONG_X = 1 << 21
 
 MEMORY = "%memory: !llvm.ptr"
 """The parameter of a kernel whose tasks need scratch memory."""
+
+BODY = ": i64} {\n"
+"""The end of the line that opens a kernel."""
 
 ACCESS_BYTES = 16
 """Bytes that one load or store of a thread takes at most."""
@@ -69,6 +74,7 @@ class GpuBuilder(FloatBuilder):
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.threads = threads
         self._has_scratch = False
+        self._maps: list[TensorMap] = []
         self._shared: Pointer | None = None
         self._shared_base: Register | None = None
         self.shared_bytes = 0
@@ -95,6 +101,11 @@ class GpuBuilder(FloatBuilder):
         """The data pointer of launch argument `arg`."""
         return self._pointers.setdefault(arg, Pointer(self, f"%a{arg}", "!llvm.ptr", 0))
 
+    def tensor_map(self, described: TensorMap) -> Pointer:
+        """The argument that is a tensor map, in memory of the kernel's parameters."""
+        self._maps.append(described)
+        return Pointer(self, f"%m{described.argument}", "!llvm.ptr", 0)
+
     def _load_param(self, number: int) -> IndexValue:
         right = f"arith.index_cast %p{number} : i64 to index"
         return self._enter(IndexValue, "n", right, "index")
@@ -116,9 +127,11 @@ class GpuBuilder(FloatBuilder):
     def mask(self, count: IndexLike, lanes: int) -> Mask:
         """True in the first `count` lanes; a constant if `count` is known."""
         known = self.index(count).known
-        if known is None:
-            return super().mask(count, lanes)
-        return self.dense_mask([lane < known for lane in range(lanes)])
+        if known is not None:
+            return self.dense_mask([lane < known for lane in range(lanes)])
+        # As `vector.create_mask` is lowered: only this pass takes its operand for 64 bits.
+        number = self.cast("arith.index_cast", self.index(count), "i32")
+        return self.dense(range(lanes), "i32") < self.broadcast(number, lanes)
 
     def masked_load(
         self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
@@ -198,7 +211,9 @@ class GpuBuilder(FloatBuilder):
 
     def head(self) -> list[str]:
         """See `KernelBuilder.head`."""
-        pointers = [f"%a{k}: !llvm.ptr" for k in range(len(self._pointers))]
+        names = {x.argument: f"%m{x.argument}" for x in self._maps}
+        count = len(self._pointers) + len(self._maps)
+        pointers = [f"{names.get(k, f'%a{k}')}: !llvm.ptr" for k in range(count)]
         params = [f"%p{k}: i64" for k in range(self.param_count)]
         if self._has_scratch:
             pointers.append(MEMORY)
@@ -217,10 +232,16 @@ class GpuBuilder(FloatBuilder):
             f"gpu.module @kernels {{\n{self._flags()}{shared}"
             f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
+            f"{self._described()}"
             f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
             *self._numbers(),
             *(self._runs() if self._has_scratch else self._one_task()),
         ]
+
+    def _described(self) -> str:
+        """The line that describes the tensor maps, if there are any."""
+        texts = ", ".join(f'"{described}"' for described in self._maps)
+        return f"    disc.maps = [{texts}],\n" if texts else ""
 
     def _flags(self) -> str:
         """The line with the flags of the module, if there are any."""
@@ -322,6 +343,12 @@ class GpuBuilder(FloatBuilder):
         address = whole + index * (memory.element_bits // 8)
         raw = self.cast("arith.index_cast", address, "i64")
         return self.define(Pointer, f"llvm.inttoptr {raw} : i64 to !llvm.ptr", "!llvm.ptr", [raw])
+
+    def atomic(self, name: str, memory: MemRef, index: IndexValue, value: Register) -> None:
+        """Change an integer by the operation `name` of `llvm.atomicrmw`, in one piece."""
+        pointer = self.element_pointer(memory, index)
+        right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
+        self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
 
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""

@@ -6,26 +6,25 @@ that (`workers.py`). The images that were made most recently are kept (`RECENT`)
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from shlo_disc import locks
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.images import KernelImage, LaunchShape
+from shlo_disc.lower.images import KernelImage, LaunchShape, TensorMap
+from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 
 __all__ = [
     "RECENT",
     "Builder",
-    "Images",
     "assembly",
     "assembly_of_all",
     "function_name",
@@ -36,7 +35,7 @@ __all__ = [
 
 
 _SIGNATURE = re.compile(
-    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),.*?disc\.tasks = (\d+)"
+    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),(.*?)disc\.tasks = (\d+)"
     r".*?disc\.shared = (\d+)",
     re.S,
 )
@@ -50,7 +49,10 @@ def shape_of(text: str) -> LaunchShape:
     front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
     by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
     params = len(arguments) - len(front) - 1
-    return LaunchShape(int(match[2]), int(match[3]), len(front), by_value, params, int(match[4]))
+    _, _, described = match[3].partition("disc.maps")
+    maps = tuple(map(TensorMap.parse, re.findall(r'"([^"]*)"', described)))
+    threads, tasks, shared = (int(match[k]) for k in (2, 4, 5))
+    return LaunchShape(threads, tasks, len(front), by_value, params, shared, maps)
 
 
 def function_name(text: str, machine: Machine) -> str:
@@ -62,7 +64,11 @@ def function_name(text: str, machine: Machine) -> str:
 def assembly(text: str, machine: Machine) -> str:
     """The kernel in `text` as PTX, or as assembly of AMD's."""
     name = function_name(text, machine)
-    return workers.compiled(llvm_text(text, name, machine), machine).decode()
+    return _rewritten(workers.compiled(llvm_text(text, name, machine), machine), machine).decode()
+
+
+def _rewritten(code: bytes, machine: Machine) -> bytes:
+    return machine.rewrite(code.decode()).encode() if machine.rewrite else code
 
 
 def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
@@ -70,12 +76,16 @@ def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
     return "\n".join(assembly(text, machine) for text in texts)
 
 
-def image(text: str, machine: Machine) -> bytes:
-    """What a device loads of the kernel in `text`: PTX, or a code object of AMD's."""
-    lowered = llvm_text(text, function_name(text, machine), machine)
-    if machine.link is None:
-        return workers.compiled(lowered, machine)
-    return machine.link(workers.compiled(lowered, machine, form="object"))
+def image(text: str, machine: Machine) -> KernelImage:
+    """What a device loads of the kernel in `text`: PTX and a cubin, or a code object of AMD's."""
+    name = function_name(text, machine)
+    lowered, shape = llvm_text(text, name, machine), shape_of(text)
+    if machine.link is not None:
+        code = machine.link(workers.compiled(lowered, machine, form="object"))
+        return KernelImage(name, code, shape)
+    code = _rewritten(workers.compiled(lowered, machine), machine)
+    machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
+    return KernelImage(name, code, shape, machine_code)
 
 
 def llvm(texts: Sequence[str], machine: Machine) -> str:
@@ -83,46 +93,7 @@ def llvm(texts: Sequence[str], machine: Machine) -> str:
     return "\n".join(llvm_text(text, function_name(text, machine), machine) for text in texts)
 
 
-class Images:
-    """The images asked for most recently, up to a number of bytes."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._lock = locks.lock()
-        self._entries: OrderedDict[str, KernelImage] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, name: str) -> KernelImage | None:
-        """The image of a symbol, which becomes the most recent one."""
-        with self._lock:
-            if name in self._entries:
-                self._entries.move_to_end(name)
-            return self._entries.get(name)
-
-    def add(self, image: KernelImage) -> None:
-        """Keep `image`; the oldest ones go where there are too many bytes."""
-        with self._lock:
-            if image.name not in self._entries:
-                self._entries[image.name] = image
-                self._bytes += image.size_bytes
-            while self._bytes > self._limit_bytes:
-                _, gone = self._entries.popitem(last=False)
-                self._bytes -= gone.size_bytes
-
-    def clear(self) -> int:
-        """Keep nothing; returns the bytes of what was kept."""
-        with self._lock:
-            before, self._bytes = self._bytes, 0
-            self._entries.clear()
-        return before
-
-    def stats(self) -> dict[str, int]:
-        """`entries` and `bytes`."""
-        with self._lock:
-            return {"entries": len(self._entries), "bytes": self._bytes}
-
-
-RECENT = Images(64 << 20)
+RECENT: Recent[KernelImage] = Recent(64 << 20, lambda made: made.size_bytes)
 """Of this process."""
 
 
@@ -150,14 +121,16 @@ class Builder:
         """Have `text` compiled; the symbol it gets."""
         name = function_name(text, self._machine)
         if name not in self._begun:
-            self._begun[name] = self._pool.submit(self._compiled, name, text)
+            self._begun[name] = self._pool.submit(
+                contextvars.copy_context().run, self._compiled, name, text
+            )
         return name
 
     def _compiled(self, name: str, text: str) -> KernelImage:
         made = RECENT.get(name)
         if made is None:
-            made = KernelImage(name, image(text, self._machine), shape_of(text))
-            RECENT.add(made)
+            made = image(text, self._machine)
+            RECENT.add(name, made)
         return made
 
     def functions(self, texts: Sequence[str]) -> list[KernelImage]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.builder import GroupBuilder
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexLike, MemRef, Register
 
-__all__ = ["across_threads"]
+__all__ = ["across_threads", "get", "put", "stored"]
 
 
 def across_threads(
@@ -49,16 +50,16 @@ def _across_warps(
     b: GroupBuilder, reducer: Reducer, parts: list[Register], in_order: bool, repeated: bool
 ) -> list[Register]:
     warps = b.group // b.machine.warp
-    rooms = [b.shared(_stored(part), warps * max(1, part.lanes)) for part in parts]
+    rooms = [b.shared(stored(part), warps * max(1, part.lanes)) for part in parts]
     if repeated:
         b.barrier_of_block()  # what was in this memory has been read
     with b.if_((b.thread % b.machine.warp).equals(0)):
         for part, room in zip(parts, rooms, strict=True):
-            _put(b, part, room, b.thread // b.machine.warp)
+            put(b, part, room, b.thread // b.machine.warp)
     b.barrier_of_block()
     total: list[Register] = []
     for warp in range(warps):
-        found = [_get(b, part, room, warp) for part, room in zip(parts, rooms, strict=True)]
+        found = [get(b, part, room, warp) for part, room in zip(parts, rooms, strict=True)]
         if not total:
             total = found
         else:
@@ -66,12 +67,12 @@ def _across_warps(
     return total
 
 
-def _stored(part: Register) -> str:
+def stored(part: Register) -> str:
     """The element type of a register in shared memory."""
     return "i8" if part.element == "i1" else part.element
 
 
-def _put(b: GroupBuilder, part: Register, room: MemRef, place: IndexLike) -> None:
+def put(b: KernelBuilder, part: Register, room: MemRef, place: IndexLike) -> None:
     """Store `part` as the value number `place` of `room`."""
     value = b.cast("arith.extui", part, "i8") if part.element == "i1" else part
     if part.lanes:
@@ -80,10 +81,10 @@ def _put(b: GroupBuilder, part: Register, room: MemRef, place: IndexLike) -> Non
         room.store(value, place)
 
 
-def _get(b: GroupBuilder, like: Register, room: MemRef, place: int) -> Register:
+def get(b: KernelBuilder, like: Register, room: MemRef, place: IndexLike) -> Register:
     """The value number `place` of `room`, of the type of `like`."""
     if like.lanes:
-        found = room.vector_load(place * like.lanes, like.lanes, readonly=False)
+        found = room.vector_load(b.index(place) * like.lanes, like.lanes, readonly=False)
     else:
         found = room.load(place, readonly=False)
     return found.differs(0) if like.element == "i1" else found

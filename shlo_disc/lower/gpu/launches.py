@@ -13,9 +13,11 @@ from typing import Any
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.gpu.builder import MEMORY
+from shlo_disc.lower.gpu.builder import BODY, MEMORY
+from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.plan import If, Input, KernelPlan, Launch, Step, Workspace
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
 
 __all__ = ["for_threads"]
@@ -32,7 +34,7 @@ def for_threads(emit: Emit) -> Emit:
     def emitted(fusion: Planned[Any], machine: Machine) -> KernelPlan:
         plan = emit(fusion, machine)
         rewriter = _Rewriter(plan, fusion.by_value, machine)
-        steps = rewriter.steps(plan.steps)
+        steps = narrowed(fusion, rewriter.steps(plan.steps), kind_of(fusion.op).name)
         return replace(plan, steps=steps, workspaces=tuple(rewriter.workspaces))
 
     return emitted
@@ -83,7 +85,7 @@ class _Rewriter:
             text, count = re.subn(rf"%a{position}: !llvm\.ptr", f"%v{position}: {kind}", text)
             if count != 1:
                 raise InternalError(f"{launch.kernel.name} has no argument {position}")
-            text = text.replace(_BODY, _BODY + self._on_stack(position, kind), 1)
+            text = text.replace(BODY, BODY + self._on_stack(position, kind), 1)
         return replace(launch, kernel=replace(launch.kernel, text=text))
 
     def _on_stack(self, position: int, kind: str) -> str:
@@ -102,7 +104,3 @@ class _Rewriter:
         if space:
             lines.append(f"%a{position} = llvm.addrspacecast {cell} : {type_} to !llvm.ptr")
         return "".join(f"  {line}\n" for line in lines)
-
-
-_BODY = ": i64} {\n"
-"""The end of the line that opens a kernel (`GpuBuilder.head`)."""

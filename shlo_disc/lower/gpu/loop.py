@@ -8,7 +8,6 @@ partial. Operands read across that factor go through tiles (`tiles.py`). Indices
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -19,9 +18,10 @@ from shlo_disc.lower.gpu.tiles import tiled
 from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
-from shlo_disc.lower.schedule.transposed_operands import Staged, find, worthwhile
+from shlo_disc.lower.schedule.transposed_operands import worthwhile
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.odometer import digits_of
+from shlo_disc.lower.tasks.written import Written, written
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
@@ -32,18 +32,6 @@ from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import Planned
 
 __all__ = ["emit"]
-
-
-@dataclass
-class _Written:
-    """A kernel text and what it asks for."""
-
-    text: str
-    params: tuple[Expr, ...]
-    arguments: Arguments
-    space: Space
-    crossed: list[Staged]
-    """Operands read across the lanes."""
 
 
 def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
@@ -65,7 +53,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         *,
         lanes: int = lanes,
         shapes: ShapeAnalysis = shapes,
-    ) -> _Written:
+    ) -> Written:
         return _Loop(machine, block, record.roots, shapes, factors, lanes, within).written()
 
     sizes = [size for size in record.space if not size.is_one]
@@ -80,7 +68,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         return KernelPlan((tiled(name, machine, block, roots, shapes, factors, staged, lanes),))
     inner = factors[-1] if factors else Expr.const(1)
 
-    def launch_of(written: _Written, lanes: int) -> Launch:
+    def launch_of(written: Written, lanes: int) -> Launch:
         tasks = Expr.product(factors[:-1]) * ceil_div(inner, max(1, lanes))
         buffers = tuple(written.arguments.buffers)
         return Launch(Kernel(name, written.text), buffers, written.params, tasks, Expr.const(1))
@@ -121,7 +109,7 @@ class _Loop:
         if within > 1:
             self.factors = [*factors[:-2], factors[-2] * factors[-1]]
 
-    def written(self) -> _Written:
+    def written(self) -> Written:
         """The kernel, finished."""
         b = self.b
         with b.if_(b.lo < b.hi):
@@ -129,8 +117,7 @@ class _Loop:
                 self._vector()
             else:
                 self._element()
-        text, params = b.finish()
-        return _Written(text, params, self.arguments, self.space, find(self.e))
+        return written(self.e)
 
     def _element(self) -> None:
         b = self.b

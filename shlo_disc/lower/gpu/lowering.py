@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.gpu.index_width import is_narrow
 from shlo_disc.lower.gpu.llvm_text import for_older_llvm
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.mlir import ir, kernel_context, ops_of, run_pipeline, walk
@@ -11,14 +14,16 @@ from shlo_disc.mlir_libraries import translate_module_to_llvmir
 __all__ = ["llvm_text", "lower_to_llvm"]
 
 
-def pipeline(machine: Machine) -> str:
+def pipeline(machine: Machine, index_bits: int) -> str:
     """The passes from a `gpu.module` to the LLVM dialect with what is special to `machine`.
 
     Mathematical functions are written out (`values/math`), so none becomes a call of a library.
+    The pass for vectors takes indices for 64 bits; that of the machine converts the rest of them.
     """
+    vectors = "convert-vector-to-llvm," if index_bits == 64 else ""
     passes = (
-        "canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,convert-vector-to-llvm,"
-        f"{machine.conversion},reconcile-unrealized-casts"
+        f"canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,{vectors}"
+        f"{machine.conversion.format(index_bits=index_bits)},reconcile-unrealized-casts"
     )
     return f"gpu.module({passes})"
 
@@ -31,7 +36,9 @@ def lower_to_llvm(text: str, machine: Machine, context: ir.Context) -> ir.Module
     """
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
-        run_pipeline(module, pipeline(machine))
+        run_pipeline(module, pipeline(machine, 32 if is_narrow(text) else 64))
+        for kernel in ops_of(module, "llvm.func"):
+            _pass_maps_by_value(kernel, [int(number) for number in _MAP.findall(text)])
         walk(module, _expect_translatable)
         return module
 
@@ -42,6 +49,20 @@ def llvm_text(text: str, name: str, machine: Machine) -> str:
     with module.context:
         (kernels,) = ops_of(module, "gpu.module")
         return for_older_llvm(translate_module_to_llvmir(kernels))
+
+
+_MAP = re.compile(r"%m(\d+): !llvm\.ptr")
+"""A parameter that is a tensor map (`GpuBuilder.tensor_map`)."""
+
+
+def _pass_maps_by_value(kernel: ir.Operation, maps: list[int]) -> None:
+    """Parameters `maps` are 128 bytes in constant memory; MLIR drops what a `gpu.func` says."""
+    if not maps:
+        return
+    by_value = "llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant"
+    count = len(kernel.regions[0].blocks[0].arguments)
+    each = [f"{{{by_value if k in maps else ''}}}" for k in range(count)]
+    kernel.attributes["arg_attrs"] = ir.Attribute.parse(f"[{', '.join(each)}]")
 
 
 _TRANSLATED = ("llvm.", "nvvm.", "rocdl.", "gpu.module", "builtin.module")

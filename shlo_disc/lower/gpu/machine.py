@@ -27,7 +27,7 @@ class Machine:
     features: str
     """Features of the architecture that LLVM is told besides its name."""
     conversion: str
-    """The MLIR pass that converts the `gpu` dialect."""
+    """The MLIR pass that converts the `gpu` dialect; `index_bits` is to be filled in."""
     warp: int
     """Threads that run in step: a warp of NVIDIA, a wave of AMD."""
     shared_bytes: int
@@ -43,6 +43,12 @@ class Machine:
     link: Callable[[bytes], bytes] | None = None
     """Makes an image of an object file. None where the driver takes assembly."""
 
+    rewrite: Callable[[str], str] | None = None
+    """What becomes of assembly before anything else reads it. None: nothing."""
+
+    assemble: Callable[[bytes, str], bytes] | None = None
+    """Makes machine code of assembly for an architecture, or nothing. None: nobody does."""
+
     @property
     def name(self) -> str:
         """The target's name: "cuda:sm_90"."""
@@ -55,6 +61,10 @@ class Machine:
     def run(self, elements: int) -> int:
         """Neighbouring elements that make a task."""
         return min(elements, _RUN)
+
+    def moved(self, elements: int, lanes: int) -> int:
+        """Of tasks that only move elements: one access, so that threads move what lies together."""
+        return min(elements, lanes)
 
     def builder(self) -> GpuBuilder:
         """A new kernel in which a thread computes a task."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shlo_disc.passes.machine_model import Capabilities, Costs, MachineModel
+from shlo_disc.passes.machine_model import AttentionKernels, Capabilities, Costs, MachineModel
 
 __all__ = ["MODEL"]
 
 MODEL = MachineModel(
     Capabilities(
         # Products and the rows between them are launches of their own.
-        attention_types=frozenset(),
+        attention=AttentionKernels(frozenset()),
         rows_behind_products=False,
         shares_memory=False,
     ),

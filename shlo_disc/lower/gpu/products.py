@@ -109,7 +109,7 @@ class TiledProduct:
         """The sizes of the kernel, by name."""
         p = self.p
         named = {"m": p.rows, "n": p.columns, "depth": p.depth}
-        named |= {"a_first": p.a_first, "b_first": p.b_first}
+        named |= {"a_first": p.a_first, "b_first": p.b_first, "bn": p.columns * p.bands}
         named |= {"cm": p.m[-1].c, "cn": p.n[-1].c}
         for i, axis in enumerate(p.batch):
             named |= {f"batch{i}": axis.size, f"batch{i}a": axis.a}
@@ -172,6 +172,15 @@ class ProductWriter:
     def memory(self, buffer: Buffer, element: ElementType) -> MemRef:
         """An array of the launch."""
         return self.b.memref(self.arguments.slot(buffer), element.storage)
+
+    @property
+    def storing_threads(self) -> int:
+        """The threads, from the first on, that store results."""
+        return self.b.threads
+
+    def barrier(self) -> None:
+        """A barrier of the threads that store results."""
+        self.b.barrier_of_block()
 
     def launch(self) -> Launch:
         """The finished kernel."""

@@ -9,16 +9,16 @@ from shlo_disc.lower.gpu import codegen, loop, products, rows
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.gpu.launches import Emit, for_threads
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.model import MODEL
+from shlo_disc.lower.gpu.scan import emit_scan
+from shlo_disc.lower.gpu.scatter import emit_scatter
+from shlo_disc.lower.gpu.sort import emit_sort
+from shlo_disc.lower.gpu.top_k import emit_top_k
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.lower.tasks.fft import emit_fft
 from shlo_disc.lower.tasks.rng import emit_rng
-from shlo_disc.lower.tasks.scan import emit_scan
-from shlo_disc.lower.tasks.scatter import emit_scatter
 from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
-from shlo_disc.lower.tasks.sort import emit_sort
-from shlo_disc.lower.tasks.top_k import emit_top_k
 from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
+from shlo_disc.passes.machine_model import MachineModel
 
 __all__ = ["EMITTERS", "gpu_target"]
 
@@ -42,19 +42,22 @@ EMITTERS: dict[str, Emit] = {
 
 def gpu_target(
     machine: Machine,
+    model: MachineModel,
     emitters: Mapping[str, Emit],
     compile_host: Callable[[str], tuple[Function, Function]],
     views: Mapping[str, Callable[[Sequence[str]], str]],
+    details: Callable[[], Mapping[str, str]] = dict,
 ) -> Target:
-    """The target of `machine`.
+    """The target of `machine`, with the planner's numbers `model`.
 
     `emitters` differ from :data:`EMITTERS` where the machine has kernels of its own. `compile_host`
-    compiles host programs for this process. `views` are forms of machine code.
+    compiles host programs for this process. `views` are forms of machine code. `details` are
+    further rows of `Target.details`.
     """
     return Target(
         name=machine.name,
         machine=machine,
-        model=MODEL,
+        model=model,
         emitters={kind: for_threads(emit) for kind, emit in emitters.items()},
         generator=functools.partial(codegen.Builder, machine),
         memory=GpuMemory(),
@@ -66,5 +69,6 @@ def gpu_target(
         details=lambda: {
             "Architecture": machine.architecture,
             "Threads of a warp": str(machine.warp),
+            **details(),
         },
     )

@@ -21,7 +21,7 @@ from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["LEAST_LLVMLITE", "compiled", "stop"]
+__all__ = ["LEAST_LLVMLITE", "compiled", "linked", "stop"]
 
 LEAST_LLVMLITE = (0, 48)
 """The first release whose LLVM (22) reads what torch-mlir's (24) writes."""
@@ -46,12 +46,13 @@ class _Worker:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._told
         )
 
-    def answer(self, request: dict[str, object], text: str) -> bytes:
+    def answer(self, request: dict[str, object], sent: bytes) -> bytes:
         """The code of a module.
 
-        Raises InternalError with LLVM's message, and _LostWorkerError with what LLVM wrote last.
+        Raises InternalError with the message of LLVM or nvJitLink, and _LostWorkerError with what
+        these wrote last.
         """
-        process, sent = self._process, text.encode()
+        process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -66,7 +67,8 @@ class _Worker:
         reply = json.loads(line)
         code = process.stdout.read(reply["size"])
         if reply["error"] is not None:
-            raise InternalError(f"LLVM did not accept a kernel: {reply['error']}")
+            name = "nvJitLink" if "library" in request else "LLVM"
+            raise InternalError(f"{name} did not accept a kernel: {reply['error']}")
         return code
 
     def _last_words(self) -> str:
@@ -123,11 +125,23 @@ def compiled(text: str, machine: Machine, *, form: str = "assembly", level: int 
         "level": level,
         "form": form,
     }
+    return _answered(request, text.encode())
+
+
+def linked(ptx: bytes, architecture: str, library: str) -> bytes:
+    """Machine code of PTX by nvJitLink, whose path is `library`.
+
+    Raises UnsupportedError without llvmlite, InternalError for what nvJitLink does not accept.
+    """
+    return _answered({"library": library, "chip": architecture}, ptx)
+
+
+def _answered(request: dict[str, object], sent: bytes) -> bytes:
     worker = _take() or _Worker()
     try:
-        code = worker.answer(request, text)
+        code = worker.answer(request, sent)
     except _LostWorkerError as lost:
-        raise InternalError(f"LLVM ended its process on a kernel: {lost}") from None
+        raise InternalError(f"a process ended on a kernel: {lost}") from None
     except InternalError:
         _give_back(worker)
         raise

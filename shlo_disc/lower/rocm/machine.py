@@ -19,16 +19,19 @@ class _Row:
     """Threads of a wave."""
     shared_bytes: int
     """Local data share that a block may have."""
+    units: int
+    """Compute units of the largest device: tiles that leave none without work."""
 
 
 ARCHITECTURES: dict[str, _Row] = {
-    "gfx90a": _Row(wave=64, shared_bytes=64 << 10),
-    "gfx942": _Row(wave=64, shared_bytes=64 << 10),
-    "gfx950": _Row(wave=64, shared_bytes=160 << 10),
-    "gfx1100": _Row(wave=32, shared_bytes=64 << 10),
-    "gfx1201": _Row(wave=32, shared_bytes=64 << 10),
+    "gfx90a": _Row(wave=64, shared_bytes=64 << 10, units=110),
+    "gfx942": _Row(wave=64, shared_bytes=64 << 10, units=304),
+    "gfx950": _Row(wave=64, shared_bytes=160 << 10, units=256),
+    "gfx1100": _Row(wave=32, shared_bytes=64 << 10, units=96),
+    "gfx1201": _Row(wave=32, shared_bytes=64 << 10, units=64),
 }
-"""Sources: LLVM's "User Guide for AMDGPU Backend"; AMD's document on the instructions of each."""
+"""Sources: LLVM's "User Guide for AMDGPU Backend"; AMD's document on the instructions of each,
+and "ROCm: accelerator and GPU hardware specifications"."""
 
 
 def machine_of(architecture: str) -> Machine:
@@ -45,7 +48,10 @@ def machine_of(architecture: str) -> Machine:
         architecture=architecture,
         triple="amdgcn-amd-amdhsa",
         features="",
-        conversion=f"convert-gpu-to-rocdl{{chipset={architecture} index-bitwidth=64 runtime=HIP}}",
+        conversion=(
+            f"convert-gpu-to-rocdl{{{{chipset={architecture} "
+            "index-bitwidth={index_bits} runtime=HIP}}"
+        ),
         warp=row.wave,
         shared_bytes=row.shared_bytes,
         stack_space=5,

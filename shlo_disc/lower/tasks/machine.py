@@ -21,6 +21,9 @@ class TaskMachine(Protocol):
     def run(self, elements: int) -> int:
         """Neighbouring elements that make a task, where a CPU's core takes `elements`."""
 
+    def moved(self, elements: int, lanes: int) -> int:
+        """The same for tasks that only move elements, `lanes` of them at once."""
+
     def builder(self) -> KernelBuilder:
         """A new kernel."""
 

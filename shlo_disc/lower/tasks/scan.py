@@ -24,7 +24,7 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_scan"]
+__all__ = ["Scan", "emit_scan", "scanned_dimension"]
 
 BLOCK = 64
 """Steps of a block."""
@@ -39,29 +39,33 @@ def emit_scan(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPl
     Raises UnsupportedError for an element type or a reducer that is not compiled.
     """
     single = SingleOp.of(fusion, machine)
-    axis = int(single.op.attributes["dimension"].value)
-    inner = Expr.product(single.shape(single.op.operands[0])[axis + 1 :])
+    _, _, inner = scanned_dimension(single)
     within = inner.is_const and inner.value == 1
-    return KernelPlan(((_Rows if within else _Columns)(single, axis).launch(),))
+    kernel = _Rows if within else _Columns
+    lanes = machine.lanes(max(element_of(single.op.operands[0]).bytes, 4)) * kernel.vectors
+    return KernelPlan((kernel(single, single.kernel(lanes)).launch(),))
 
 
-class _Scan:
-    """What both kernels share."""
+def scanned_dimension(single: SingleOp) -> tuple[Expr, Expr, Expr]:
+    """The number of elements before, along and behind the dimension of a `disc.scan`."""
+    axis = int(single.op.attributes["dimension"].value)
+    sizes = single.shape(single.op.operands[0])
+    return Expr.product(sizes[:axis]), sizes[axis], Expr.product(sizes[axis + 1 :])
+
+
+class Scan:
+    """What all kernels share."""
 
     vectors = 1
 
-    def __init__(self, single: SingleOp, axis: int) -> None:
+    def __init__(self, single: SingleOp, e: Elemental) -> None:
         op = self.op = single.op
-        self.single, self.value = single, op.operands[0]
-        sizes = single.shape(self.value)
-        self.size = sizes[axis]
-        self.outer, self.inner = Expr.product(sizes[:axis]), Expr.product(sizes[axis + 1 :])
+        self.single, self.value, self.e = single, op.operands[0], e
+        self.outer, self.size, self.inner = scanned_dimension(single)
         self.reverse = bool(op.attributes["reverse"].value)
         self.element = element_of(self.value)
-        lanes = single.machine.lanes(max(self.element.bytes, 4)) * self.vectors
-        self.e: Elemental = single.kernel(lanes)
-        self.lanes, self.b = lanes, self.e.b
-        self.reducer = Reducer(self.e, op)
+        self.lanes, self.b = e.lanes, e.b
+        self.reducer = Reducer(e, op)
 
     def load(self, at: Ix, mask: Mask | None) -> list[Register]:
         """Elements as accumulators."""
@@ -101,7 +105,7 @@ class _Scan:
         return block.results
 
 
-class _Rows(_Scan):
+class _Rows(Scan):
     """Along the innermost dimension; a task is a row."""
 
     def launch(self) -> Launch:
@@ -169,7 +173,7 @@ class _Rows(_Scan):
         self.store([b.shuffle(v, v, turned) for v in values], Ix(first, 1), on)
 
 
-class _Columns(_Scan):
+class _Columns(Scan):
     """Along another dimension; a task is a few neighbouring columns of one outer index."""
 
     vectors = COLUMNS

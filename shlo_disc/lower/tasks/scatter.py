@@ -11,26 +11,26 @@ The copy of the first operand is the first step of the plan (`KernelPlan.copies_
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.element_types import ElementType
 from shlo_disc.indexing import scatter_numbers
-from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch
+from shlo_disc.lower.plan import Input, KernelPlan, Launch, Step
 from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
 from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import reads
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 from shlo_disc.scalar_regions import takes_lanes
 
-__all__ = ["emit_scatter"]
+__all__ = ["Scatter", "emit_scatter"]
 
 _Body = Callable[[dict[int, IndexValue]], None]
 
@@ -40,22 +40,13 @@ _CHUNK = 512
 
 def emit_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
-    scatter = _Scatter(SingleOp.of(fusion, machine))
-    places, workspaces = scatter.single.places(list(scatter.single.op.results))
-    copies = [scatter.single.copy(v, p) for v, p in zip(scatter.operands, places, strict=True)]
-    launch = scatter.launch(places)
-    first = scatter.operands[0]
-    others = reads(scatter.single.op)[1:]
-    in_place = (
-        scatter.single.results[0] is not None
-        and scatter.single.results[0].index == 0
-        and Input(0) in copies[0].args
-        and first not in others
-    )
-    return KernelPlan((*copies, launch), workspaces, copies_operand=in_place)
+    scatter = Scatter(SingleOp.of(fusion, machine))
+    return scatter.plan((scatter.launch(),))
 
 
-class _Scatter:
+class Scatter:
+    """A `scatter`: how its arrays go together, and its launches for tasks."""
+
     def __init__(self, single: SingleOp) -> None:
         self.single = single
         values = list(single.op.operands)
@@ -81,6 +72,21 @@ class _Scatter:
         }
         """Update dimension to operand dimension, where indices and operand go together."""
         self.run = self._run()
+        self.places, self.workspaces = single.places(list(single.op.results))
+        """Where the results are, and the bytes of those that nobody reads."""
+
+    def plan(self, steps: tuple[Step, ...], workspaces: Sequence[Expr] = ()) -> KernelPlan:
+        """Copies of the operands, and then `steps`."""
+        single = self.single
+        copies = [single.copy(v, p) for v, p in zip(self.operands, self.places, strict=True)]
+        in_place = (
+            single.results[0] is not None
+            and single.results[0].index == 0
+            and Input(0) in copies[0].args
+            and self.operands[0] not in reads(single.op)[1:]
+        )
+        both = (*self.workspaces, *workspaces)
+        return KernelPlan((*copies, *steps), both, copies_operand=in_place)
 
     def _run(self) -> int:
         """Update dimensions from here on are one contiguous run that no index moves.
@@ -100,8 +106,8 @@ class _Scatter:
             cut = d
         return cut
 
-    def launch(self, places: Sequence[Buffer]) -> Launch:
-        """The updates."""
+    def launch(self) -> Launch:
+        """The updates, by tasks that cannot meet."""
         single, run = self.single, self.run
         elements = [element_of(v) for v in self.operands]
         lanes = single.machine.lanes(max(x.bytes for x in elements))
@@ -123,10 +129,9 @@ class _Scatter:
             moved = [d for d in range(run) if d in self.window]
 
             def window(index: dict[int, IndexValue]) -> None:
-                starts = self._starts(e, index)
-                with b.if_(self._inside(e, starts)):
-                    apply = functools.partial(self._apply, e, places)
-                    self._over(e, moved, index, lambda i: apply(i, starts, first, last))
+                starts = self.starts(e, index)
+                with b.if_(self.inside(e, starts)):
+                    self._over(e, moved, index, lambda i: self._apply(e, i, starts, first, last))
 
             self._over(e, free, index, window)
         updates = Expr.product(self.update_sizes[d] for d in (*free, *moved))
@@ -145,7 +150,7 @@ class _Scatter:
         with e.b.loop(0, e.b.param(self.update_sizes[rest[0]], opaque=True), 1) as loop:
             self._over(e, rest[1:], {**index, rest[0]: loop.index}, body)
 
-    def _starts(self, e: Elemental, index: dict[int, IndexValue]) -> dict[int, IndexValue]:
+    def starts(self, e: Elemental, index: dict[int, IndexValue]) -> dict[int, IndexValue]:
         """Where the window starts in the indexed operand dimensions."""
         b = e.b
         at = [index[d] for d in self.scattered]
@@ -159,7 +164,7 @@ class _Scatter:
             starts[o] = e.to_index(register, element_of(self.indices))
         return starts
 
-    def _inside(self, e: Elemental, starts: dict[int, IndexValue]) -> Mask:
+    def inside(self, e: Elemental, starts: dict[int, IndexValue]) -> Mask:
         """True if the whole window lies in the operand."""
         b = e.b
         extents = {o: self.update_sizes[d] for d, o in self.window.items()}
@@ -174,51 +179,76 @@ class _Scatter:
     def _apply(
         self,
         e: Elemental,
-        places: Sequence[Buffer],
         index: dict[int, IndexValue],
         starts: dict[int, IndexValue],
         first: IndexValue,
         last: IndexValue,
     ) -> None:
         """One run of the update into the operand."""
-        b = e.b
-        target = [b.index(0)] * len(self.sizes)
+        place, source = self.target(e, index, starts), self.source(e, index)
+        if not e.lanes:
+            self._combine(e, Ix(place), Ix(source), None)
+            return
+
+        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
+            self._combine(e, Ix(place + at, 1), Ix(source + at, 1), mask)
+
+        strips(e.b, first, last, e.lanes, step)
+
+    def target(
+        self, e: Elemental, index: dict[int, IndexValue], starts: dict[int, IndexValue]
+    ) -> IndexValue:
+        """Where the run of the update at `index` goes in the operand."""
+        target = [e.b.index(0)] * len(self.sizes)
         for d, o in (*self.window.items(), *self.batching.items()):
             if d < self.run or d in self.batching:
                 target[o] = index[d]
         for o, start in starts.items():
             target[o] = start + target[o]
-        place = offset(b, target, dense_strides(self.sizes))
-        source = offset(
-            b, [index[d] for d in range(self.run)], dense_strides(self.update_sizes)[: self.run]
-        )
-        if not e.lanes:
-            self._combine(e, places, Ix(place), Ix(source), None)
-            return
+        return offset(e.b, target, dense_strides(self.sizes))
 
-        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
-            self._combine(e, places, Ix(place + at, 1), Ix(source + at, 1), mask)
+    def source(self, e: Elemental, index: dict[int, IndexValue]) -> IndexValue:
+        """Where that run is in the updates."""
+        steps = dense_strides(self.update_sizes)[: self.run]
+        return offset(e.b, [index[d] for d in range(self.run)], steps)
 
-        strips(b, first, last, e.lanes, step)
-
-    def _combine(
-        self, e: Elemental, places: Sequence[Buffer], to: Ix, source: Ix, mask: Mask | None
-    ) -> None:
+    def _combine(self, e: Elemental, to: Ix, source: Ix, mask: Mask | None) -> None:
         """`operand = computation(operand, update)` for the elements of one vector."""
-        b = e.b
-        elements = [element_of(v) for v in self.operands]
-        memories = [
-            b.memref(e.arguments.slot(p), x.storage) for p, x in zip(places, elements, strict=True)
+        self.store(e, self.combined(e, self.load(e, to, mask), source, mask), to, mask)
+
+    def load(self, e: Elemental, at: Ix, mask: Mask | None) -> list[Register]:
+        """Elements of the results."""
+        return [
+            e.as_register(e.load_from(memory, at, mask, readonly=False), element)
+            for memory, element in self._memories(e)
         ]
-        old = [
-            e.as_register(e.load_from(m, to, mask, readonly=False), x)
-            for m, x in zip(memories, elements, strict=True)
+
+    def combined(
+        self, e: Elemental, old: Sequence[Register], source: Ix, mask: Mask | None
+    ) -> list[Register]:
+        """`computation(old, update)`."""
+        return self.applied(e, old, self.updates_at(e, source, mask))
+
+    def applied(
+        self, e: Elemental, old: Sequence[Register], new: Sequence[Register]
+    ) -> list[Register]:
+        """The same of an update in registers."""
+        args = [e.b.broadcast(v, e.lanes) for v in (*old, *new)]
+        return emit_region(e, self.single.op.regions[0].blocks[0], args)
+
+    def updates_at(self, e: Elemental, at: Ix, mask: Mask | None) -> list[Register]:
+        """Elements of the updates."""
+        group = (Group(self.update_sizes, at),) if self.update_sizes else ()
+        return [e.value_at(v, group, mask) for v in self.updates]
+
+    def store(self, e: Elemental, values: Sequence[Register], at: Ix, mask: Mask | None) -> None:
+        """The same, changed."""
+        for (memory, element), value in zip(self._memories(e), values, strict=True):
+            stored = e.b.cast("arith.extui", value, "i8") if element.kind == "b" else value
+            e.store_to(memory, stored, at, mask)
+
+    def _memories(self, e: Elemental) -> list[tuple[MemRef, ElementType]]:
+        return [
+            (e.b.memref(e.arguments.slot(place), element.storage), element)
+            for place, element in zip(self.places, map(element_of, self.operands), strict=True)
         ]
-        group = (Group(self.update_sizes, source),) if self.update_sizes else ()
-        new = [e.value_at(v, group, mask) for v in self.updates]
-        args = [b.broadcast(v, e.lanes) for v in (*old, *new)]
-        results = emit_region(e, self.single.op.regions[0].blocks[0], args)
-        for memory, element, result in zip(memories, elements, results, strict=True):
-            if element.kind == "b":
-                result = b.cast("arith.extui", result, "i8")
-            e.store_to(memory, result, to, mask)

@@ -17,6 +17,7 @@ from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, Value
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
@@ -32,7 +33,7 @@ def emit_select_and_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachin
     result = Output(0)
     element = element_of(operand)
 
-    def initial(e: Elemental, flat: IndexValue, mask: Mask | None) -> Register:
+    def initial(e: Elemental, at: Ix, mask: Mask | None) -> Register:
         return e.value_at(init, (), None)
 
     count = Expr.product(single.shape(operand))

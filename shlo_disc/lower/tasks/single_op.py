@@ -14,7 +14,7 @@ from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Group, Space
+from shlo_disc.lower.values.index import Group, Ix, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
@@ -48,9 +48,9 @@ class SingleOp:
         """The symbolic sizes of an operand or result of the op."""
         return tuple(self.shapes.shape(value))
 
-    def kernel(self, lanes: int) -> Elemental:
-        """A new kernel; `lanes` of vectors it reads."""
-        b = self.machine.builder()
+    def kernel(self, lanes: int, b: KernelBuilder | None = None) -> Elemental:
+        """A new kernel; `lanes` of vectors it reads, `b` if tasks are not for threads alone."""
+        b = self.machine.builder() if b is None else b
         space = Space(b, self.shapes.constraints, [], lanes)
         return Elemental(b, space, self.shapes, self.block, Arguments())
 
@@ -88,9 +88,8 @@ class SingleOp:
         """A launch that copies an operand of the op (or repeats a constant) into a buffer."""
         element = element_of(source)
 
-        def body(e: Elemental, flat: IndexValue, mask: Mask | None) -> Register:
-            ix = e.space.uniform(flat)
-            group = Group(self.shape(source), type(ix)(ix.base, 1))
+        def body(e: Elemental, at: Ix, mask: Mask | None) -> Register:
+            group = Group(self.shape(source), at)
             return e.value_at(source, (group,) if self.shape(source) else (), mask)
 
         return self.fill(target, element, Expr.product(self.shape(source)), body, "copy")
@@ -100,11 +99,12 @@ class SingleOp:
         target: Buffer,
         element: ElementType,
         count: Expr,
-        body: Callable[[Elemental, IndexValue, Mask | None], Register],
+        body: Callable[[Elemental, Ix, Mask | None], Register],
         name: str,
     ) -> Launch:
-        """A launch that writes `body(kernel, flat index of the first lane, mask)` to a buffer."""
-        lanes, chunk = self.machine.lanes(element.bytes), self.machine.run(COPY_CHUNK)
+        """A launch that writes `body(kernel, flat index, mask)` to a buffer."""
+        lanes = self.machine.lanes(element.bytes)
+        chunk = self.machine.moved(COPY_CHUNK, lanes)
         e = self.kernel(lanes)
         b = e.b
         n = b.param(count, opaque=True)
@@ -112,9 +112,9 @@ class SingleOp:
         last = b.min(b.hi * chunk, n)
 
         def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
-            value = body(e, at, mask)
-            ix = e.space.uniform(at)
-            e.store(target, element, b.broadcast(value, lanes), type(ix)(ix.base, 1), mask)
+            ix = Ix(at, 1, multiple=lanes)
+            value = body(e, ix, mask)
+            e.store(target, element, b.broadcast(value, lanes), ix, mask)
 
         strips(b, first, last, lanes, step)
         cost = Expr.min(count, Expr.const(chunk)) * element.bytes // 10 + 10

@@ -29,6 +29,11 @@ class Sized(KernelBuilder):
         """The size called `name` (KeyError: not given), as index."""
         return self._slot(name, self._named[name])
 
+    def number(self, name: str) -> int:
+        """The position of the size called `name` among the params."""
+        self.size(name)
+        return list(self._slots).index(name)
+
     def param(self, size: Expr | int, opaque: bool = False) -> IndexValue:
         """As `KernelBuilder.param`: constants are part of the text unless `opaque`."""
         size = Expr.of(size)

@@ -21,7 +21,7 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_top_k"]
+__all__ = ["TopK", "emit_top_k"]
 
 _LIST = 64
 """Longest list of the insertion variant."""
@@ -29,14 +29,16 @@ _LIST = 64
 
 def emit_top_k(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `chlo.top_k` or a call of @stablehlo.dynamic_top_k."""
-    top = _TopK(SingleOp.of(fusion, machine))
+    top = TopK(SingleOp.of(fusion, machine))
     if top.k.is_const:
         return KernelPlan((top.by_list() if top.k.value <= _LIST else top.by_sorting(),))
     small = Condition(top.k, "<=", Expr.const(_LIST))
     return KernelPlan((If(small, (top.by_list(),), (top.by_sorting(),)),))
 
 
-class _TopK:
+class TopK:
+    """A `top_k`: rows, the order of their elements as integers, and the results."""
+
     def __init__(self, single: SingleOp) -> None:
         self.single = single
         self.operand = single.op.operands[0]
@@ -73,11 +75,13 @@ class _TopK:
         sign = raw.sar(b.constant(max(8, self.element.bits) - 1, type_))
         return raw ^ sign >> b.constant(1, type_)
 
-    def store(self, e: Elemental, key: Register, position: Register, at: IndexValue) -> None:
-        """One result."""
+    def store(
+        self, e: Elemental, key: Register | None, position: Register | None, at: IndexValue
+    ) -> None:
+        """One result: a key, or nothing where nobody reads it, and a position."""
         b = e.b
         values, positions = self.single.results
-        if values is not None:
+        if values is not None and key is not None:
             memory = b.memref(e.arguments.slot(values), self.element.storage)
             raw = self.flipped(e, key)
             if self.left:
@@ -85,13 +89,14 @@ class _TopK:
             if raw.type != self.element.storage:
                 raw = b.bitcast(raw, self.element.storage)
             memory.store(raw, at)
-        if positions is not None:
+        if positions is not None and position is not None:
             memory = b.memref(e.arguments.slot(positions), self.positions.storage)
-            if self.positions.bits < 64:
+            if self.positions.bits < position.element_bits:
                 position = b.cast("arith.trunci", position, self.positions.storage)
             memory.store(position, at)
 
     def by_list(self) -> Launch:
+        """A task for each row, with a list of the best so far."""
         lanes = self.single.machine.lanes(self.element.bytes)
         e = self.single.kernel(lanes)
         b = e.b
@@ -152,6 +157,7 @@ class _TopK:
         return self.single.launch(e, "top_k", self.rows, self.n + self.k * 20 + 20, _LIST * 16)
 
     def by_sorting(self) -> Launch:
+        """A task for each row, which it sorts."""
         e = self.single.kernel(0)
         b = e.b
         n, k = b.param(self.n, opaque=True), b.param(self.k)

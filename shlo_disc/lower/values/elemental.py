@@ -50,12 +50,18 @@ class Arguments:
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
+        self._slots: dict[Buffer, int] = {}
 
     def slot(self, buffer: Buffer) -> int:
         """The position of `buffer` among the launch arguments."""
-        if buffer not in self.buffers:
-            self.buffers.append(buffer)
-        return self.buffers.index(buffer)
+        if buffer not in self._slots:
+            self._slots[buffer] = self.add(buffer)
+        return self._slots[buffer]
+
+    def add(self, buffer: Buffer) -> int:
+        """A position of its own for `buffer`, which may have others."""
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,13 @@ from shlo_disc.passes.fusion.products import (
     sums_of_cluster,
 )
 from shlo_disc.passes.fusion.rule import Apart, FusionRule, Merge, Seed
-from shlo_disc.passes.match_attention import is_score, key_side
+from shlo_disc.passes.match_attention import (
+    AttentionRecord,
+    is_score,
+    key_side,
+    match_attention,
+)
+from shlo_disc.passes.match_softmax import why_not_online
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["rule"]
@@ -66,11 +72,27 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "the scores are read at other places, too"
     if middle.reduced != (len(middle.space) - 1,):
         return "the rows have several dimensions"
-    mix = p.graph.nodes[merge.seed[0]]
-    element = element_type(ir.ShapedType(mix.op.results[0].type).element_type).name
-    if element not in p.graph.capabilities.attention_types:
+    kernels = p.graph.capabilities.attention
+    mix, number, _ = merge.seed
+    values = p.graph.nodes[mix].op.operands[1 - number]
+    element = element_type(ir.ShapedType(values.type).element_type).name
+    if element not in kernels.types:
         return f"the target has no attention of {element}"
-    return None
+    clones = merge.union.clones.union(*(part.clones for part in merge.parts))
+    record = match_attention(p.region(merge.union.members, clones))
+    if isinstance(record, str):
+        return record
+    if kernels.widest is not None:
+        return why_not_online(record, kernels.widest, p.graph.shapes)
+    return _several_types(record)
+
+
+def _several_types(record: AttentionRecord) -> str | None:
+    types = {
+        ir.ShapedType(value.type).element_type
+        for value in (record.score.total, record.weights, record.mix.total)
+    }
+    return None if len(types) == 1 else "scores, weights and result have different element types"
 
 
 def _scores_of(p: Partition, row: Cluster) -> Cluster | None:

@@ -56,7 +56,9 @@ struct disc_context {
   /* 10: run the blocks of `kernel` (an entry of `kernels`) that `tasks` tasks take; tasks <= 0 does
    * nothing. The kernel's parameters are the entries of `args`, `params` and `tasks`, 8 bytes each. An
    * entry of `args` is an address of the device, or, for an argument passed by value, the host's
-   * address of the value. All are read before this returns. Block (x, y) of the grid has the number
+   * address of the value. An argument that the kernel takes as a tensor map (TMA) is an address too:
+   * the runtime encodes the map from it and from sizes among `params`. All are read before this
+   * returns. Block (x, y) of the grid has the number
    * y * 2^21 + x; blocks whose number is too large for `tasks` have nothing to do. */
   void (*gpu_launch)(disc_context* ctx, const void* kernel, void* const* args,
                      const int64_t* params, int64_t tasks);

@@ -15,6 +15,7 @@ struct Names {
   PyObject* base = PyUnicode_InternFromString("_base_array");
   PyObject* impl = PyUnicode_InternFromString("_impl");
   PyObject* aval = PyUnicode_InternFromString("aval");
+  PyObject* call_through = PyUnicode_InternFromString("_call_through");
   PyObject* dtype = PyUnicode_InternFromString("dtype");
   PyObject* shape = PyUnicode_InternFromString("shape");
   PyObject* value = PyUnicode_InternFromString("value");
@@ -409,7 +410,7 @@ PyRef Dispatcher::converted(const Call& call, const DispatchEntry& entry) const 
   return leaves;
 }
 
-PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
+PyObject* Dispatcher::call(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (PyDict_GET_SIZE(table_.get()) == 0) Py_RETURN_NOTIMPLEMENTED;
   for (const auto& [state, value] : setting_.usual) {
     const PyRef now(PyObject_GetAttr(state.get(), names().value));
@@ -437,6 +438,12 @@ PyObject* Dispatcher::call(PyObject* args, PyObject* kwargs) {
   if (entry == nullptr) {
     PyErr_SetString(PyExc_TypeError, "not a DispatchEntry");
     return nullptr;
+  }
+  if (entry->through_after >= 0 && entry->calls >= entry->through_after) {
+    const PyRef through(PyObject_GetAttr(self, names().call_through));
+    PyRef result(through ? PyObject_Call(through.get(), args, kwargs) : nullptr);
+    if (result) ++entry->calls;
+    return result.release();
   }
   const PyRef leaves = call.is_plain ? PyRef::borrow(call.leaves.get()) : converted(call, *entry);
   if (!leaves) return nullptr;

@@ -17,13 +17,14 @@ namespace shlo_disc {
 // What runs for one structure, types and sizes of arguments.
 struct DispatchEntry {
   DispatchEntry(PyRef executable_object, const PyExecutable* executable, PyRef bridge_object,
-                JaxBridge* bridge, PyRef unflatten, PyRef dtypes)
+                JaxBridge* bridge, PyRef unflatten, PyRef dtypes, int64_t through_after)
       : executable_object(std::move(executable_object)),
         executable(executable),
         bridge_object(std::move(bridge_object)),
         bridge(bridge),
         unflatten(std::move(unflatten)),
-        dtypes(std::move(dtypes)) {}
+        dtypes(std::move(dtypes)),
+        through_after(through_after) {}
 
   const PyRef executable_object;  // owns `executable`
   const PyExecutable* const executable;
@@ -31,6 +32,7 @@ struct DispatchEntry {
   JaxBridge* const bridge;
   const PyRef unflatten;  // list of results -> the function's structure; None: the only result
   const PyRef dtypes;     // tuple: what NumPy's arrays and scalars are converted to, by leaf
+  const int64_t through_after;  // calls before `_call_through` gets them; -1: it never does
   // Of an entry the dispatcher made itself: the entry of the version, and the shapes; else null.
   PyRef version;
   PyRef shapes;
@@ -53,8 +55,8 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   // The results, Py_NotImplemented when nothing is known of such a call, null with an error set.
-  // `kwargs` may be null.
-  PyObject* call(PyObject* args, PyObject* kwargs);
+  // `kwargs` may be null. `self` is the Python object around this.
+  PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs);
   // From now on calls like this one run `entry` (a Python object around a DispatchEntry). False
   // with an error set; true without effect when some argument is none of these.
   bool add(PyObject* args, PyObject* kwargs, PyObject* entry);

@@ -28,10 +28,12 @@ std::string title_of(const GpuDriver& driver, const GpuDeviceInfo& info) {
          std::to_string(info.ordinal) + ", " + info.architecture + ")";
 }
 
-bool is_on(const char* variable) {
+bool is_set_to(const char* variable, char value) {
   const char* const text = std::getenv(variable);
-  return text != nullptr && text[0] == '1' && text[1] == 0;
+  return text != nullptr && text[0] == value && text[1] == 0;
 }
+
+bool is_on(const char* variable) { return is_set_to(variable, '1'); }
 
 // "4194304 bytes (4.00 MiB)"
 std::string amount(int64_t bytes) {
@@ -169,6 +171,11 @@ GpuScope::~GpuScope() {
 bool gpu_waits_for_launches() {
   static const bool waits = is_on("SHLO_DISC_GPU_SYNC");
   return waits;
+}
+
+bool gpu_overlaps_launches() {
+  static const bool overlaps = !is_set_to("SHLO_DISC_GPU_OVERLAP", '0');
+  return overlaps;
 }
 
 bool gpu_memory_is_the_hosts() {

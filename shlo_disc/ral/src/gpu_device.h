@@ -75,6 +75,8 @@ class GpuScope {
 
 // SHLO_DISC_GPU_SYNC=1 in the environment when first asked: wait after every launch.
 bool gpu_waits_for_launches();
+// Not SHLO_DISC_GPU_OVERLAP=0 in the environment when first asked: kernels that can may start early.
+bool gpu_overlaps_launches();
 // SHLO_DISC_GPU_HOST_MEMORY=1 in the environment when first asked: the driver is a stand-in of tests, and
 // the host's memory is the device's.
 bool gpu_memory_is_the_hosts();

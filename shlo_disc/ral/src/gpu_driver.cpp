@@ -37,6 +37,16 @@ constexpr FunctionRow kFunctions[] = {
 static_assert(sizeof(kFunctions) / sizeof(kFunctions[0]) * sizeof(void*) == sizeof(DriverFunctions),
               "one row per function");
 
+// Of newer architectures only: null where the driver is older.
+constexpr const char* kOptional[] = {"cuLaunchKernelEx", "cuTensorMapEncodeTiled"};
+
+bool is_optional(const char* symbol) {
+  for (const char* const optional : kOptional) {
+    if (std::strcmp(symbol, optional) == 0) return true;
+  }
+  return false;
+}
+
 // Attributes of CUDA's devices.
 constexpr int kWarpSize = 10;
 constexpr int kMultiprocessors = 16;
@@ -117,7 +127,7 @@ const GpuDriver* GpuDriver::get(GpuPlatform platform, GpuFailure* failure) {
     const char* const symbol = function.symbols[index];
     if (symbol != nullptr) {
       addresses[next] = dlsym(library, symbol);
-      if (addresses[next] == nullptr) {
+      if (addresses[next] == nullptr && !is_optional(symbol)) {
         failure->set(GpuFailure::Kind::kDevice,
                      std::string("the ") + row.title + " driver " + path + " has no function " +
                          symbol + ": it is too old" + what_works(row));

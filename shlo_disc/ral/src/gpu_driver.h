@@ -67,6 +67,14 @@ constexpr int kGpuOutOfMemory = 2;
      unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void* stream, void** params,  \
      void** extra),                                                                               \
     "cuLaunchKernel", "hipModuleLaunchKernel")                                                    \
+  F(launch_with,                                                                                  \
+    (const LaunchConfig* config, void* function, void** params, void** extra),                    \
+    "cuLaunchKernelEx", nullptr)                                                                  \
+  F(encode_tensor_map,                                                                            \
+    (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                    \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,         \
+     int swizzle, int promotion, int fill),                                                       \
+    "cuTensorMapEncodeTiled", nullptr)                                                            \
   F(allocate, (void** address, size_t bytes), "cuMemAlloc_v2", "hipMalloc")                       \
   F(free, (void* address), "cuMemFree_v2", "hipFree")                                             \
   F(allocate_host, (void** address, size_t bytes, unsigned flags), "cuMemHostAlloc",              \
@@ -96,6 +104,29 @@ constexpr int kGpuOutOfMemory = 2;
   F(event_time, (float* milliseconds, void* from, void* to), "cuEventElapsedTime",                \
     "hipEventElapsedTime")
 
+// CUlaunchAttribute.
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value;
+  char rest[60];
+};
+static_assert(sizeof(LaunchAttribute) == 72, "as in cuda.h");
+
+// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned blocks[3];
+  unsigned threads[3];
+  unsigned shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(offsetof(LaunchConfig, stream) == 32 && sizeof(LaunchConfig) == 56, "as in cuda.h");
+
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel itself waits for the one in front.
+constexpr int kMayStartEarly = 6;
+
 struct DriverFunctions {
 #define SHLO_DISC_DECLARE(name, arguments, cuda, hip) int(*name) arguments = nullptr;
   SHLO_DISC_DRIVER_FUNCTIONS(SHLO_DISC_DECLARE)
@@ -110,6 +141,10 @@ constexpr int kFunctionSharedBytes = 1;
 constexpr int kFunctionLocalBytes = 3;
 constexpr int kFunctionRegisters = 4;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
+
+// Of encode_tensor_map: lines of 128 bytes whose pieces of 16 change places, reads of whole lines of L2.
+constexpr int kTensorMapSwizzle128 = 3;
+constexpr int kTensorMapPromotion256 = 3;
 
 // What a driver tells of a device, before anything runs on it.
 struct GpuDeviceInfo {

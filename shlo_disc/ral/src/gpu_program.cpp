@@ -15,6 +15,9 @@ constexpr size_t kMostThreads = 8;        // that load modules: the driver compi
 constexpr int64_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
 constexpr size_t kLogBytes = 4096;
 
+// In PTX of a kernel that waits for the kernel in front of it.
+constexpr char kWaitsForKernel[] = "griddepcontrol.wait;";
+
 // CUjit_option.
 constexpr int kErrorLog = 5;
 constexpr int kErrorLogBytes = 6;
@@ -39,6 +42,18 @@ Capability capability_of(const std::string& architecture) {
   return found;
 }
 
+// Whether a device of architecture `have` runs code for `architecture`.
+bool runs_on(GpuPlatform platform, const std::string& architecture, bool is_text,
+             const std::string& have) {
+  if (platform != GpuPlatform::kCuda) return architecture == have;
+  const Capability want = capability_of(architecture), is = capability_of(have);
+  if (want.suffix == 'a') return want.version == is.version;
+  if (want.suffix == 'f' || !is_text) {  // of one family; machine code likewise
+    return want.major() == is.major() && want.version <= is.version;
+  }
+  return want.version <= is.version;
+}
+
 bool is_text(const std::string& image) {
   return image.compare(0, 4, "\x7f" "ELF") != 0;
 }
@@ -52,18 +67,7 @@ std::string kernel_text(const GpuKernel& kernel) {
 bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture, bool is_text,
                            const GpuDevice& device, GpuFailure* failure) {
   const std::string& have = device.info().architecture;
-  bool fits = architecture == have;
-  if (platform == GpuPlatform::kCuda) {
-    const Capability want = capability_of(architecture), is = capability_of(have);
-    if (want.suffix == 'a') {
-      fits = want.version == is.version;
-    } else if (want.suffix == 'f' || !is_text) {  // of one family; machine code likewise
-      fits = want.major() == is.major() && want.version <= is.version;
-    } else {
-      fits = want.version <= is.version;
-    }
-  }
-  if (fits) return true;
+  if (runs_on(platform, architecture, is_text, have)) return true;
   return failure->set(GpuFailure::Kind::kDevice,
                       "the kernels are compiled for " + architecture + ", the device is " +
                           device.title() + "; compile with target='" +
@@ -126,6 +130,15 @@ bool LoadedProgram::load_modules(const GpuProgram& program, GpuFailure* failure)
 
 bool LoadedProgram::load_module(const GpuProgram& program, size_t image, GpuFailure* failure) {
   const GpuDriver& driver = device_.driver();
+  const std::string& code = program.machine_code[image];
+  if (!code.empty() && runs_on(program.platform, program.architecture, false,
+                               device_.info().architecture)) {
+    if (driver.call.load_module(&modules_[image], code.c_str(), 0, nullptr, nullptr) ==
+        kGpuSuccess) {
+      return true;
+    }
+    modules_[image] = nullptr;  // an older driver: it compiles the text
+  }
   std::string log(kLogBytes, '\0');
   int names[] = {kErrorLog, kErrorLogBytes};
   void* values[] = {log.data(), reinterpret_cast<void*>(kLogBytes)};
@@ -150,10 +163,17 @@ bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure)
   for (const GpuKernel& kernel : program.kernels) {
     LoadedKernel loaded{&kernel, nullptr, std::vector<bool>(static_cast<size_t>(kernel.args))};
     for (const size_t i : kernel.by_value) loaded.by_value[i] = true;
+    loaded.may_start_early = driver.call.launch_with != nullptr && gpu_overlaps_launches() &&
+                             program.images[kernel.image].find(kWaitsForKernel) != std::string::npos;
     if (!driver.check(driver.call.get_function(&loaded.function, modules_[kernel.image],
                                                kernel.symbol.c_str()),
                       kernel_text(kernel) + " is not in its image", failure)) {
       return false;
+    }
+    if (!kernel.maps.empty() && driver.call.encode_tensor_map == nullptr) {
+      return failure->set(GpuFailure::Kind::kDevice,
+                          "the driver " + driver.library + " makes no tensor maps for " +
+                              kernel_text(kernel) + ": it is too old");
     }
     if (kernel.shared_bytes > kUsualSharedBytes && driver.call.set_function_attribute != nullptr &&
         !driver.check(driver.call.set_function_attribute(loaded.function,

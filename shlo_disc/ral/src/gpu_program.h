@@ -15,6 +15,21 @@
 
 namespace shlo_disc {
 
+// An argument of a kernel that describes an array: the kernel copies boxes of it to shared memory. The
+// launch is given the array's address, and the sizes among its params.
+struct TensorMap {
+  static constexpr size_t kBytes = 128;
+  static constexpr size_t kMostRank = 5;
+
+  size_t argument = 0;   // entry of `args`
+  int type = 0;          // CUtensorMapDataType
+  int element_bytes = 0;
+  std::vector<uint32_t> box;    // elements, innermost dimension first
+  size_t first = 0;             // the param with the elements in front of the tensor
+  std::vector<size_t> sizes;    // params, by dimension
+  std::vector<size_t> strides;  // params with elements from one index to the next, from dimension 1 on
+};
+
 struct GpuKernel {
   std::string symbol;
   size_t image = 0;
@@ -24,6 +39,7 @@ struct GpuKernel {
   int64_t args = 0;              // entries of `args` of a launch
   std::vector<size_t> by_value;  // those passed by value
   int64_t params = 0;            // entries of `params` of a launch
+  std::vector<TensorMap> maps;
   std::string name;              // for messages
   std::string source;            // its line in the program, for messages
 };
@@ -32,6 +48,7 @@ struct GpuProgram {
   GpuPlatform platform = GpuPlatform::kCuda;
   std::string architecture;         // "sm_90a", "gfx942"
   std::vector<std::string> images;  // PTX, cubins, code objects
+  std::vector<std::string> machine_code;  // of each image: a cubin, or empty
   std::vector<GpuKernel> kernels;
 };
 
@@ -40,6 +57,7 @@ struct LoadedKernel {
   const GpuKernel* kernel;
   void* function;
   std::vector<bool> by_value;  // by entry of `args`
+  bool may_start_early = false;  // it waits by itself for the kernel in front
 };
 
 struct KernelAttributes {

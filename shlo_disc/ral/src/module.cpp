@@ -3,6 +3,7 @@
 #include "py_support.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -351,7 +352,7 @@ PyObject* call_dispatcher(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   try {
-    PyRef result(nb::inst_ptr<Dispatcher>(self)->call(args, kwargs));
+    PyRef result(nb::inst_ptr<Dispatcher>(self)->call(self, args, kwargs));
     if (!result) {
       if (PyErr_ExceptionMatches(errors().foreign)) return raise_explained(self);
       if (!PyErr_ExceptionMatches(errors().argument) && !PyErr_ExceptionMatches(errors().guard)) {
@@ -510,7 +511,8 @@ PyObject* new_dispatch_entry(PyObject* version, PyRef shapes) {
                                                PyRef::borrow(like->bridge_object.get()),
                                                like->bridge,
                                                PyRef::borrow(like->unflatten.get()),
-                                               PyRef::borrow(like->dtypes.get()));
+                                               PyRef::borrow(like->dtypes.get()),
+                                               like->through_after);
   entry->version = PyRef::borrow(version);
   entry->shapes = std::move(shapes);
   return nb::cast(entry.release(), nb::rv_policy::take_ownership).release().ptr();
@@ -622,7 +624,7 @@ NB_MODULE(_ral, m) {
       .def(
           "__init__",
           [](DispatchEntry* self, nb::object executable, nb::object bridge, nb::object unflatten,
-             nb::tuple dtypes) {
+             nb::tuple dtypes, std::optional<int64_t> through_after) {
             auto& reads = nb::cast<JaxBridge&>(bridge);
             const auto* const native = nb::cast<const PyExecutable*>(executable);
             const size_t results = native->executable().spec().results.size();
@@ -632,9 +634,10 @@ NB_MODULE(_ral, m) {
                                         .c_str());
             }
             new (self) DispatchEntry(owned(executable), native, owned(bridge), &reads,
-                                     owned(unflatten), owned(dtypes));
+                                     owned(unflatten), owned(dtypes), through_after.value_or(-1));
           },
-          "executable"_a, "bridge"_a, "unflatten"_a.none(), "dtypes"_a)
+          "executable"_a, "bridge"_a, "unflatten"_a.none(), "dtypes"_a,
+          "through_after"_a = nb::none())
       .def_ro("calls", &DispatchEntry::calls)
       .def_prop_ro("version", [](const DispatchEntry& self) { return object_or_none(self.version); })
       .def_prop_ro("shapes", [](const DispatchEntry& self) { return object_or_none(self.shapes); });

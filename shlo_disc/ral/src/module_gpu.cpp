@@ -1,10 +1,12 @@
 #include "module_gpu.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,10 +31,49 @@ GpuPlatform checked_platform(const std::string& name) {
   return platform;
 }
 
+// Elements that tensor maps have, by name: CUtensorMapDataType and bytes. Copies of integers change
+// no bits; those of tf32 round f32 to it.
+struct MapElement {
+  const char* name;
+  int type;
+  int bytes;
+};
+constexpr MapElement kMapElements[] = {{"f16", 1, 2}, {"bf16", 1, 2}, {"tf32", 11, 4}};
+
+// (argument, element, box, first, sizes, strides)
+using MapRow = std::tuple<size_t, std::string, std::vector<uint32_t>, size_t, std::vector<size_t>,
+                          std::vector<size_t>>;
+
+TensorMap checked_map(const MapRow& row, int64_t args, int64_t params) {
+  const auto& [argument, element, box, first, sizes, strides] = row;
+  TensorMap map{argument, 0, 0, box, first, sizes, strides};
+  for (const MapElement& known : kMapElements) {
+    if (element == known.name) map.type = known.type, map.element_bytes = known.bytes;
+  }
+  if (map.element_bytes == 0) throw nb::value_error(("no tensor map has " + element).c_str());
+  const size_t rank = box.size();
+  if (rank < 1 || rank > TensorMap::kMostRank || sizes.size() != rank ||
+      strides.size() != rank - 1) {
+    throw nb::value_error("a tensor map has one to five sizes, and a stride less");
+  }
+  std::vector<size_t> named = sizes;
+  named.insert(named.end(), strides.begin(), strides.end());
+  named.push_back(first);
+  for (const size_t i : named) {
+    if (i >= static_cast<size_t>(params)) {
+      throw nb::index_error("a tensor map names a param that does not exist");
+    }
+  }
+  if (argument >= static_cast<size_t>(args)) {
+    throw nb::index_error("a tensor map is of an argument that does not exist");
+  }
+  return map;
+}
+
 void init_gpu_kernel(GpuKernel* self, std::string symbol, size_t image, int64_t threads,
                      int64_t tasks_per_block, int64_t shared_bytes, int64_t args,
-                     std::vector<size_t> by_value, int64_t params, std::string name,
-                     std::string source) {
+                     std::vector<size_t> by_value, int64_t params,
+                     const std::vector<MapRow>& maps, std::string name, std::string source) {
   constexpr int64_t kMostThreads = 1024, kMostShared = 1 << 20, kMostParameters = 4096;
   if (threads < 1 || threads > kMostThreads || tasks_per_block < 1 || shared_bytes < 0 ||
       shared_bytes > kMostShared || args < 0 || params < 0 || args + params > kMostParameters) {
@@ -43,16 +84,28 @@ void init_gpu_kernel(GpuKernel* self, std::string symbol, size_t image, int64_t 
       throw nb::index_error("by_value names an argument that does not exist");
     }
   }
-  new (self) GpuKernel{std::move(symbol), image,  threads,         tasks_per_block, shared_bytes, args,
-                       std::move(by_value), params, std::move(name), std::move(source)};
+  std::vector<TensorMap> checked;
+  for (const MapRow& row : maps) checked.push_back(checked_map(row, args, params));
+  new (self) GpuKernel{std::move(symbol), image,  threads,
+                       tasks_per_block,   shared_bytes, args,
+                       std::move(by_value), params, std::move(checked),
+                       std::move(name),   std::move(source)};
 }
 
 void init_gpu_program(SharedGpuProgram* self, const std::string& platform, std::string architecture,
-                      const std::vector<nb::bytes>& images, std::vector<GpuKernel> kernels) {
+                      const std::vector<nb::bytes>& images, std::vector<GpuKernel> kernels,
+                      const std::vector<nb::bytes>& machine_code) {
+  if (!machine_code.empty() && machine_code.size() != images.size()) {
+    throw nb::value_error("machine_code has an entry for each image, or none");
+  }
   auto program = std::make_shared<GpuProgram>();
   program->platform = checked_platform(platform);
   program->architecture = std::move(architecture);
   for (const nb::bytes& image : images) program->images.emplace_back(image.c_str(), image.size());
+  for (const nb::bytes& code : machine_code) {
+    program->machine_code.emplace_back(code.c_str(), code.size());
+  }
+  program->machine_code.resize(images.size());
   for (const GpuKernel& kernel : kernels) {
     if (kernel.image >= images.size()) {
       throw nb::index_error(("kernel " + kernel.name + " is in an image that does not exist").c_str());
@@ -191,10 +244,10 @@ void bind_gpu(nb::module_& m) {
   nb::class_<GpuKernel>(m, "GpuKernel")
       .def("__init__", &init_gpu_kernel, nb::kw_only(), "symbol"_a, "image"_a, "threads"_a,
            "tasks_per_block"_a, "shared_bytes"_a, "args"_a, "by_value"_a = std::vector<size_t>(),
-           "params"_a, "name"_a, "source"_a = "");
+           "params"_a, "maps"_a = std::vector<MapRow>(), "name"_a, "source"_a = "");
   nb::class_<SharedGpuProgram>(m, "GpuProgram")
       .def("__init__", &init_gpu_program, nb::kw_only(), "platform"_a, "architecture"_a, "images"_a,
-           "kernels"_a);
+           "kernels"_a, "machine_code"_a = std::vector<nb::bytes>());
 
   nb::class_<GpuBridge, JaxBridge>(m, "GpuBridge")
       .def("__init__", &init_gpu_bridge, nb::kw_only(), "platform"_a, "ordinal"_a,

@@ -30,12 +30,16 @@ import numpy.typing as npt
 from shlo_disc import ral
 from tests.gpu import emulator
 from tests.ptx.interpreter import launch_raw, parameters_of
+from tests.ptx.tensor_map import address_of
 
 __all__ = ["Kernel", "Launch", "StandIn", "shared_library"]
 
 LAUNCH_FAILED = 719
 REFUSED = b"refused"
 """An image that begins so is no image."""
+
+CUBIN = b"\x7fELF\2\1\1"
+"""How a cubin begins: no instructions of NVIDIA's can run here."""
 
 _LOAD = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p)
 _FIND = ctypes.CFUNCTYPE(
@@ -156,6 +160,7 @@ class StandIn:
         self.library.stand_in_pending.restype = ctypes.c_int64
         self.kernels: dict[str, Kernel] = {}
         self.errors: list[BaseException] = []
+        self.refused_images = 0
         self._images: dict[int, bytes] = {}
         self._loaded: dict[int, emulator.Loaded] = {}
         self._handles = itertools.count(1)
@@ -174,6 +179,7 @@ class StandIn:
         self.library.stand_in_reset()
         self.kernels.clear()
         self.errors.clear()
+        self.refused_images = 0
 
     def count(self, what: str) -> int:
         """A number of the driver: see `stand_in_count`."""
@@ -206,7 +212,8 @@ class StandIn:
 
     def _load(self, is_hip: int, image: int) -> int:
         text = ctypes.string_at(image)
-        if text.startswith(REFUSED):
+        if text.startswith(REFUSED) or (not is_hip and text.startswith(CUBIN)):
+            self.refused_images += 1
             return 0
         handle = next(self._handles)
         if is_hip and text.startswith(emulator.MAGIC):
@@ -244,6 +251,8 @@ class StandIn:
         for (offset, _), value in zip(parameters_of(text, symbol), launch.params, strict=True):
             values += bytes(offset - len(values)) + value
         pointers = {int.from_bytes(p, "little") for p in launch.params if len(p) == 8}
+        maps = (address_of(p) for p in launch.params if len(p) == 128)
+        pointers |= {address for address in maps if address is not None}
         places = {place for pointer in pointers if (place := self._memory_at(pointer))}
         if not self.is_strict:
             places |= set(_of_others(pointers, places))

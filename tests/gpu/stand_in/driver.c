@@ -48,12 +48,13 @@ static char architecture[64] = "gfx942:sramecc+:xnack-";
 static int64_t memory_bytes = (int64_t)1 << 30;
 static int refuse_launch = -1, refuse_code; /* the launch that is refused: 0 is the next */
 static int fault_kernel = -1, fault_code;   /* the kernel that faults when it runs */
+static int refuses_maps;                    /* no tensor map is made */
 static int lost;                            /* what all calls give from now on */
 static int is_strict = 1;                   /* memory must be the driver's */
 static int is_eager;                        /* nothing is late */
 
 static struct {
-  int64_t launches, kernels, waits, allocations, bytes, modules, events, streams, most_bytes;
+  int64_t launches, early, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps;
 } counts;
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -146,10 +147,15 @@ static double now_ms(void) {
 
 static void run_until(Stream* stream, int64_t position);
 
+/* What a parameter of so many bytes takes. */
+static int room(int bytes) { return (bytes + 7) / 8 * 8; }
+
 static int run_launch(Work* work) {
   void* params[MOST_PARAMS];
   char* next = work->params;
-  for (int i = 0; i < work->function->params; ++i, next += 8) params[i] = next;
+  for (int i = 0; i < work->function->params; next += room(work->function->bytes[i]), ++i) {
+    params[i] = next;
+  }
   pthread_mutex_lock(&mutex);
   ++counts.kernels;
   const int faults = fault_kernel == 0;
@@ -267,7 +273,7 @@ API void stand_in_reset(void) {
   memory_bytes = (int64_t)1 << 30;
   refuse_launch = fault_kernel = -1;
   lost = SUCCESS;
-  is_strict = 1, is_eager = 0;
+  is_strict = 1, is_eager = refuses_maps = 0;
 }
 API void stand_in_devices(int count) { devices = count; }
 API void stand_in_capability(int major, int minor) { major_version = major, minor_version = minor; }
@@ -275,6 +281,7 @@ API void stand_in_architecture(const char* name) {
   snprintf(architecture, sizeof(architecture), "%s", name);
 }
 API void stand_in_memory(int64_t bytes) { memory_bytes = bytes; }
+API void stand_in_refuse_maps(int all) { refuses_maps = all; }
 API void stand_in_refuse_launch(int which, int code) { refuse_launch = which, refuse_code = code; }
 API void stand_in_fault(int which, int code) { fault_kernel = which, fault_code = code; }
 API void stand_in_lose(int code) { lost = code; }
@@ -296,9 +303,10 @@ API int64_t stand_in_count(const char* what) {
     const char* name;
     int64_t value;
   } rows[] = {
-      {"launches", counts.launches}, {"kernels", counts.kernels}, {"waits", counts.waits},
+      {"launches", counts.launches}, {"early", counts.early}, {"kernels", counts.kernels}, {"waits", counts.waits},
       {"allocations", counts.allocations}, {"bytes", counts.bytes}, {"modules", counts.modules},
       {"events", counts.events}, {"streams", counts.streams}, {"most_bytes", counts.most_bytes},
+      {"maps", counts.maps},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     if (strcmp(rows[i].name, what) == 0) return rows[i].value;
@@ -442,9 +450,11 @@ static int launch(void* at, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
   work->grid[0] = gx, work->grid[1] = gy, work->grid[2] = gz;
   work->block[0] = bx, work->block[1] = by, work->block[2] = bz;
   work->shared_bytes = shared_bytes;
-  work->params = calloc(function->params + 1, 8);
-  for (int i = 0; i < function->params; ++i) {
-    memcpy(work->params + 8 * i, params[i], function->bytes[i]);
+  int total = 8;
+  for (int i = 0; i < function->params; ++i) total += room(function->bytes[i]);
+  char* next = work->params = calloc(1, total);
+  for (int i = 0; i < function->params; next += room(function->bytes[i]), ++i) {
+    memcpy(next, params[i], function->bytes[i]);
   }
   give(stream, work);
   return SUCCESS;
@@ -628,6 +638,19 @@ BOTH(cuLaunchKernel, hipModuleLaunchKernel,
      (void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
       unsigned n, void* s, void** p, void** e),
      launch(f, gx, gy, gz, bx, by, bz, n, s, p, e))
+/* CUlaunchConfig: one attribute, that the kernel may start before the one in front has ended. */
+struct config {
+  unsigned blocks[3], threads[3], shared;
+  void* stream;
+  const int* attributes;
+  unsigned count;
+};
+API int cuLaunchKernelEx(const struct config* c, void* f, void** p, void** e) {
+  if (c->count != 1 || c->attributes[0] != 6 || c->attributes[2] != 1) return INVALID_VALUE;
+  ++counts.early;
+  return launch(f, c->blocks[0], c->blocks[1], c->blocks[2], c->threads[0], c->threads[1],
+                c->threads[2], c->shared, c->stream, p, e);
+}
 BOTH(cuMemAlloc_v2, hipMalloc, (void** p, size_t n), allocate(p, n))
 BOTH(cuMemFree_v2, hipFree, (void* p), free_memory(p))
 BOTH(cuMemHostAlloc, hipHostMalloc, (void** p, size_t n, unsigned f), allocate_host(p, n, f))
@@ -694,6 +717,46 @@ API int hipGetDevice(int* device) { return *device = current_hip_device, context
 API int hipSetDevice(int device) { return current_hip_device = device, context_depth = 1, SUCCESS; }
 API int cuFuncSetAttribute(void* f, int attribute, int value) {
   return set_function_attribute(f, attribute, value);
+}
+/* As tests/ptx/tensor_map.py has it, with 4-byte sizes. */
+typedef struct {
+  uint32_t magic;
+  uint8_t rank, element, swizzle, rounds;
+  uint64_t address;
+  uint32_t sizes[5], box[5];
+  uint64_t strides[4];
+} TensorMap;
+API int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address,
+                               const uint64_t* sizes, const uint64_t* strides, const uint32_t* box,
+                               const uint32_t* steps, int interleave, int swizzle, int promotion,
+                               int fill) {
+  static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+  static const uint32_t spans[] = {UINT32_MAX, 32, 64, 128};
+  if (refuses_maps || (uintptr_t)map % 64 != 0 || type < 0 || type > 12 || rank < 1 || rank > 5 ||
+      (uintptr_t)address % 16 != 0 || interleave != 0 || swizzle < 0 || swizzle > 3 ||
+      promotion < 0 || promotion > 3 || fill != 0) {
+    return INVALID_VALUE;
+  }
+  TensorMap made = {0x4D54584C, rank,  bytes[type], swizzle, type == 11, (uintptr_t)address,
+                    {0},        {0}, {0}};
+  const uint32_t row = box[0] * made.element;
+  if (row % 16 != 0 || row > spans[swizzle]) return INVALID_VALUE;
+  for (unsigned i = 0; i < rank; ++i) {
+    if (sizes[i] < 1 || sizes[i] > UINT32_MAX || box[i] < 1 || box[i] > 256 || steps[i] != 1) {
+      return INVALID_VALUE;
+    }
+    made.sizes[i] = sizes[i], made.box[i] = box[i];
+    if (i == 0) continue;
+    const uint64_t stride = strides[i - 1];
+    if (stride % 16 != 0 || stride == 0 || stride >= (uint64_t)1 << 40) return INVALID_VALUE;
+    made.strides[i - 1] = stride;
+  }
+  memset(map, 0, 128);
+  memcpy(map, &made, sizeof(made));
+  pthread_mutex_lock(&mutex);
+  ++counts.maps;
+  pthread_mutex_unlock(&mutex);
+  return SUCCESS;
 }
 API int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* names, void** values) {
   const int error = load_module(module, image, 0);

@@ -90,6 +90,12 @@ static uint32_t logic3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
   return out;
 }
 
+template <class A, class B>
+uint32_t dot4(uint32_t a, uint32_t b, uint32_t c) {
+  for (int k = 0; k < 32; k += 8) c += uint32_t(int32_t(A(a >> k)) * int32_t(B(b >> k)));
+  return c;
+}
+
 template <class U>
 U reversed(U x) {
   U out = 0;
@@ -155,6 +161,10 @@ void add_integers(Table& t, const std::string& type) {
     const U v = std::is_signed_v<T> && x < 0 ? U(~U(x)) : U(x);
     return v ? uint32_t(kBits<T> - 1 - (std::countl_zero(uint64_t(v)) - (64 - kBits<T>))) : ~0u;
   });
+  define<uint32_t, T>(t, "bfind.shiftamt.", type, [](T x) {
+    const U v = std::is_signed_v<T> && x < 0 ? U(~U(x)) : U(x);
+    return v ? uint32_t(std::countl_zero(uint64_t(v)) - (64 - kBits<T>)) : ~0u;
+  });
   if constexpr (std::is_signed_v<T>) {
     define<T, T>(t, "neg.", type, [](T x) { return -U(x); });
     define<T, T>(t, "abs.", type, [](T x) { return x < 0 ? T(-U(x)) : x; });
@@ -166,10 +176,10 @@ void add_integers(Table& t, const std::string& type) {
     define<T, T, T>(t, "sub.sat.", type, [](T x, T y) {
       return saturated<T>(Wide<T>(x) - Wide<T>(y));
     });
-    define<T, T, T, T>(t, "sad.", type, [](T x, T y, T z) {
-      return U(z) + (x < y ? U(y) - U(x) : U(x) - U(y));
-    });
   }
+  define<T, T, T, T>(t, "sad.", type, [](T x, T y, T z) {
+    return U(z) + (x < y ? U(y) - U(x) : U(x) - U(y));
+  });
   add_compares<T>(t, type, false);
 }
 
@@ -339,14 +349,10 @@ void add_arithmetic(Table& t) {
                      [](U a, U b, U c) { return funnel(a, b, std::min(c, 32u), false); });
   define<U, U, U, U>(t, "prmt.b32", [](U a, U b, U c) { return permuted(a, b, c); });
   define<U, U, U, U, U>(t, "lop3.b32", [](U a, U b, U c, U f) { return logic3(a, b, c, f); });
-  define<U, U, U, U>(t, "dp4a.u32.u32", [](U a, U b, U c) {
-    for (int k = 0; k < 32; k += 8) c += (a >> k & 255) * (b >> k & 255);
-    return c;
-  });
-  define<U, U, U, U>(t, "dp4a.s32.s32", [](U a, U b, U c) {
-    for (int k = 0; k < 32; k += 8) c += U(int8_t(a >> k) * int8_t(b >> k));
-    return c;
-  });
+  define<U, U, U, U>(t, "dp4a.u32.u32", [](U a, U b, U c) { return dot4<uint8_t, uint8_t>(a, b, c); });
+  define<U, U, U, U>(t, "dp4a.u32.s32", [](U a, U b, U c) { return dot4<uint8_t, int8_t>(a, b, c); });
+  define<U, U, U, U>(t, "dp4a.s32.u32", [](U a, U b, U c) { return dot4<int8_t, uint8_t>(a, b, c); });
+  define<U, U, U, U>(t, "dp4a.s32.s32", [](U a, U b, U c) { return dot4<int8_t, int8_t>(a, b, c); });
   approximate(t, "ex2", [](double x) { return std::exp2(x); });
   approximate(t, "lg2", [](double x) { return std::log2(x); });
   approximate(t, "rcp", [](double x) { return 1 / x; });

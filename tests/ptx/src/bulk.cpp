@@ -13,7 +13,7 @@ constexpr uint32_t kChunk = 16;
 
 struct TensorMap {  // as tensor_map.py writes it
   uint32_t magic;
-  uint8_t rank, element, swizzle, pad;
+  uint8_t rank, element, swizzle, rounds;
   uint64_t address;
   uint32_t sizes[5], box[5];
   uint64_t strides[4];
@@ -54,6 +54,16 @@ void each_chunk(const TensorMap& map, uint32_t shared_at, const int32_t* at, F f
   }
 }
 
+// f32 to ten digits behind the first, ties away from zero.
+static void round_to_tf32(std::vector<uint8_t>& bytes) {
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    uint32_t word;
+    std::memcpy(&word, &bytes[i], 4);
+    if ((word & 0x7F800000) != 0x7F800000) word = (word + 0x1000) & ~uint32_t{0x1FFF};
+    std::memcpy(&bytes[i], &word, 4);
+  }
+}
+
 // Map, coordinates..., destination or source, barrier if it loads. imm[1]: whether it loads.
 static Flow tensor_copy(Warp& w, const Instr& in, Mask m) {
   Block& b = *w.block;
@@ -81,6 +91,7 @@ static Flow tensor_copy(Warp& w, const Instr& in, Mask m) {
           const Place place = find(w, l, global, address, bytes, false, map.element);
           note_read(w, l, place, bytes, false);
           std::memcpy(&t.bytes[size_t(low)], place.host, bytes);
+          if (map.rounds) round_to_tf32(t.bytes);
         }
         b.order.depart(offset, kChunk, w.thread(l));
         load.parts.push_back(std::move(t));

@@ -8,7 +8,7 @@ namespace ptx {
 static const std::vector<std::pair<std::string, Handler>>& handlers() {
   static const auto all = [] {
     Table t;
-    for (const auto add : {add_arithmetic, add_halves, add_conversions, add_memory, add_control,
+    for (const auto add : {add_arithmetic, add_halves, add_packed, add_conversions, add_memory, add_control,
                            add_warp, add_matrix, add_async, add_phases,
                            add_bulk, add_wgmma}) {
       add(t);

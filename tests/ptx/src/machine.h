@@ -230,6 +230,7 @@ inline void put(Slot* to, int lane, T value) {
 using Table = std::map<std::string, Handler>;
 void add_arithmetic(Table&);
 void add_halves(Table&);
+void add_packed(Table&);
 void add_conversions(Table&);
 void add_memory(Table&);
 void add_control(Table&);

@@ -1,0 +1,147 @@
+"""Machine code of PTX (cubins): by `ptxas` where it is installed, else by nvJitLink.
+
+Without either the driver compiles PTX, when a program is first called on a device.
+
+nvJitLink makes code that can be linked: 64-bit divisions and rounded ones are calls. The kernel
+keeps registers free for these, and its `wgmma` instructions wait for each other (note C7509). ptxas
+and the driver make whole programs. So a cubin of nvJitLink counts only if it calls nothing: its
+registers and spills are those of ptxas then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from shlo_disc import flags
+from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.lower.gpu import workers
+
+__all__ = [
+    "assembled",
+    "cubin",
+    "disassembled",
+    "nvjitlink",
+    "ptxas",
+    "with_nvjitlink",
+    "with_ptxas",
+]
+
+_PTXAS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
+_NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+_NVDISASM = ("nvidia-cuda-nvdisasm",)
+
+_IS_NEWER = re.compile(
+    r"is not defined for option 'gpu-name'|Unsupported \.version|UNRECOGNIZED_ARCH"
+)
+"""How an assembler says that it is older than the architecture, or than a version of PTX."""
+
+_CALL = b"__cuda_sm"
+"""Begins the names of the functions that nvJitLink links to a kernel."""
+
+
+@cache
+def ptxas() -> Path | None:
+    """The assembler of PTX: of a package that `jax[cuda13]` installs too, else one on PATH."""
+    return _file("ptxas", _PTXAS) or _on_path("ptxas")
+
+
+@cache
+def nvjitlink() -> str | None:
+    """The library of nvJitLink: of a package, else one that the system's loader finds by name."""
+    found = _file("libnvJitLink.so", _NVJITLINK)
+    return str(found) if found else ctypes.util.find_library("nvJitLink")
+
+
+@cache
+def _nvdisasm() -> Path | None:
+    return _file("nvdisasm", _NVDISASM) or _on_path("nvdisasm")
+
+
+def cubin(ptx: bytes, architecture: str) -> bytes:
+    """What a device of `architecture` loads in place of `ptx`; empty where the driver compiles it.
+
+    Raises InternalError for PTX that the assembler does not take.
+    """
+    return assembled(ptx, architecture) if flags.gpu_cubins() else b""
+
+
+def assembled(ptx: bytes, architecture: str) -> bytes:
+    """Machine code of `ptx`; empty without an assembler that makes good code of it.
+
+    Raises InternalError for PTX that the assembler does not take.
+    """
+    try:
+        if (program := ptxas()) is not None:
+            return with_ptxas(ptx, architecture, program)
+        if (library := nvjitlink()) is not None:
+            made = with_nvjitlink(ptx, architecture, library)
+            return b"" if _CALL in made else made
+    except InternalError as error:
+        if _IS_NEWER.search(str(error)) is None:
+            raise
+    return b""
+
+
+def with_ptxas(ptx: bytes, architecture: str, program: Path) -> bytes:
+    """Machine code by `ptxas`. Raises InternalError with its words if it does not take `ptx`."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_bytes(ptx)
+        command = [str(program), f"-arch={architecture}", str(source), "-o", str(result)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InternalError(f"ptxas did not accept a kernel: {done.stderr.strip()}")
+        return result.read_bytes()
+
+
+def with_nvjitlink(ptx: bytes, architecture: str, library: str) -> bytes:
+    """Machine code by nvJitLink. Raises InternalError with its words if it does not take `ptx`."""
+    return workers.linked(ptx, architecture, library)
+
+
+def disassembled(ptx: bytes, architecture: str) -> str:
+    """The instructions of the machine code of `ptx` (SASS).
+
+    Raises UnsupportedError without an assembler or without `nvdisasm`.
+    """
+    program = _nvdisasm()
+    if program is None:
+        raise UnsupportedError(
+            "as_text('sass') needs nvdisasm: pip install nvidia-cuda-nvdisasm, or put one of a "
+            "CUDA toolkit on PATH; as_text('ptx') needs neither"
+        )
+    code = assembled(ptx, architecture)
+    if not code:
+        raise UnsupportedError(
+            f"as_text('sass') needs an assembler of PTX that knows {architecture}: pip install "
+            "nvidia-cuda-nvcc, or put ptxas of a CUDA toolkit on PATH"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "kernel.cubin")
+        source.write_bytes(code)
+        command = [str(program), "-c", str(source)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _file(name: str, packages: tuple[str, ...]) -> Path | None:
+    """The file of the first of `packages` whose name begins with `name`."""
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            for file in importlib.metadata.files(package) or ():
+                path = Path(str(file.locate()))
+                if path.name.startswith(name) and path.parent.name in ("bin", "lib"):
+                    return path
+    return None
+
+
+def _on_path(name: str) -> Path | None:
+    found = shutil.which(name)
+    return Path(found) if found else None

@@ -1,0 +1,194 @@
+"""Attention of few rows (a step of decoding): blocks share the keys of a row, in parts.
+
+A part has `PART` keys, however many blocks there are. Each stores its results without the factor of
+the row, with the maximum of the scores and the sum of the exponentials of every row. A second
+launch combines them, first part first. So sizes alone decide a rounding.
+
+Source: T. Dao et al., "Flash-Decoding for long-context inference", 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.lower.cuda.attention_plan import AttentionPlan
+from shlo_disc.lower.cuda.attention_warps import FEW, WarpWriter
+from shlo_disc.lower.cuda.attention_writer import LANES, softmax_of
+from shlo_disc.lower.cuda.fragments import store_sums
+from shlo_disc.lower.cuda.online_softmax import RowState
+from shlo_disc.lower.gpu.products import ProductWriter
+from shlo_disc.lower.plan import Launch, Step, Workspace
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+
+__all__ = ["MOST_ROWS", "by_parts", "bytes_of_parts"]
+
+MOST_ROWS = FEW.rows
+"""Rows of a batch entry at most."""
+
+PART = 512
+"""Keys of a part, whole tiles: enough to hide how a block begins and ends."""
+
+_THREADS = 128
+"""Of a block of the second launch: each has some columns of a row."""
+
+
+def by_parts(plan: AttentionPlan, sums: Workspace, states: Workspace) -> tuple[Step, ...]:
+    """Both launches."""
+    return (_PartWriter(plan, sums, states).launch(), _TotalWriter(plan, sums, states).launch())
+
+
+def bytes_of_parts(plan: AttentionPlan) -> tuple[Expr, Expr]:
+    """The sizes of both workspaces; 0 where there are more rows."""
+    p = plan.p
+    is_few = Expr.min(Expr.max(MOST_ROWS + 1 - p.rows, 0), 1)
+    rows = p.batches * p.rows * _parts(plan) * is_few
+    return rows * (4 * plan.wide), rows * 8
+
+
+def _parts(plan: AttentionPlan) -> Expr:
+    return ceil_div(plan.p.depth, PART)
+
+
+def _place_of(
+    w: ProductWriter, place: Sequence[IndexValue], part: IndexValue, row: IndexValue
+) -> IndexValue:
+    """The number of a row of a part."""
+    matrix = w.b.index(0)
+    for i, index in enumerate(place):
+        matrix = matrix * w.b.size(f"batch{i}") + index
+    return (matrix * w.depth.ceil_div(PART) + part) * w.m + row
+
+
+class _PartWriter(WarpWriter):
+    """Writes the first launch: neighbouring blocks have the parts of a batch entry."""
+
+    units: ClassVar[str] = "parts"
+
+    def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
+        super().__init__(plan, FEW, by_chunks=True)
+        b = self.b
+        self.sums = self.memory(sums, plan.p.compute)
+        self.states = self.memory(states, plan.p.compute)
+        self.part = b.index(0)
+        # Maxima and totals of the rows of each warp.
+        self.of_warps = b.shared("f32", 2 * FEW.deep * FEW.rows)
+
+    def launch(self) -> Launch:
+        """See `ProductWriter.launch`."""
+        launch = super().launch()
+        return replace(launch, extent=launch.extent * _parts(self.plan))
+
+    def task(self, number: IndexValue) -> None:
+        """See `ProductWriter.task`."""
+        parts = self.depth.ceil_div(PART)
+        self.part = number % parts
+        super().task(number // parts)
+
+    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+        """See `ProductWriter.tile`."""
+        b, tiles = self.b, PART // self.tile_keys
+        self.begin(place, row)
+        first = self.part * tiles
+        last = b.min(first + tiles, self.depth.ceil_div(self.tile_keys))
+        found = self.through(place, row, first, last, self.start())
+        state, scales = self._across_warps(self.whole_state(found[:4]))
+        sums = [x * scales[k // 2 % 2] for k, x in enumerate(found[4:])]
+        for half in range(2):
+            own = self.lane // 4 + 8 * half
+            with b.if_((b.thread < 32) & (self.lane % 4).equals(0) & (row + own < self.m)):
+                at = _place_of(self, place, self.part, row + own) * 2
+                self.states.store(state.maximum[half], at)
+                self.states.store(state.total[half], at + 1)
+        store_sums(
+            self, place, row, column, sums, (self.first_row, 0), self.columns, FEW.deep, self.deep
+        )
+
+    def _across_warps(self, state: RowState) -> tuple[RowState, list[Register]]:
+        """The state of the rows from those of all warps, and what the results of this warp are
+        scaled by.
+        """
+        b, s = self.b, self.softmax
+        size = FEW.deep * FEW.rows
+        own = self.deep * FEW.rows + self.lane // 4
+        with b.if_((self.lane % 4).equals(0)):
+            for half in range(2):
+                self.of_warps.store(state.maximum[half], own + 8 * half)
+                self.of_warps.store(state.total[half], own + (8 * half + size))
+        b.barrier_of_block()
+        maxima, totals, scales = [], [], []
+        for half in range(2):
+            places = [self.lane // 4 + (8 * half + warp * FEW.rows) for warp in range(FEW.deep)]
+            each = [self.of_warps.load(at, readonly=False) for at in places]
+            most = each[0]
+            for one in each[1:]:
+                most = b.op("arith.maximumf", most, one)
+            base = s.safe(most)
+            total = b.constant(0.0, "f32")
+            for one, at in zip(each, places, strict=True):
+                part = self.of_warps.load(at + size, readonly=False)
+                total = total + part * s.exponential(one - base)
+            maxima.append(most)
+            totals.append(total)
+            scales.append(s.exponential(state.maximum[half] - base))
+        return RowState.of([*maxima, *totals]), scales
+
+    def store(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        column: IndexValue,
+        sums: Sequence[Register],
+        mask: Mask,
+    ) -> None:
+        """Store results as they are; every row begins at a multiple of 16."""
+        at = _place_of(self, place, self.part, row) * self.columns + column
+        self.sums.vector_store(sums[0], at, aligned=True)
+
+
+class _TotalWriter(ProductWriter):
+    """Writes the second launch: each thread finishes a vector of columns."""
+
+    plan: AttentionPlan
+    units: ClassVar[str] = "total"
+
+    def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
+        self.vectors = plan.wide // LANES
+        super().__init__(
+            plan,
+            rows=max(_THREADS // self.vectors, 1),
+            columns=plan.wide,
+            threads=_THREADS,
+            lanes=LANES,
+        )
+        self.sums = self.memory(sums, plan.p.compute)
+        self.states = self.memory(states, plan.p.compute)
+        self.softmax = softmax_of(self)
+
+    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+        """See `ProductWriter.tile`."""
+        b, s = self.b, self.softmax
+        down, right = b.thread // self.vectors, b.thread % self.vectors * LANES
+        own, parts = row + down, self.depth.ceil_div(PART)
+        exists = (down < self.rows) & (own < self.m) & (right < self.n)
+        with b.if_(exists):
+            low, zero = b.constant(-math.inf, "f32"), b.constant(0.0, "f32")
+            with b.loop(0, parts, 1, [low], hint="part") as loop:
+                at = _place_of(self, place, loop.index, own) * 2
+                loop.yield_(b.op("arith.maximumf", loop.args[0], self.states.load(at)))
+            (most,) = loop.results
+            base = s.safe(most)
+            start = [zero, b.broadcast(zero, LANES)]
+            with b.loop(0, parts, 1, start, hint="part") as loop:
+                at = _place_of(self, place, loop.index, own)
+                scale = s.exponential(self.states.load(at * 2) - base)
+                total = loop.args[0] + self.states.load(at * 2 + 1) * scale
+                part = self.sums.vector_load(at * self.columns + right, LANES, aligned=True)
+                loop.yield_(total, loop.args[1] + part * b.broadcast(scale, LANES))
+            total, found = loop.results
+            factor = s.factor(most, total, place, own, self.depth)
+            value = found * b.broadcast(factor, LANES)
+            self.store(place, own, right, [value], b.mask(self.n - right, LANES))

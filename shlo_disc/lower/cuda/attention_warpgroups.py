@@ -1,0 +1,228 @@
+"""Attention by warpgroups of Hopper (`wgmma`, sm_90a): each warpgroup of a block has 64 rows.
+
+Queries, keys and values are in shared memory, weights in registers. Products of a tile of keys run
+while the softmax of the next one is computed:
+
+    scores of tile i + 1, then results of tile i      by the matrix units
+    softmax of tile i + 1                             as soon as its scores are there
+
+Lines of shared memory have 128 bytes: 64 elements of a row. Chunk c of line l, 16 bytes, is at
+place `c ^ l % 8`. Of wider rows the lines of the second 64 elements are behind those of the first.
+Rows that do not exist are 0.
+
+Sources: NVIDIA's PTX ISA, section 9.7.15.5. J. Shah et al., "FlashAttention-3: Fast and Accurate
+Attention with Asynchrony and Low-precision", 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from shlo_disc.lower.cuda.attention_plan import CHUNK, AttentionPlan
+from shlo_disc.lower.cuda.attention_writer import AttentionWriter
+from shlo_disc.lower.cuda.instructions import (
+    commit_copies,
+    copy_rows,
+    fence_for_warpgroups,
+    global_address,
+    multiply_lines,
+    multiply_registers,
+    wait_for_copies,
+    wait_for_sums,
+)
+from shlo_disc.lower.cuda.lines import Source
+from shlo_disc.lower.cuda.online_softmax import RowState
+from shlo_disc.lower.values.typed import IndexValue, Register
+
+__all__ = ["ROWS", "WarpgroupWriter"]
+
+_WARPGROUPS = 2
+ROWS = 64 * _WARPGROUPS
+"""Rows of queries of a block."""
+
+_KEYS = 128
+"""Keys of a tile."""
+
+_LINE, _ELEMENTS = 128, 64
+"""Bytes of a line, and elements of 16 bits."""
+
+
+class _Lines:
+    """Stages of one operand: `count` rows of `length` elements, in blocks of 64 elements."""
+
+    def __init__(self, w: WarpgroupWriter, count: int, length: int, stages: int) -> None:
+        b = self.b = w.b
+        self.count, self.blocks = count, -(-length // _ELEMENTS)
+        self.block_bytes = count * _LINE
+        self.stage_bytes = self.block_bytes * self.blocks
+        offset = b.shared_offset(self.stage_bytes * stages)
+        chunks = _LINE // (2 * CHUNK)
+        self.line, self.chunk = b.thread // chunks, b.thread % chunks
+        self.lines_at_once = b.threads // chunks
+        swizzled = b.cast("arith.index_cast", self.chunk, "i32") ^ (
+            b.cast("arith.index_cast", self.line % 8, "i32")
+        )
+        own = b.cast("arith.index_cast", self.line * _LINE + offset, "i32")
+        self.to = b.shared_base + own + swizzled * (2 * CHUNK)
+        """Where this thread's first chunk of the first stage goes (i32)."""
+        start = b.cast("arith.index_cast", b.index(offset), "i32") + b.shared_base
+        self.start = b.to_index("arith.index_castui", start) // 16
+
+    def copy(self, source: Source, first: IndexValue, stage: IndexValue) -> None:
+        """Begin to fill a stage with rows from `first` on."""
+        b = self.b
+        row = first + self.line
+        left = b.cast("arith.index_cast", source.size - row, "i32")
+        whole, nothing = b.constant(2 * CHUNK, "i32"), b.constant(0, "i32")
+        inside = [whole] * self.blocks
+        if source.length != self.blocks * _ELEMENTS:
+            ends = [source.length - self.chunk * CHUNK - k * _ELEMENTS for k in range(self.blocks)]
+            bytes_ = [b.min(b.max(end, 0), CHUNK) * 2 for end in ends]
+            inside = [b.cast("arith.index_cast", size, "i32") for size in bytes_]
+        at = (
+            global_address(b, source.memory)
+            + (source.begin + row * source.stride + self.chunk * CHUNK) * 2
+        )
+        step = source.stride * (2 * self.lines_at_once)
+        sources, exist = [], []
+        for line in range(0, self.count, self.lines_at_once):
+            sources.append(at)
+            exist.append(left > line)
+            at = at + step
+        to = self.to + b.cast("arith.index_cast", stage * self.stage_bytes, "i32")
+        places = [
+            [k * self.block_bytes + n * self.lines_at_once * _LINE for n in range(len(sources))]
+            for k in range(self.blocks)
+        ]
+        counts = [[b.select(one, size, nothing) for one in exist] for size in inside]
+        copy_rows(b, to, places, sources, _LINE, counts)
+
+    def described(self, stage: IndexValue | int, line: IndexValue | int, across: bool) -> Register:
+        """The descriptor (i64) of a stage from a line on, a multiple of 8.
+
+        `across`: lines are steps along K. Else they are rows, and run along K.
+        """
+        b = self.b
+        # In units of 16 bytes: from 64 contiguous rows to the next, and from 8 lines to the next;
+        # 1: the swizzle of 128 bytes.
+        leading = self.block_bytes if across else 16
+        described = leading >> 4 << 16 | 8 * _LINE >> 4 << 32 | 1 << 62
+        at = self.start + b.index(stage) * (self.stage_bytes >> 4) + b.index(line) * (_LINE >> 4)
+        return b.cast("arith.index_cast", at + described, "i64")
+
+
+class WarpgroupWriter(AttentionWriter):
+    """Writes the kernel; operands are copied 16 bytes at once."""
+
+    units: ClassVar[str] = "warpgroups"
+
+    def __init__(self, plan: AttentionPlan) -> None:
+        columns = -(-plan.wide // _ELEMENTS) * _ELEMENTS
+        threads = 4 * _WARPGROUPS * plan.machine.warp
+        super().__init__(plan, ROWS, columns, threads, _KEYS)
+        b = self.b
+        b.shared_alignment = 8 * _LINE  # the swizzle counts lines from there
+        self.query_lines = _Lines(self, ROWS, plan.head, 1)
+        self.key_lines = _Lines(self, _KEYS, plan.head, 2)
+        self.value_lines = _Lines(self, _KEYS, columns, 2)
+        self.warpgroup = b.thread // (4 * plan.machine.warp)
+
+    def begin(self, place: list[IndexValue], row: IndexValue) -> None:
+        """See `AttentionWriter.begin`: they are there with the first keys."""
+        self.query_lines.copy(self.queries(place), row, self.b.index(0))
+        commit_copies(self.b)
+
+    def through(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        first: IndexValue,
+        last: IndexValue,
+        start: Sequence[Register],
+    ) -> list[Register]:
+        """See `AttentionWriter.through`."""
+        b = self.b
+        with b.if_(first < last) as branch:
+            branch.yield_(*self._some(place, row, first, last, start))
+            with branch.otherwise():
+                branch.yield_(*start)
+        wait_for_copies(b, 0)
+        b.barrier_of_block()
+        return branch.results
+
+    def _some(
+        self,
+        place: list[IndexValue],
+        row: IndexValue,
+        first: IndexValue,
+        last: IndexValue,
+        start: Sequence[Register],
+    ) -> list[Register]:
+        """State and results behind one tile of keys or more."""
+        b, name = self.b, self.p.a.name
+        keys, values = self.keys(place), self.values(place)
+        zero, one = b.index(0), b.index(1)
+
+        def copy_keys(number: IndexValue, stage: IndexValue) -> None:
+            self.key_lines.copy(keys, number * _KEYS, stage)
+
+        def copy_values(number: IndexValue, stage: IndexValue) -> None:
+            self.value_lines.copy(values, number * _KEYS, stage)
+
+        copy_keys(first, zero)
+        commit_copies(b)
+        copy_values(first, zero)
+        copy_keys(first + 1, one)
+        commit_copies(b)
+        wait_for_copies(b, 1)
+        fence_for_warpgroups(b)
+        b.barrier_of_block()
+        scores = wait_for_sums(b, 0, self._scores(zero))
+        carried = [*start, *scores]
+        count = len(start)
+        with b.loop(first, last, 1, carried, hint="keys", barrier=True) as loop:
+            now = (loop.index - first) % 2
+            then = 1 - now
+            sums = loop.args[count:]
+            key = loop.index * _KEYS
+            inner = self.is_inner(row, key)
+            scores = self.scores(sums, place, self.rows_of_thread(row), key, inner)
+            weights, scales, state = self.softmax.step(scores, RowState.of(loop.args[:4]))
+            left = self.packed(weights)
+            results = wait_for_sums(b, 0, loop.args[4:count])
+            results = self._scaled(results, scales)
+            wait_for_copies(b, 0)
+            fence_for_warpgroups(b)
+            b.barrier_of_block()  # values of this tile and keys of the next one are there
+            copy_values(loop.index + 1, then)
+            copy_keys(loop.index + 2, now)
+            commit_copies(b)
+            sums = self._scores(then)
+            right = self.value_lines.described(now, 0, across=True)
+            results = multiply_registers(b, name, left, right, 16 * _LINE, results)
+            sums = wait_for_sums(b, 1, sums)
+            loop.yield_(*state.registers, *results, *sums)
+        results = wait_for_sums(b, 0, loop.results[4:count])
+        return [*loop.results[:4], *results]
+
+    def _scaled(self, results: Sequence[Register], scales: Sequence[Register]) -> list[Register]:
+        """`results` scaled row by row: seldom, where maxima do not grow any more."""
+        low, high = scales
+        with self.b.if_(low.differs(1.0) | high.differs(1.0)) as branch:
+            branch.yield_(*[x * scales[k // 2 % 2] for k, x in enumerate(results)])
+            with branch.otherwise():
+                branch.yield_(*results)
+        return branch.results
+
+    def _scores(self, stage: IndexValue) -> list[Register]:
+        """Begin the products of the queries with the keys of a stage."""
+        mine, theirs = self.query_lines, self.key_lines
+        offsets = []
+        for k in range(0, self.plan.head, 16):
+            block, within = divmod(k, _ELEMENTS)
+            offsets.append((block * mine.block_bytes + 2 * within,
+                            block * theirs.block_bytes + 2 * within))  # fmt: skip
+        left = mine.described(0, self.warpgroup * 64, across=False)
+        right = theirs.described(stage, 0, across=False)
+        return multiply_lines(self.b, self.p.a.name, left, right, offsets, _KEYS)

@@ -1,0 +1,155 @@
+"""Kernels whose indices have 32 bits: half of the registers, and no 64-bit products and divisions.
+
+Emitters write `index`, which is lowered to i64. A kernel text that says that `index` has 32 bits is
+lowered to i32; addresses are extended, so memory may have more bytes. Such a kernel is right while
+every size and every element number in it is below 2^31. Sizes prove that, or the host program asks
+for them and has the other kernel for larger ones.
+
+Instructions for sm_90 (ptxas 12.9): a transpose has 184 of 416 before. A column sum of f32 has 344
+of 512, and 40 registers of 52. Without divisions little is gained: gelu has 504 of 504, softmax of
+f32 520 of 552. A second kernel takes time to compile, so those are narrow only where it is proved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shlo_disc.dynamic.constraints import Constraints
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.gpu.builder import BODY, MEMORY
+from shlo_disc.lower.plan import All, Condition, If, Launch, Step
+from shlo_disc.mlir import ir
+from shlo_disc.passes.records import Planned
+
+__all__ = ["MOST", "is_narrow", "narrow", "narrowed"]
+
+_PAYS = {"loop": True, "row": False, "column": True}
+"""Kinds of fusions whose kernels compute all their addresses in `index`. True: a second kernel is
+worth its time to compile, if it divides indices."""
+
+MOST = (1 << 31) - (1 << 20)
+"""Elements of an array, at most. Threads behind the last element compute numbers beyond."""
+
+_MODULE = "gpu.module @kernels {"
+_NARROW = "gpu.module @kernels attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>} {"
+
+_STRUCT = "(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)"
+_NARROW_STRUCT = "(ptr, ptr, i32, array<1 x i32>, array<1 x i32>)"
+_FIELD = re.compile(r"llvm\.insertvalue %\w+, (%\w+)\[(2|3, 0|4, 0)\]")
+_ONE_AND_ZERO = (
+    "  %_offset32 = llvm.mlir.constant(0 : i32) : i32\n"
+    "  %_size32 = llvm.mlir.constant(1 : i32) : i32\n"
+)
+
+_CAST = re.compile(r"arith\.index_cast(ui)? (%\w+) : (\S+) to (?:index|vector<\d+xindex>)$", re.M)
+_OWN = re.compile(r"%(p\d+|lo|hi|_\w+)")
+"""Sizes and numbers of tasks."""
+_LARGE = re.compile(r"arith\.constant (?:dense<.*\d{10}.*>|-?\d{10,}) : (?:vector<\d+x)?index")
+_DIVISION = re.compile(r"arith\.(?:div|rem)[us]i %\w+, (%(?!c\d+\b)\w+) : index")
+
+_LEAVE_ARRAYS = (
+    "stablehlo.convolution",
+    "stablehlo.dot_general",
+    "stablehlo.dynamic_pad",
+    "stablehlo.reduce_window",
+    "stablehlo.select_and_scatter",
+)
+"""Ops that compute places outside of their arrays, behind strides and dilations."""
+
+
+def is_narrow(text: str) -> bool:
+    """True if `text` says that its indices have 32 bits."""
+    return text.startswith(_NARROW)
+
+
+def narrow(text: str) -> str:
+    """A kernel text with indices of 32 bits."""
+
+    def field(match: re.Match[str]) -> str:
+        value = "%_offset32" if match[2] == "2" else "%_size32"
+        return f"llvm.insertvalue {value}, {match[1]}[{match[2]}]"
+
+    lines = _FIELD.sub(field, text).replace(_STRUCT, _NARROW_STRUCT)
+    return lines.replace(_MODULE, _NARROW, 1).replace(BODY, BODY + _ONE_AND_ZERO, 1)
+
+
+def narrowed(fusion: Planned[Any], steps: tuple[Step, ...], kind: str) -> tuple[Step, ...]:
+    """`steps`, whose launches have kernels of 32-bit indices where that is right and pays."""
+    if kind not in _PAYS or any(map(_leaves_arrays, fusion.block.operations)):
+        return steps
+    counts = _counts(fusion.block, fusion.shapes)
+    narrower = _Narrower(counts, fusion.shapes.constraints, _PAYS[kind])
+    return tuple(map(narrower.step, steps))
+
+
+def _leaves_arrays(view: ir.OpView) -> bool:
+    op = view.operation
+    if op.name == "stablehlo.pad":
+        return any(ir.DenseI64ArrayAttr(op.attributes["interior_padding"]))
+    return op.name in _LEAVE_ARRAYS
+
+
+def _counts(block: ir.Block, shapes: ShapeAnalysis) -> tuple[Expr, ...]:
+    """The numbers of elements of all values of a fusion."""
+    values = [*block.arguments, *(r for view in block.operations for r in view.operation.results)]
+    return tuple(dict.fromkeys(Expr.product(shapes.shape(value)) for value in values))
+
+
+@dataclass(frozen=True)
+class _Narrower:
+    """Rewrites the launches of one fusion."""
+
+    counts: tuple[Expr, ...]
+    """Elements of every array and of everything computed in between."""
+    facts: Constraints
+    pays: bool
+
+    def step(self, step: Step) -> Step:
+        """`step` with narrow kernels."""
+        if isinstance(step, If):
+            then, otherwise = (tuple(map(self.step, s)) for s in (step.then, step.otherwise))
+            return If(step.condition, then, otherwise)
+        if not isinstance(step, Launch) or not _may_be_narrow(step.kernel.text):
+            return step
+        sizes = self._undecided((*self.counts, *step.params, step.extent))
+        text = step.kernel.text
+        if sizes and not (self.pays and _DIVISION.search(text)):
+            return step
+        launch = replace(step, kernel=replace(step.kernel, text=narrow(text)))
+        if not sizes:
+            return launch
+        conditions = tuple(Condition(size, "<=", Expr.const(MOST)) for size in sizes)
+        chosen = conditions[0] if len(conditions) == 1 else All(conditions)
+        return If(chosen, (launch,), (step,))
+
+    def _undecided(self, sizes: Iterable[Expr]) -> list[Expr]:
+        """Those of `sizes` of which a call must ask whether they are at most `MOST`."""
+        left: list[Expr] = []
+        for size in sorted(dict.fromkeys(sizes), key=lambda e: (-len(e.symbols()), str(e))):
+            _, most = self.facts.bounds(size)
+            if most is not None and most <= MOST:
+                continue
+            if not any(self.facts.at_least(other, size) for other in left):
+                left = [other for other in left if not self.facts.at_least(size, other)]
+                left.append(size)
+        return left
+
+
+def _may_be_narrow(text: str) -> bool:
+    """True if every index in a kernel is a size, or a number of elements, tasks or threads."""
+    if MEMORY in text or "extract_aligned_pointer_as_index" in text or _LARGE.search(text):
+        return False
+    return all(map(_fits, _CAST.finditer(text)))
+
+
+def _fits(cast: re.Match[str]) -> bool:
+    """True for a cast to `index` of a size, or of a value that has at most 32 bits and a sign."""
+    unsigned, value, type_ = cast.groups()
+    if _OWN.fullmatch(value):
+        return True
+    bits = int(type_.rpartition("i")[2].rstrip(">"))
+    return bits < 32 or (bits == 32 and not unsigned)
