@@ -116,6 +116,13 @@ _TABLE = (
         "driver is installed.",
     ),
     Flag(
+        "SHLO_DISC_GPU_GRAPHS",
+        "1",
+        _SWITCH,
+        "0 launches the kernels of every call one by one, also of calls that come again and could "
+        "be a graph of the driver; read when a GPU is first used.",
+    ),
+    Flag(
         "SHLO_DISC_GPU_HOST_MEMORY",
         "0",
         _SWITCH,

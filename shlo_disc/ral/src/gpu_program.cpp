@@ -82,6 +82,7 @@ std::unique_ptr<LoadedProgram> LoadedProgram::load(
 LoadedProgram::~LoadedProgram() {
   const GpuScope scope(device_);
   device_.call().synchronize();  // its kernels may still run
+  graphs_.reset();
   for (void* const module : modules_) {
     if (module != nullptr) device_.call().unload_module(module);
   }
