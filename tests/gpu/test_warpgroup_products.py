@@ -20,6 +20,7 @@ from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected, tf32
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
+from tests.lower.test_conv import Conv
 from tests.lower.test_dense import Dot
 
 pytestmark = pytest.mark.skipif(
@@ -57,7 +58,8 @@ def by_warpgroups(emitted: Emitted) -> list[Emitted]:
 
 def in_parts(emitted: Emitted) -> Emitted:
     """Likewise the plan of the two launches by which blocks share a tile."""
-    steps = tuple(x for x in launches(emitted.plan.steps) if Workspace(0) in x.args)
+    names = "parts", "total"
+    steps = tuple(x for x in launches(emitted.plan.steps) if x.kernel.name.endswith(names))
     plan = KernelPlan(steps, emitted.plan.workspaces)
     return Emitted(plan, emitted.results, emitted.symbols)
 
@@ -325,6 +327,24 @@ def test_only_what_may_not_be_aligned_is_copied() -> None:
     for m, n, want in ((128, 1001, 2 * 768 * 1008), (128, 1000, parts), (1, 1001, 4 * 4 * 1008)):
         (size,) = emitted.plan.workspaces
         assert size.evaluate({"m": m, "n": n}) == max(want, 4 * 4 * m * (-(-n // 8) * 8))
+
+
+@pytest.mark.parametrize(("taps", "has_boxes"), [(1, True), (3, False)])
+def test_windows_that_overlap_take_no_tensor_maps(taps: int, has_boxes: bool) -> None:
+    types = ("bf16", "bf16", "bf16")
+    conv = Conv(
+        ("b0f", "0io", "b0f"), (2, 40), (16, 24), (taps,), (1,), ((0, 0),), (1,), (1,), (False,),
+        types=types, dynamic=True,
+    )  # fmt: skip
+    emitted = gpu_plan(conv.text(), MACHINE)
+    names = {x.kernel.name for x in launches(emitted.plan.steps)}
+    assert any("boxes" in name for name in names) is has_boxes
+    assert any(name.endswith("warpgroups") for name in names) is not has_boxes
+    x, w = (sample(conv.shape(k), "bf16", k) for k in range(2))
+    for plan in by_warpgroups(emitted):
+        (got,) = run_gpu(plan, [x, w], {"b": 2, "x0": 40}, machine=MACHINE)
+        want = conv.expected(x.astype(float), w.astype(float))
+        np.testing.assert_allclose(got.astype(float), want, rtol=2.0**-7, atol=1e-4)
 
 
 def test_other_sizes_are_right_by_warps() -> None:

@@ -20,6 +20,7 @@ multiples of 16 bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -46,7 +47,7 @@ from shlo_disc.lower.values.typed import IndexValue, Register, Value
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["BoxWriter", "most_index"]
+__all__ = ["BoxWriter", "State", "most_index"]
 
 MOST_RANK = 5
 """Dimensions of a tensor map."""
@@ -65,9 +66,44 @@ def most_index(plan: MatrixProduct) -> Expr | None:
         moving = [axis for axis in p.batch if getattr(axis, array) != 0]
         if any(len(plan.walks[f"{array}{side}"]) > 1 for side in "rk"):
             return None
+        if _may_overlap(plan, array):
+            return None
         if len(moving) > MOST_RANK - 2:
             return None
     return p.rows + p.columns * p.bands + p.depth + p.batches
+
+
+def _may_overlap(plan: MatrixProduct, array: str) -> bool:
+    """True if lines of an operand may share elements, as the windows of a convolution do.
+
+    The driver may refuse a map with a stride that is less than the size in front of it.
+    """
+    own = plan.contiguous(array)
+    other = f"{array}{'r' if own == f'{array}k' else 'k'}"
+    if own is None:
+        return True
+    room = plan.walks[other][0][1] - plan.walks[own][0][0]
+    least, _ = plan.shapes.constraints.bounds(room)
+    return least is None or least < 0
+
+
+@dataclass(frozen=True)
+class State:
+    """A stage of the ring, and the parity (i32) of the phase that ends when it is full, or read."""
+
+    stage: IndexValue
+    parity: Register
+
+    @classmethod
+    def of(cls, values: Sequence[Value]) -> State:
+        """The state with these :attr:`values`."""
+        (stage,), (parity,) = IndexValue.each_of(values[:1]), Register.each_of(values[1:])
+        return cls(stage, parity)
+
+    @property
+    def values(self) -> list[Value]:
+        """As a loop carries them."""
+        return [self.stage, self.parity]
 
 
 class _Boxes:
@@ -126,11 +162,13 @@ class BoxWriter(WarpgroupWriter):
     units = "warpgroups_boxes"
     overlaps: ClassVar[bool] = True
     """A warpgroup begins with a stage while the one before is multiplied."""
+    producers: ClassVar[int] = 1
+    """Warps behind the warpgroups, of which a thread fills stages."""
 
     def __init__(
         self, plan: MatrixProduct, tile: WarpgroupTile, parts: Parts | None = None
     ) -> None:
-        super().__init__(plan, tile, parts, more_warps=int(tile.has_producer))
+        super().__init__(plan, tile, parts, more_warps=self.producers if tile.has_producer else 0)
         b = self.b
         self._phases = b.shared_offset(2 * 8 * tile.stages)
         self.boxes_a = _Boxes(self, self.ring_a, plan.a_buffer, "m")
@@ -144,90 +182,107 @@ class BoxWriter(WarpgroupWriter):
         else:
             super().barrier()
 
-    def _full(self, stage: IndexValue) -> Register:
+    def full(self, stage: IndexValue) -> Register:
         """The object (i32) whose phase ends when `stage` is full."""
         b = self.b
         return b.shared_base + b.cast("arith.index_cast", stage * 8 + self._phases, "i32")
 
-    def _read(self, stage: IndexValue) -> Register:
+    def read(self, stage: IndexValue) -> Register:
         """Likewise when all warps have read `stage`."""
-        return self._full(stage + self.tile_.stages)
+        return self.full(stage + self.tile_.stages)
 
-    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
-        """See `ProductWriter.tile`."""
+    def begin_phases(self) -> None:
+        """Initialise these objects, by the first thread."""
         b, warps = self.b, 4 * self.tile_.warpgroups
-        first, end = self.range_of_steps()
+        with b.if_(b.thread.equals(0)):
+            stages = [b.index(k) for k in range(self.tile_.stages)]
+            full, read = ([of(x) for x in stages] for of in (self.full, self.read))
+            begin_phases(b, [*((x, 1) for x in full), *((x, warps) for x in read)])
+
+    def first_stage(self, parity: int) -> list[Value]:
+        """The first stage, and the parity (i32) of its phase."""
+        return [self.b.index(0), self.b.constant(parity, "i32")]
+
+    def filling(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> Fill:
+        """What asks for the boxes of a tile."""
 
         def fill(step: IndexValue, stage: IndexValue) -> None:
-            full, here = self._full(stage), step * self.stage_depth
-            expect_bytes(b, full, self.ring_a.stage_bytes + self.ring_b.stage_bytes)
+            full, here = self.full(stage), step * self.stage_depth
+            expect_bytes(self.b, full, self.ring_a.stage_bytes + self.ring_b.stage_bytes)
             self.boxes_a.copy(place, row, here, stage, full)
             self.boxes_b.copy(place, column, here, stage, full)
 
-        with b.if_(b.thread.equals(0)):
-            stages = [b.index(k) for k in range(self.tile_.stages)]
-            full, read = ([of(x) for x in stages] for of in (self._full, self._read))
-            begin_phases(b, [*((x, 1) for x in full), *((x, warps) for x in read)])
-            if not self.tile_.has_producer:
-                with b.loop(0, b.min(end - first, self.tile_.stages), 1, hint="stage") as ahead:
-                    fill(first + ahead.index, ahead.index)
-        b.barrier_of_block()
-        if not self.tile_.has_producer:
-            self._consume(place, row, column, fill)
-            return
-        with b.if_(self.warp < warps) as branch:
-            self._consume(place, row, column)
-            with branch.otherwise(), b.if_(b.thread.equals(self.storing_threads)):
-                self._produce(fill)
+        return fill
 
-    def _produce(self, fill: Fill) -> None:
-        """Fill stages, each once it has been read."""
+    def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
+        """See `ProductWriter.tile`."""
         b, (first, end) = self.b, self.range_of_steps()
-        # A stage that nothing was read of counts as read in the phase before the first.
-        with b.loop(first, end, 1, [b.index(0), b.constant(1, "i32")], hint="k", barrier=True) as k:
-            (stage,), (parity,) = IndexValue.each_of(k.args[:1]), Register.each_of(k.args[1:])
-            wait_for_phase(b, self._read(stage), parity)
-            fill(k.index, stage)
-            k.yield_(*self._next(stage, parity))
+        fill, has_producer = self.filling(place, row, column), self.tile_.has_producer
+        self.begin_phases()
+        if not has_producer:
+            with b.if_(b.thread.equals(0)):
+                ahead = b.min(end - first, self.tile_.stages)
+                with b.loop(0, ahead, 1, hint="stage", barrier=True) as stage:
+                    fill(first + stage.index, stage.index)
+        b.barrier_of_block()
+        start = State.of(self.first_stage(0))
+        if not has_producer:
+            _, _, sums = self.multiply_stages(start, fill)
+            self.store_tile(place, row, column, sums)
+            return
+        with b.if_(self.warp < 4 * self.tile_.warpgroups) as branch:
+            _, _, sums = self.multiply_stages(start)
+            self.store_tile(place, row, column, sums)
+            with branch.otherwise(), b.if_(b.thread.equals(self.storing_threads)):
+                # Stages that nothing was read of count as read in the phase before the first.
+                self.produce(fill, State.of(self.first_stage(1)))
 
-    def _consume(
-        self,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        fill: Fill | None = None,
-    ) -> None:
-        """Multiply stages, each once it is full, and store the sums.
+    def produce(self, fill: Fill, start: State) -> State:
+        """Fill stages from `start` on, each once it has been read; the stage behind the last."""
+        b, (first, end) = self.b, self.range_of_steps()
+        with b.loop(first, end, 1, start.values, hint="k", barrier=True) as k:
+            state = State.of(k.args)
+            wait_for_phase(b, self.read(state.stage), state.parity)
+            fill(k.index, state.stage)
+            k.yield_(*self._next(state).values)
+        return State.of(k.results)
 
-        `fill`: the first thread fills stages again once all warps have read them.
+    def multiply_stages(
+        self, start: State, fill: Fill | None = None
+    ) -> tuple[State, State, list[Register]]:
+        """Multiply stages from `start` on, each once it is full, to the end.
+
+        `fill`: the first thread fills stages again once all warps have read them. Gives the stage
+        behind the last, the last one, which nobody counts as read yet, and the sums.
         """
         b, (first, end) = self.b, self.range_of_steps()
         behind = int(self.overlaps)  # steps that are still multiplied
-        begin = [b.index(0), b.constant(0, "i32")]
-        start: list[Value] = [*begin, *begin * behind, *self.zeros()]
-        with b.loop(first, end, 1, start, hint="k", barrier=True) as k:
-            (stage,), (parity,) = IndexValue.each_of(k.args[:1]), Register.each_of(k.args[1:2])
-            wait_for_phase(b, self._full(stage), parity)
-            sums = self.multiplied(stage, Register.each_of(k.args[2 + 2 * behind :]))
+        begin: list[Value] = [*start.values, *start.values, *self.zeros()]
+        with b.loop(first, end, 1, begin, hint="k", barrier=True) as k:
+            state, before = State.of(k.args[:2]), State.of(k.args[2:4])
+            wait_for_phase(b, self.full(state.stage), state.parity)
+            added = self.added(k.index, first)
+            sums = self.multiplied(state.stage, Register.each_of(k.args[4:]), added)
             wait_for_warpgroup(b, behind)
-            (done,), (turn,) = (
-                IndexValue.each_of(k.args[2 * behind : 2 * behind + 1]),
-                Register.each_of(k.args[2 * behind + 1 : 2 * behind + 2]),
-            )
+            done = before if behind else state
             with b.if_(self.is_first_lane & (k.index >= first + behind)):
-                arrive(b, self._read(done))
-            again = k.index + (self.tile_.stages - behind)
+                arrive(b, self.read(done.stage))
             if fill is not None:
+                again = k.index + (self.tile_.stages - behind)
                 is_due = b.thread.equals(0) & (k.index >= first + behind) & (again < end)
                 with b.if_(is_due):
-                    wait_for_phase(b, self._read(done), turn)
-                    fill(again, done)
-            own: list[Value] = [stage, parity]
-            k.yield_(*self._next(stage, parity), *own * behind, *sums)
+                    wait_for_phase(b, self.read(done.stage), done.parity)
+                    fill(again, done.stage)
+            k.yield_(*self._next(state).values, *state.values, *sums)
         wait_for_warpgroup(b, 0)
-        self.store_tile(place, row, column, Register.each_of(k.results[2 + 2 * behind :]))
+        return State.of(k.results[:2]), State.of(k.results[2:4]), Register.each_of(k.results[4:])
 
-    def _next(self, stage: IndexValue, parity: Register) -> tuple[IndexValue, Register]:
-        """The stage behind `stage`, and the parity of its phase."""
-        following = self.next_stage(stage)
-        return following, self.b.select(following.equals(0), parity ^ 1, parity)
+    def added(self, step: IndexValue, first: IndexValue) -> Register | None:
+        """What `multiplied` is told of the sums before a step; `first`: the first step."""
+        return None
+
+    def _next(self, state: State) -> State:
+        """The stage behind a stage."""
+        stage = self.next_stage(state.stage)
+        parity = self.b.select(stage.equals(0), state.parity ^ 1, state.parity)
+        return State(stage, parity)

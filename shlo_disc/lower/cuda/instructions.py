@@ -16,6 +16,7 @@ __all__ = [
     "STEP_BYTES",
     "arrive",
     "barrier_of_threads",
+    "barrier_of_warp",
     "begin_phases",
     "commit_copies",
     "copy_16_bytes",
@@ -37,6 +38,7 @@ __all__ = [
     "pair_of_halves",
     "power_of_two",
     "round_to_tf32",
+    "set_registers",
     "true_for_any",
     "wait_for_copies",
     "wait_for_phase",
@@ -304,6 +306,20 @@ def barrier_of_threads(b: GpuBuilder, number: int, threads: int) -> None:
     _assembly(b, f"bar.sync {number}, {threads};", "~{memory}", [], [])
 
 
+def barrier_of_warp(b: GpuBuilder) -> None:
+    """Wait for all threads of the warp; they see what each wrote to shared memory."""
+    _assembly(b, "bar.warp.sync -1;", "~{memory}", [], [])
+
+
+def set_registers(b: GpuBuilder, count: int, is_more: bool) -> None:
+    """Give each thread of the warpgroup `count` registers, not as many as the kernel began with.
+
+    `count`: a multiple of 8. More are taken from a pool, once other warpgroups have given them.
+    """
+    how = "inc" if is_more else "dec"
+    _assembly(b, f"setmaxnreg.{how}.sync.aligned.u32 {count};", "~{memory}", [], [])
+
+
 def fence_for_warpgroups(b: GpuBuilder) -> None:
     """What this thread wrote to shared memory is seen by `wgmma` behind the next barrier."""
     _assembly(b, "fence.proxy.async.shared::cta;", "~{memory}", [], [])
@@ -318,25 +334,27 @@ def multiply_by_warpgroup(
     transposed: Sequence[bool],
     steps: int,
     sums: Sequence[Register],
+    added: Register | None = None,
 ) -> list[Register]:
     """Begin to add products of 64 x N elements of `element` to `sums` (f32).
 
     `steps` times 32 bytes along K, as one group. `left`, `right`: descriptors (i64) of shared
     memory; `advances`: bytes from one step to the next in each; `transposed`: rows are contiguous,
     not K. tf32 has contiguous K. The N / 2 sums of a thread: see `fragments.py`. They are there
-    after :func:`wait_for_warpgroup`.
+    after :func:`wait_for_warpgroup`. `added` (i32): 0 where `sums` are anything, and count as 0.
     """
     count = len(sums)
     shape = _shape_of_warpgroup(element, count)
     each = ", ".join(f"${k}" for k in range(count))
     flags = "".join(f", {int(flag)}" for flag in transposed if element != "tf32")
-    lines = [
-        "{ .reg .pred added; .reg .b64 left, right;",
-        "setp.ne.b32 added, 1, 0;",
-        "wgmma.fence.sync.aligned;",
-    ]
     # Of tied operands each has a number too.
     places = f"${2 * count}", f"${2 * count + 1}"
+    lines = [
+        "{ .reg .pred added, all; .reg .b64 left, right;",
+        f"setp.ne.b32 added, {'1' if added is None else f'${2 * count + 2}'}, 0;",
+        "setp.ne.b32 all, 1, 0;",
+        "wgmma.fence.sync.aligned;",
+    ]
     for step in range(steps):
         if step:
             lines += [
@@ -344,10 +362,13 @@ def multiply_by_warpgroup(
                 for name, place, advance in zip(("left", "right"), places, advances, strict=True)
             ]
         a, c = ("left", "right") if step else places
-        lines.append(f"{shape} {{{each}}}, {a}, {c}, added, 1, 1{flags};")
+        flag = "all" if step else "added"
+        lines.append(f"{shape} {{{each}}}, {a}, {c}, {flag}, 1, 1{flags};")
     lines.append("wgmma.commit_group.sync.aligned; }")
-    kinds = ["=f"] * count + [str(k) for k in range(count)] + ["l", "l", "~{memory}"]
-    operands = [*sums, left, right]
+    more = [] if added is None else [added]
+    kinds = ["=f"] * count + [str(k) for k in range(count)]
+    kinds += ["l", "l", *("r" for _ in more), "~{memory}"]
+    operands = [*sums, left, right, *more]
     return _assembly(b, " ".join(lines), ",".join(kinds), operands, ["f32"] * count)
 
 

@@ -48,10 +48,11 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     WarpgroupTile,
     multiples_of_chunks,
 )
-from shlo_disc.lower.cuda.ways import LITTLE, MOST_SPLIT, Way, ways
+from shlo_disc.lower.cuda.ways import LITTLE, MOST_SPLIT, Way, largest_tile, ways
 from shlo_disc.lower.gpu import products
+from shlo_disc.lower.gpu.few_rows import FewRowsProduct
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
+from shlo_disc.lower.gpu.matrix_products import Least, Write
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.plan import Condition, KernelPlan, Step
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
@@ -96,6 +97,9 @@ ENOUGH = {LARGE: 200, SMALL: 100}
 """Tiles from which on they leave no multiprocessor without work: 132 of an H100 have room for two
 each."""
 
+LEAST_COPIED = 128
+"""Rows, columns and products in a sum from which on operands are copied for aligned rows."""
+
 ENOUGH_NARROW = 40
 """Tiles of bands from which on warpgroups compute them."""
 
@@ -105,14 +109,11 @@ MULTIPROCESSORS = 132
 FEW_TILES = 132
 """Little tiles of warpgroups up to which operands go straight to registers."""
 
-LEAST_COPIED = 128
-"""Rows, columns and products in a sum from which on operands are copied for aligned rows."""
-
 MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
 
-class MatrixProduct(VariantProduct):
+class MatrixProduct(FewRowsProduct):
     """Plans one problem: by matrix units where the types and layouts are theirs."""
 
     def steps(self) -> tuple[Step, ...]:
@@ -214,8 +215,7 @@ class MatrixProduct(VariantProduct):
             label=self.label,
             out=self.out,
         )
-        largest = next(way for way in ways(product) if way.blocks == 1)
-        return (*copies, *product._by_way(largest))
+        return (*copies, *product._by_boxes(largest_tile(product)))
 
     def _least_time(self) -> tuple[Step, ...]:
         """By the way of warpgroups that takes the least time."""
@@ -252,7 +252,9 @@ class MatrixProduct(VariantProduct):
         return self._where(
             asked,
             lambda: self._by_size([self._option(tile) for tile in tiles], self._strips),
-            lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),),
+            lambda: self._if_few_rows(
+                lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),)
+            ),
         )
 
     def _option(self, tile: Tile) -> tuple[Least, Write]:
@@ -268,11 +270,13 @@ class MatrixProduct(VariantProduct):
         return self._directly() if self._asked_directly() == [] else self._launch(STRIP)
 
     def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
-        writer: type[BoxWriter | CopiedWriter]
-        if self.element == "tf32" and self._has_contiguous_rows():
-            writer = RegisterWriter
-        else:
-            writer = CopiedWriter if most_index(self) is None else BoxWriter
+        if most_index(self) is None:
+            return (CopiedWriter(self, tile, parts).launch(),)
+        return self._by_boxes(tile, parts)
+
+    def _by_boxes(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
+        in_registers = self.element == "tf32" and self._has_contiguous_rows()
+        writer = RegisterWriter if in_registers else BoxWriter
         return (writer(self, tile, parts).launch(),)
 
     # ---------------------------------------------------------------- choices

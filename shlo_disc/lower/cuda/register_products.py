@@ -28,8 +28,11 @@ class RegisterWriter(BoxWriter):
     units = "warpgroups_registers"
     overlaps = False
 
-    def multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
-        """See `WarpgroupWriter.multiplied`."""
+    def multiplied(
+        self, stage: IndexValue, sums: list[Register], added: Register | None = None
+    ) -> list[Register]:
+        """See `WarpgroupWriter.multiplied`; there are always sums."""
+        assert added is None
         words, step = self._places(stage), STEP_BYTES // 4 * LINE
         left = [
             [load_word(self.b, word + k * step if k else word) for word in words]

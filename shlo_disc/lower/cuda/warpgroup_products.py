@@ -238,8 +238,13 @@ class WarpgroupWriter(ProductWriter):
         """The sums of a thread before the first step."""
         return [self.b.constant(0.0, "f32")] * (self.right.lines // 2)
 
-    def multiplied(self, stage: IndexValue, sums: list[Register]) -> list[Register]:
-        """The sums after the products of a stage, which `wait_for_warpgroup` waits for."""
+    def multiplied(
+        self, stage: IndexValue, sums: list[Register], added: Register | None = None
+    ) -> list[Register]:
+        """The sums after the products of a stage, which `wait_for_warpgroup` waits for.
+
+        `added` (i32): 0 where `sums` are anything, and count as 0.
+        """
         rings = self.left, self.right
         assert self.plan.element is not None
         return multiply_by_warpgroup(
@@ -251,6 +256,7 @@ class WarpgroupWriter(ProductWriter):
             [not x.along_k for x in rings],
             LINE // STEP_BYTES,
             sums,
+            added,
         )
 
     def store_tile(

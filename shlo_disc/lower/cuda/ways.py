@@ -19,7 +19,7 @@ from shlo_disc.lower.cuda.warpgroup_products import LINE, WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["LITTLE", "MOST_SPLIT", "PARTS", "Way", "ways"]
+__all__ = ["LITTLE", "MOST_SPLIT", "PARTS", "Way", "largest_tile", "ways"]
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""
@@ -58,6 +58,9 @@ LITTLE = Way(WarpgroupTile(1, 64, 6, has_producer=False), 2, 450, 2500)
 FEW_ROWS = Way(WarpgroupTile(1, 16, 10, is_turned=True), 2, 320, 2000)
 """For up to 16 rows; B is read once for these."""
 
+HALVES = (WIDE, NARROW, LITTLE)
+"""Of elements of 16 bits, the largest tile first."""
+
 TF32 = (
     Way(WarpgroupTile(2, 256, 4, has_producer=False), 1, 900, 3500),
     NARROW,
@@ -68,12 +71,21 @@ TF32 = (
 
 def ways(plan: MatrixProduct) -> list[Way]:
     """The ways to compute a product of one band; the layout is one of warpgroups."""
-    if plan.element == "tf32":
-        is_turned = plan.contiguous("b") == "br"
-        found = [replace(x, tile=replace(x.tile, is_turned=is_turned)) for x in TF32]
-    else:
-        found = [WIDE, NARROW, LITTLE]
+    found = _by_tile(plan)
     if plan.contiguous("a") == "ak" and most_index(plan) is not None:
         found.append(FEW_ROWS)
     split = next(x for x in found if x.blocks == 2)
     return [replace(split, parts=PARTS, around=2 * split.around), *found]
+
+
+def largest_tile(plan: MatrixProduct) -> WarpgroupTile:
+    """The tile of the largest products."""
+    return _by_tile(plan)[0].tile
+
+
+def _by_tile(plan: MatrixProduct) -> list[Way]:
+    """Ways for products of many rows, the largest tile first."""
+    if plan.element != "tf32":
+        return list(HALVES)
+    is_turned = plan.contiguous("b") == "br"
+    return [replace(x, tile=replace(x.tile, is_turned=is_turned)) for x in TF32]

@@ -101,6 +101,12 @@ class GpuBuilder(FloatBuilder):
         """The data pointer of launch argument `arg`."""
         return self._pointers.setdefault(arg, Pointer(self, f"%a{arg}", "!llvm.ptr", 0))
 
+    @property
+    def tasks(self) -> IndexValue:
+        """Tasks of the launch."""
+        right = "arith.index_cast %tasks : i64 to index"
+        return self._enter(IndexValue, "tasks_", right, "index")
+
     def tensor_map(self, described: TensorMap) -> Pointer:
         """The argument that is a tensor map, in memory of the kernel's parameters."""
         self._maps.append(described)
