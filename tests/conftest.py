@@ -18,9 +18,8 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_SPEC", "1")
-os.environ.setdefault(
-    "SHLO_DISC_GPU_CUBINS", "0"
-)  # the stand-in runs PTX; tests/gpu/test_cubins.py
+if os.environ.get("SHLO_DISC_TEST_ON_GPU") != "1":  # the stand-in runs PTX
+    os.environ.setdefault("SHLO_DISC_GPU_CUBINS", "0")
 flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
 if importlib.metadata.version("jaxlib").startswith(("0.10.", "0.11.")):
     flags.append("--xla_cpu_use_fusion_emitters=false")
