@@ -325,6 +325,40 @@ def test_groups_of_queries_share_keys(t: int, s: int) -> None:
     np.testing.assert_allclose(got.astype(float), want, rtol=0, atol=0.1)
 
 
+def values_first(q, k, v):
+    weights = jax.nn.softmax(products(q, k)).astype(v.dtype)
+    return jnp.einsum("bshd,bhts->bthd", v, weights)
+
+
+def keys_first(q, k, v):
+    scores = jnp.einsum("bshd,bthd->bhts", k, q, preferred_element_type=jnp.float32)
+    return softmax_of(scores * 0.25, v)
+
+
+def multi_query(q, k, v):
+    """One head of keys and values for all of queries."""
+    scores = jnp.einsum("bthd,bsd->bhts", q, k[:, :, 0], preferred_element_type=jnp.float32)
+    weights = jax.nn.softmax(scores * 0.25).astype(v.dtype)
+    return jnp.einsum("bhts,bsd->bthd", weights, v[:, :, 0])
+
+
+def to_f32(q, k, v):
+    weights = jax.nn.softmax(products(q, k)).astype(v.dtype)
+    return jnp.einsum("bhts,bshd->bthd", weights, v, preferred_element_type=jnp.float32)
+
+
+@pytest.mark.parametrize("function", [values_first, keys_first, multi_query, to_f32])
+def test_other_forms(function: Callable[..., Any]) -> None:
+    for machine in (MACHINE, HOPPER) if not device.ON_DEVICE else (MACHINE,):
+        shapes = ["b, t, 3, 16", "b, s, 3, 16", "b, s, 3, 24"]
+        plan = plan_attention(function, [(shape, "bfloat16") for shape in shapes], machine)
+        for t, s in ((3, 300), (70, 67)):
+            x = arrays(2, t, s, 3, 16, 24, "bfloat16")[:3]
+            got, want = plan.run(x), expected(function, x)
+            assert (got.dtype == np.float32) == (function is to_f32)
+            np.testing.assert_allclose(got.astype(float), want, rtol=0, atol=0.05)
+
+
 def test_order_of_blocks_does_not_matter() -> None:
     for rows in (70, 16):
         x = arrays(2, rows, 600, 2, 16, 24, "bfloat16")
