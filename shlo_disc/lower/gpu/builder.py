@@ -79,6 +79,7 @@ class GpuBuilder(FloatBuilder):
         self._shared_base: Register | None = None
         self.shared_bytes = 0
         """Bytes of shared memory that the kernel has so far."""
+        self._barriers = 0
         self.shared_alignment = 16
         """Shared memory begins at a multiple of so many bytes."""
         super().__init__(machine)
@@ -358,7 +359,11 @@ class GpuBuilder(FloatBuilder):
 
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""
-        self.emit("gpu.barrier memfence [#gpu.address_space<workgroup>]")
+        # Numbers keep MLIR from making one of two barriers, in front of a loop and at its end. LLVM
+        # takes such a loop apart by threads that have work and others; waves of AMD count barriers.
+        self._barriers += 1
+        fence = "memfence [#gpu.address_space<workgroup>]"
+        self.emit(f"gpu.barrier {fence} {{disc.number = {self._barriers} : i64}}")
 
     def from_lane(self, value: Register, distance: int) -> Register:
         """`value` of the thread of this warp whose number differs in the bit `distance`."""
