@@ -1,4 +1,4 @@
-"""Products of few rows or few tiles: every layout, type and tile, around tiles, what is chosen."""
+"""Products of few rows by matrix units: layouts, types, tiles, what is chosen."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
 @pytest.mark.parametrize("layout", ALONG_K)
 def test_every_tile_is_right(layout: int, dtype: str) -> None:
     plans = direct(planned(layout, dtype))
-    assert len(plans) == 4
+    assert len(plans) == 3
     for plan in plans.values():
         for m, n, k in CASES:
             check(plan, LAYOUTS[layout], dtype, m, n, k)
@@ -111,7 +111,7 @@ def test_steps_along_k_that_are_not_one_run() -> None:
 def test_work_behind_the_sums(dtype: str) -> None:
     emitted = gpu_plan(test_dense_epilogue.dense(dtype), exact=False)
     plans = direct(emitted)
-    assert len(plans) == 4
+    assert len(plans) == 3
     for plan in plans.values():
         for b, t, k, n in ((3, 7, 72, 40), (1, 1, 64, 64), (2, 0, 8, 8)):
             x, w = (sample(s, dtype, i) for i, s in enumerate([(b, t, k), (k, n)]))
@@ -144,14 +144,12 @@ def test_bands(bands: int, width: int, is_along_k: bool, dtype: str) -> None:
 def test_what_is_chosen() -> None:
     steps = gpu_plan(replace(LAYOUTS[0], lhs_type="f32").text(), exact=False).plan.steps
     for m, n, k, want in (
-        (1, 1024, 256, "16x32_direct"),
+        (1, 1024, 256, "16x16_direct"),
+        (16, 2112, 512, "16x16_direct"),
         (16, 4096, 512, "16x32_direct"),
         (16, 8192, 8192, "16x64_direct"),
-        (1, 200000, 64, "16x64_direct"),
-        (17, 64, 64, "32x32_direct"),
-        (128, 768, 768, "32x32_direct"),
-        (128, 3072, 768, "32x64_direct"),
-        (768, 768, 768, "64x64_warps"),
+        (17, 64, 64, "16x32_warps"),
+        (128, 3072, 768, "64x64_warps"),
         (1, 1024, 255, "8x32_few"),
         (17, 1024, 255, "64x64_warps"),
         (1, 1023, 255, "64x64_warps"),
@@ -160,16 +158,28 @@ def test_what_is_chosen() -> None:
     few = Dot("mk,kn", "", "k", {"m": "3", "n": "64", "k": "72"}, "bf16", "bf16", "bf16")
     (step,) = gpu_plan(few.text()).plan.steps
     assert isinstance(step, Launch)
-    assert step.kernel.name == "dense_16x32_direct"
+    assert step.kernel.name == "dense_16x16_direct"
+
+
+def test_what_is_chosen_beside_warpgroups() -> None:
+    steps = gpu_plan(replace(LAYOUTS[0], lhs_type="bf16", rhs_type="bf16", type="bf16").text(),
+                     machine_of("sm_90a")).plan.steps  # fmt: skip
+    for m, n, k, want in (
+        (1, 1024, 1024, "16x16_direct"),
+        (17, 1024, 1024, "16x64_warpgroups_boxes"),
+        (1, 1024, 256, "16x64_warpgroups_boxes"),
+        (16, 8192, 8192, "16x64_warpgroups_boxes"),
+    ):
+        assert chosen(steps, {"m": m, "n": n, "k": k}) == want
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
 @pytest.mark.parametrize("layout", [0, 1])
-def test_no_tile_spills(layout: int, dtype: str) -> None:
-    target = "cuda:sm_90a"
+@pytest.mark.parametrize("target", ["cuda:sm_90", "cuda:sm_90a"])
+def test_no_tile_spills(target: str, layout: int, dtype: str) -> None:
     dot = replace(LAYOUTS[layout], lhs_type=dtype, rhs_type=dtype, type=dtype)
-    emitted = gpu_plan(dot.text(), machine_of("sm_90a"), exact=False)
+    emitted = gpu_plan(dot.text(), machine_of(target[5:]), exact=False)
     texts = {x.kernel.text: name for name, e in direct(emitted).items() for x in e.plan.steps}
     with parse(target).generator() as generator:
         images = generator.functions(list(texts))

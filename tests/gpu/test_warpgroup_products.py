@@ -290,6 +290,7 @@ def test_what_is_chosen() -> None:
         (8192, 8192, 8192, "128x256_warpgroups_boxes"),
         (16, 12800, 512, "16x64_warpgroups_boxes"),
         (1, 8, 8, "16x64_warpgroups_boxes"),
+        (16, 768, 3072, "16x16_direct"),
         (128, 3072, 768, "64x64_warpgroups_boxes"),
         (128, 768, 3072, "64x64_warpgroups_boxes_4_parts"),
         (12288, 768, 3072, "128x128_warpgroups_persistent"),

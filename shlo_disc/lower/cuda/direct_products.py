@@ -1,4 +1,4 @@
-"""Products of few rows, or of few tiles: operands go from memory straight to registers.
+"""Products of up to 16 rows, and bands: operands go from memory straight to registers.
 
 The warps of a block share a tile of C and take steps along K in turn. Each warp has its next steps
 on their way while it multiplies (`mma.sync`). No warp waits for another before its last step. Then
@@ -18,7 +18,7 @@ NVIDIA's PTX ISA, sections 9.7.14.5.4 (`m16n8k8`) and 9.7.14.5.8 (`m16n8k16`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -40,21 +40,21 @@ __all__ = [
     "BANDED_DIRECTLY",
     "FLAT",
     "FLAT_WIDE",
-    "SQUARE",
-    "SQUARE_WIDE",
+    "SLIM",
+    "WARP_BYTES",
     "DirectTile",
     "DirectWriter",
     "is_direct",
 ]
+
+WARP_BYTES = 64
+"""What a warp takes along K at once."""
 
 _MOST_LANES = 4
 """Columns that a thread finishes and stores at once, at most."""
 
 _PAD = 8
 """Elements behind a row of sums in shared memory: rows begin in different banks."""
-
-_GROUP = 8
-"""Tiles below each other that share columns of B in a cache."""
 
 Load = Callable[[IndexValue], list[Register]]
 """Words (i32) of an operand that a lane has of a step: of the step with that number."""
@@ -82,6 +82,13 @@ class DirectTile:
         """Warps of a block."""
         return self.deep * self.down * self.across
 
+    def for_depth(self, steps: Expr) -> DirectTile:
+        """With no more warps along K than steps, where their number is known."""
+        deep = self.deep
+        while steps.is_const and deep > 1 and deep // 2 >= steps.value:
+            deep //= 2
+        return replace(self, deep=deep)
+
     def lanes(self, threads: int) -> int:
         """Columns that each of `threads` finishes at once: all of them have some."""
         return max(1, min(_MOST_LANES, self.rows * self.columns // threads))
@@ -92,16 +99,16 @@ class DirectTile:
         return p.batches * ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
 
 
-FLAT, FLAT_WIDE = DirectTile(16, 32, 16), DirectTile(16, 64, 8, across=2)
-"""For up to 16 rows. A multiprocessor has room for 16 warps of 16 rows and 32 columns each."""
-
-SQUARE, SQUARE_WIDE = DirectTile(32, 32, 8, down=2), DirectTile(32, 64, 4, down=2, across=2)
-"""For more."""
+SLIM = DirectTile(16, 16, 16, ahead=3)
+FLAT = {2: DirectTile(16, 32, 16), 4: DirectTile(16, 32, 16, ahead=3)}
+"""By bytes of an element."""
+FLAT_WIDE = DirectTile(16, 64, 8, across=2, ahead=3)
+"""A multiprocessor has room for 16 warps of 16 rows and 32 columns each."""
 
 BANDED_DIRECTLY = {
-    2: DirectTile(16, 16, 16, bands=2),
-    3: DirectTile(16, 16, 16, bands=3),
-    4: DirectTile(16, 8, 16, bands=4),
+    2: DirectTile(16, 16, 8, bands=2, ahead=3),
+    3: DirectTile(16, 16, 8, bands=3),
+    4: DirectTile(16, 8, 8, bands=4, ahead=3),
 }
 """The tile of products that have so many bands."""
 
@@ -128,14 +135,12 @@ class DirectWriter(ProductWriter):
             columns=tile.columns,
             threads=threads,
             lanes=tile.lanes(threads),
-            group=_GROUP,
         )
         self.tile_, self.bytes = tile, plan.p.a.bytes
         b, warp = self.b, plan.machine.warp
         self.vector = ACCESS_BYTES // self.bytes
         """Elements of a whole vector."""
-        self.step = 4 * self.vector
-        """What a warp takes along K at once."""
+        self.step = WARP_BYTES // self.bytes
         lane, number = b.thread % warp, b.thread // warp
         self.g, self.t = lane // 4, lane % 4
         self.deep, flat = number % tile.deep, number // tile.deep

@@ -25,8 +25,8 @@ from shlo_disc.lower.cuda.direct_products import (
     BANDED_DIRECTLY,
     FLAT,
     FLAT_WIDE,
-    SQUARE,
-    SQUARE_WIDE,
+    SLIM,
+    WARP_BYTES,
     DirectTile,
     DirectWriter,
     is_direct,
@@ -50,7 +50,6 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     multiples_of_chunks,
 )
 from shlo_disc.lower.cuda.ways import (
-    LITTLE,
     MOST_SPLIT,
     MULTIPROCESSORS,
     Way,
@@ -101,9 +100,11 @@ SMALL = Tile(64, 64, 128, 2, 2, 2, 4)
 STRIP = Tile(16, 32, 512, 1, 1, 8, 3)
 """For few rows: all warps share 16 of them."""
 
-ENOUGH = {LARGE: 200, SMALL: 100}
-"""Tiles from which on they leave no multiprocessor without work: 132 of an H100 have room for two
-each."""
+ENOUGH = {LARGE: 200, SMALL: 48}
+"""Tiles from which on they take less time than smaller ones.
+
+H200, bf16, K = 768: 48 small tiles take 7.7 us, strips 10.7; 24 take 7.9, strips 6.1.
+"""
 
 LEAST_COPIED = 128
 """Rows, columns and products in a sum from which on operands are copied for aligned rows."""
@@ -111,8 +112,12 @@ LEAST_COPIED = 128
 ENOUGH_NARROW = 40
 """Tiles of bands from which on warpgroups compute them."""
 
-FEW_TILES = 132
-"""Little tiles of warpgroups up to which operands go straight to registers."""
+FEW_ROWS_DEPTH = 2048
+"""Bytes of a row of A from which on few columns are computed directly, not by warpgroups.
+
+H200, 16 rows, 768 columns: 4.7 and 4.1 us for 1536 bytes, 5.0 and 6.8 for 3072, 7.0 and 9.5 for
+6144.
+"""
 
 MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
@@ -132,11 +137,13 @@ class MatrixProduct(FewRowsProduct):
             return self._few_or_many(asked)
         if not asked:  # large indices are too rare for more than one kernel
             return self._where(
-                self._asked_by_boxes(), self._least_time, functools.partial(self._launch, SMALL)
+                self._asked_by_boxes(),
+                self._by_boxes_or_directly,
+                functools.partial(self._launch, SMALL),
             )
         return self._where(
             [*asked, *self._asked_by_boxes()],
-            self._least_time,
+            self._by_boxes_or_directly,
             lambda: self._few_or_many(None, never=asked),
         )
 
@@ -144,8 +151,7 @@ class MatrixProduct(FewRowsProduct):
         self, by_warpgroups: list[Condition] | None, never: Sequence[Condition] = ()
     ) -> tuple[Step, ...]:
         """Without tensor maps; `by_warpgroups`: where warpgroups copy. Not all of `never` hold."""
-        few = Expr.max(FLAT.rows - self.p.rows, FEW_TILES - LITTLE.tile.count(self))
-        asked = self._all(self._asked_directly(), self._asked_of(((few, 0),)))
+        asked = self._all(self._asked_directly(), self._asked_of(self._few_rows_at_most))
         return self._where(asked, self._directly, lambda: self._of_many_tiles(by_warpgroups, never))
 
     def _in_bands(self) -> tuple[Step, ...]:
@@ -165,21 +171,34 @@ class MatrixProduct(FewRowsProduct):
         return self._where(asked, functools.partial(self._by_warpgroups, wide), few)
 
     def _directly(self) -> tuple[Step, ...]:
-        """Few rows, or few tiles: operands go straight to registers."""
-        more = MULTIPROCESSORS + 1
-        flat = self.p.batches * ceil_div(self.p.columns, FLAT.columns)
-        options: list[tuple[Least, DirectTile]] = [
-            (((self.p.rows, FLAT.rows + 1), (SQUARE.count(self), more)), SQUARE_WIDE),
-            (((self.p.rows, FLAT.rows + 1),), SQUARE),
-            (((flat, more),), FLAT_WIDE),
-        ]
+        """Up to 16 rows of operands that consist of whole chunks."""
+        tiles = (SLIM, FLAT[self.p.a.bytes])
         return self._by_size(
-            [(asked, functools.partial(self._direct, tile)) for asked, tile in options],
-            functools.partial(self._direct, FLAT),
+            [(self._in_a_turn(tile), functools.partial(self._direct, tile)) for tile in tiles],
+            functools.partial(self._direct, FLAT_WIDE),
         )
 
+    def _by_boxes_or_directly(self) -> tuple[Step, ...]:
+        """Operands consist of whole chunks: directly, or as warpgroups take the least time."""
+        if not is_direct(self):
+            return self._least_time()
+        least = FEW_ROWS_DEPTH // self.p.a.bytes
+        is_slim = (*self._few_rows_at_most, *self._in_a_turn(SLIM), (self.p.depth, least))
+        slim = functools.partial(self._direct, SLIM)
+        return self._by_size([(is_slim, slim)], self._least_time)
+
+    @property
+    def _few_rows_at_most(self) -> Least:
+        return ((SLIM.rows - self.p.rows, 0),)
+
+    def _in_a_turn(self, tile: DirectTile) -> Least:
+        """What is asked for each multiprocessor to have one tile at most; all rows are in one."""
+        count = self.p.batches * ceil_div(self.p.columns, tile.columns)
+        return ((MULTIPROCESSORS - count, 0),)
+
     def _direct(self, tile: DirectTile) -> tuple[Step, ...]:
-        return (DirectWriter(self, tile).launch(),)
+        steps = ceil_div(self.p.depth, WARP_BYTES // self.p.a.bytes)
+        return (DirectWriter(self, tile.for_depth(steps)).launch(),)
 
     def _of_many_tiles(
         self, by_warpgroups: list[Condition] | None, never: Sequence[Condition]
@@ -287,8 +306,7 @@ class MatrixProduct(FewRowsProduct):
         return (_MatrixWriter(self, tile, by_chunks=True).launch(),)
 
     def _strips(self) -> tuple[Step, ...]:
-        """What fewer tiles than all others ask for are computed by."""
-        return self._directly() if self._asked_directly() == [] else self._launch(STRIP)
+        return self._launch(STRIP)
 
     def _by_warpgroups(self, tile: WarpgroupTile, parts: Parts | None = None) -> tuple[Step, ...]:
         if most_index(self) is None:

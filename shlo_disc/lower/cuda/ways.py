@@ -22,7 +22,7 @@ from shlo_disc.lower.cuda.warpgroup_products import LINE, WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["ALL", "LITTLE", "MOST_SPLIT", "MULTIPROCESSORS", "Turn", "Way", "largest_tile", "ways"]
+__all__ = ["ALL", "MOST_SPLIT", "MULTIPROCESSORS", "Turn", "Way", "largest_tile", "ways"]
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""
