@@ -143,15 +143,71 @@ def products() -> Iterator[dict[str, Any]]:
         (jnp.bfloat16, (2048, 2048, 2048)),
         (jnp.bfloat16, (8191, 4095, 4097)),
         (jnp.bfloat16, (16, 8192, 8192)),
+        (jnp.bfloat16, (1, 8192, 8192)),
         (jnp.bfloat16, (256, 768, 768)),
+        (jnp.bfloat16, (128, 768, 768)),
+        (jnp.bfloat16, (128, 768, 3072)),
         (jnp.float32, (4096, 4096, 4096)),
         (jnp.float32, (16, 8192, 8192)),
+        (jnp.float32, (1, 8192, 8192)),
     ):
         m, n, k = sizes
         a, b = values(m, k, dtype=dtype), values(k, n, dtype=dtype, seed=1)
         name = f"{dtype.__name__} {m} x {n} x {k}"
         row = beside_xla(name, shlo_disc.jit(matmul), jax.jit(matmul), a, b)
-        yield row | {"tflop_s": 2 * m * n * k / row["ours_us"] / 1e6}
+        us = row["ours_us"]
+        yield row | {"tflop_s": 2 * m * n * k / us / 1e6, "gb_s": b.nbytes / us / 1e3}
+
+
+def attending(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.dot_product_attention(q, k, v)
+
+
+def causal(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+@part
+def attention() -> Iterator[dict[str, Any]]:
+    """Attention in bf16: beside XLA's own, and beside cuDNN's.
+
+    Operations of causal attention are those of the scores that a row sees. Bytes are those of
+    queries, keys, values and the result.
+    """
+    for name, f, (b, t, s, h, d) in (
+        ("causal", causal, (1, 4096, 4096, 16, 128)),
+        ("all keys", attending, (1, 4096, 4096, 16, 128)),
+        ("causal", causal, (4, 2048, 2048, 16, 64)),
+        ("one step", attending, (16, 1, 8192, 16, 128)),
+        ("one step", attending, (1, 1, 32768, 16, 128)),
+    ):
+        q = values(b, t, h, d, dtype=jnp.bfloat16)
+        k, v = (values(b, s, h, d, dtype=jnp.bfloat16, seed=n) for n in (1, 2))
+        ours, operations = shlo_disc.jit(f), 4 * b * h * t * s * d
+        if f is causal:
+            operations = operations * (t + 1) // (2 * t)
+        for theirs in ("xla", "cudnn"):
+            case = f"{name} {b} x {t} x {s}, {h} heads of {d}, beside {theirs}"
+            try:
+                row = beside_xla(case, ours, _jitted(f, theirs), q, k, v)
+            except Exception as error:  # cuDNN need not be there, or know the case
+                yield {"case": case, "failed": f"{type(error).__name__}: {error}"[:500]}
+                continue
+            for side in ("ours", "xla"):
+                micros = row[f"{side}_us"]
+                row[f"{side}_tflop_s"] = operations / micros / 1e6
+                row[f"{side}_gb_s"] = (2 * q.nbytes + k.nbytes + v.nbytes) / micros / 1e3
+            yield row
+
+
+def _jitted(f: Callable[..., jax.Array], implementation: str) -> Callable[..., jax.Array]:
+    """`f`, an attention, by `jax.jit` with an implementation of JAX's."""
+    is_causal = f is causal
+    return jax.jit(
+        lambda q, k, v: jax.nn.dot_product_attention(
+            q, k, v, is_causal=is_causal, implementation=implementation
+        )
+    )
 
 
 def example(name: str) -> Any:

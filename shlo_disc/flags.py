@@ -109,10 +109,18 @@ _TABLE = (
     ),
     Flag(
         "SHLO_DISC_GPU_CUBINS",
+        "",
+        _SWITCH,
+        "1 makes machine code (cubins) of programs for NVIDIA's GPUs when they are compiled, by "
+        "`ptxas` or nvJitLink, 0 leaves it to the driver in the first call; unset: 1 where a CUDA "
+        "driver is installed.",
+    ),
+    Flag(
+        "SHLO_DISC_GPU_GRAPHS",
         "1",
         _SWITCH,
-        "0 makes no machine code (cubins) when a program for NVIDIA's GPUs is compiled: the driver "
-        "compiles its PTX in the first call. It does so, too, without `ptxas` and nvJitLink.",
+        "0 launches the kernels of every call one by one, also of calls that come again and could "
+        "be a graph of the driver; read when a GPU is first used.",
     ),
     Flag(
         "SHLO_DISC_GPU_HOST_MEMORY",
@@ -272,9 +280,9 @@ def fusion() -> bool:
     return _number("fusion") > 0
 
 
-def gpu_cubins() -> bool:
-    """`SHLO_DISC_GPU_CUBINS`."""
-    return _number("gpu_cubins") > 0
+def gpu_cubins() -> bool | None:
+    """`SHLO_DISC_GPU_CUBINS`; None where nothing is said."""
+    return _number("gpu_cubins") > 0 if value("gpu_cubins") else None
 
 
 def num_threads() -> int:

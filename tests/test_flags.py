@@ -30,6 +30,7 @@ VALUES = {
     "fusion": SWITCH,
     "gpu_cubins": SWITCH,
     "gpu_host_memory": SWITCH,
+    "gpu_overlap": SWITCH,
     "gpu_pool_bytes": BYTES,
     "gpu_sync": SWITCH,
     "num_threads": (["0", "1", "1024"], ["1025", "-1", "two", "2.5", "4,4", "1e3", "9" * 40]),

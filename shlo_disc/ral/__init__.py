@@ -8,7 +8,7 @@ Environment, read once per process: `SHLO_DISC_NUM_THREADS` (default: the cores 
 on), `SHLO_DISC_POOL_BYTES` (idle memory kept for reuse), `SHLO_DISC_PACK_BYTES` (packed weights),
 both by default a quarter of the machine's memory. A bad value of them raises ValueError on import.
 For GPUs there are `SHLO_DISC_CUDA_LIBRARY`, `SHLO_DISC_ROCM_LIBRARY`, `SHLO_DISC_GPU_POOL_BYTES`,
-`SHLO_DISC_GPU_OVERLAP` and `SHLO_DISC_GPU_SYNC`.
+`SHLO_DISC_GPU_OVERLAP`, `SHLO_DISC_GPU_GRAPHS` and `SHLO_DISC_GPU_SYNC`.
 """
 
 from __future__ import annotations

@@ -157,6 +157,11 @@ FAMILIES: dict[str, Family] = {
         (("b, t, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16"), ("b, s, h, 128", "bfloat16")),
         ({"b": 1, "t": 20, "s": 70, "h": 2},), 2e-2,
     ),
+    "attention_odd": Family(
+        _attention,
+        (("b, t, h, 100", "float16"), ("b, s, h, 100", "float16"), ("b, s, h, 99", "float16")),
+        ({"b": 1, "t": 9, "s": 70, "h": 2},), 2e-2,
+    ),
     "conv": Family(
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
         ({"b": 2, "h": 7, "w": 6},), 1e-6,

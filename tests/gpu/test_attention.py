@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -288,6 +290,11 @@ def test_parts_of_keys(way: str) -> None:
         check(plan, way, arrays(b, t, s, h, 16, 24, "bfloat16"), "bfloat16")
 
 
+def test_more_parts_than_threads_add_at_once() -> None:
+    (plan,) = (p for p in variants(planned("masked", "bfloat16", 16, 128), 1) if is_parts(p))
+    check(plan, "masked", arrays(1, 2, 4700, 1, 16, 128, "bfloat16"), "bfloat16")
+
+
 def is_parts(plan: Planned) -> bool:
     return len(plan.emitted.plan.steps) == 2
 
@@ -341,6 +348,34 @@ def test_what_is_two_products_is_explained(
     assert 'kind = "attention"' not in text
 
 
+def test_self_attention_has_no_parts_of_keys() -> None:
+    """As many keys as rows are few keys."""
+    shapes = ["b, t, h, 16", "b, t, h, 16", "b, t, h, 16"]
+    plan = plan_attention(plain, [(shape, "bfloat16") for shape in shapes])
+    assert not any(map(is_parts, variants(plan, 1)))
+    assert plan.emitted.plan.workspaces == ()
+
+
+def test_attention_of_bert() -> None:
+    """The example's, padding mask included."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2] / "examples")
+        bert = importlib.import_module("bert")
+
+    def function(x, mask, w, b):
+        names = ["query", "key", "value", "out"]
+        weights = dict.fromkeys(names, w) | {f"{name}_bias": b for name in names}
+        bias = (1.0 - mask[:, None, None, :].astype(x.dtype)) * -1e9
+        return bert.attention(weights, x, bias)
+
+    types = ["bfloat16", "int32", "bfloat16", "bfloat16"]
+    for dtype, is_fused in (("bfloat16", True), ("float32", False)):
+        given = [t.replace("bfloat16", dtype) for t in types]
+        shapes = ["b, t, 768", "b, t", "768, 768", "768"]
+        module = fusions_of(function, list(zip(shapes, given, strict=True)))
+        assert ('kind = "attention"' in str(module)) == is_fused
+
+
 def test_scores_are_in_no_array() -> None:
     scope = export.SymbolicScope()
     specs = [
@@ -352,3 +387,23 @@ def test_scores_are_in_no_array() -> None:
     assert "attention_64x64_warps" in text
     assert "s*t" not in text.partition("temporary memory")[2].partition("\n")[0]
     assert "mma.sync" in program.as_text("ptx")
+
+
+@pytest.mark.skipif(device.ON_DEVICE, reason="the stand-in's")
+def test_attention_of_jax_under_jit(gpu: Any) -> None:
+    """One compilation for positions and heads of any number, a step of decoding included."""
+
+    def function(q, k, v):
+        return jax.nn.dot_product_attention(q, k, v, is_causal=q.shape[1] > 1)
+
+    ours = shlo_disc.jit(function)
+    rng = np.random.default_rng(0)
+    for t, s, heads, shared in ((20, 70, 2, 2), (5, 9, 4, 2), (130, 130, 1, 1)):
+        q = jnp.asarray(rng.standard_normal((2, t, heads, 16)), "bfloat16")
+        k, v = (jnp.asarray(rng.standard_normal((2, s, shared, 16)), "bfloat16") for _ in "kv")
+        got, want = ours(q, k, v), jax.jit(function)(q, k, v)
+        np.testing.assert_allclose(
+            np.asarray(got, np.float32), np.asarray(want, np.float32), rtol=0, atol=0.05
+        )
+    assert ours.cache_info().misses == 1
+    assert "attention_" in ours.explain()

@@ -16,6 +16,7 @@ from shlo_disc.lower.cuda import assembler
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import codegen
 from tests.gpu.families import FAMILIES
+from tests.gpu.stand_in import shared_library
 from tests.gpu.test_matrix_products import LAYOUTS
 from tests.gpu.test_warpgroup_products import launches, planned
 
@@ -102,6 +103,20 @@ def test_without_an_assembler_the_driver_compiles(monkeypatch):
     monkeypatch.setattr(assembler, "nvjitlink", lambda: None)
     with flags.overridden(gpu_cubins=1):
         assert assembler.cubin(b"not read", "sm_90") == b""
+
+
+def test_cubins_are_made_where_a_driver_is(monkeypatch) -> None:
+    monkeypatch.setattr(assembler, "assembled", lambda ptx, architecture: b"made")
+    monkeypatch.delenv("SHLO_DISC_GPU_CUBINS")
+    monkeypatch.setenv("SHLO_DISC_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+    assert assembler.cubin(b"", "sm_90") == b""
+    with flags.overridden(gpu_cubins=1):
+        assert assembler.cubin(b"", "sm_90") == b"made"
+    library = shared_library(Path(__file__).with_name("programs.c"))
+    monkeypatch.setenv("SHLO_DISC_CUDA_LIBRARY", str(library))
+    assert assembler.cubin(b"", "sm_90") == b"made"
+    with flags.overridden(gpu_cubins=0):
+        assert assembler.cubin(b"", "sm_90") == b""
 
 
 def _refused(text: bytes, architecture: str) -> str:

@@ -152,7 +152,9 @@ def test_what_is_chosen() -> None:
         (128, 768, 768, "32x32_direct"),
         (128, 3072, 768, "32x64_direct"),
         (768, 768, 768, "64x64_warps"),
-        (1, 1024, 255, "64x64_warps"),
+        (1, 1024, 255, "8x32_few"),
+        (17, 1024, 255, "64x64_warps"),
+        (1, 1023, 255, "64x64_warps"),
     ):
         assert chosen(steps, {"m": m, "n": n, "k": k}) == want
     few = Dot("mk,kn", "", "k", {"m": "3", "n": "64", "k": "72"}, "bf16", "bf16", "bf16")

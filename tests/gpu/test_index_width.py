@@ -13,7 +13,7 @@ from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import index_width
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.index_width import MOST, is_narrow
-from shlo_disc.lower.plan import If, Launch, Step
+from shlo_disc.lower.plan import All, Condition, If, Launch, Step
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.lower.helpers import fusion_text, sample
 from tests.lower.test_row import reduce
@@ -26,10 +26,16 @@ TRANSPOSED = fusion_text(
 )
 SUMMED = fusion_text(
     "column",
-    ["x: a,b f32", "z: f32"],
-    reduce("s", "x", "z", "add").replace("[1]", "[0]"),
-    ["s: b f32"],
+    ["x: 300,70 f32", "z: f32"],
+    reduce("s", "x", "z", "add")
+    .replace("[1]", "[0]")
+    .replace("?x?x", "300x70x")
+    .replace("?x", "70x"),
+    ["s: 70 f32"],
 )
+
+
+COLUMNS = reduce("r", "x", "z", "add").replace("[1]", "[0]")
 
 
 def leaves(steps: tuple[Step, ...], chosen: bool = False) -> Iterator[tuple[Launch, bool]]:
@@ -49,27 +55,49 @@ def widths(text: str) -> list[tuple[bool, bool]]:
     return [(is_narrow(k.kernel.text), by) for k, by in leaves(gpu_plan(text).plan.steps)]
 
 
-def test_a_call_chooses_where_indices_are_divided() -> None:
-    assert widths(TRANSPOSED) == [(True, True), (False, True)]
-    (step,) = gpu_plan(TRANSPOSED).plan.steps
-    assert isinstance(step, If)
-    assert str(step.condition) == f"a*b <= {MOST}"
-    assert step.condition.holds({"a": 46000, "b": 46000})
-    assert not step.condition.holds({"a": 46400, "b": 46400})
+def conditions(steps: tuple[Step, ...]) -> Iterator[Condition | All]:
+    """The conditions of all choices."""
+    for step in steps:
+        if isinstance(step, If):
+            yield step.condition
+            yield from conditions(step.then + step.otherwise)
 
 
-@pytest.mark.parametrize("text", [TRANSPOSED, SUMMED], ids=["transposed", "summed"])
+def test_a_call_chooses_for_tiles() -> None:
+    found = widths(TRANSPOSED)
+    assert set(found) == {(True, True), (False, True)}
+    (asked,) = {c for c in conditions(gpu_plan(TRANSPOSED).plan.steps) if str(MOST) in str(c)}
+    assert str(asked) == f"a*b <= {MOST}"
+    assert asked.holds({"a": 46000, "b": 46000})
+    assert not asked.holds({"a": 46400, "b": 46400})
+
+
 @pytest.mark.parametrize("most", [MOST, 0])
-def test_both_give_the_same(monkeypatch: pytest.MonkeyPatch, text: str, most: int) -> None:
-    monkeypatch.setattr(index_width, "MOST", most)  # no array has 0 elements: the wide ones run
-    emitted = gpu_plan(text)
+def test_both_give_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(index_width, "MOST", most)  # no array has 0 elements: the wide one runs
+    emitted = gpu_plan(TRANSPOSED)
     for sizes in ((1, 1), (70, 37), (129, 64), (300, 5)):
         x = sample(sizes, "f32")
-        if text is TRANSPOSED:
-            np.testing.assert_array_equal(run_gpu(emitted, [x])[0], x.T)
-        else:
-            (found,) = run_gpu(emitted, [x, np.float32(0)])
-            np.testing.assert_allclose(found, x.sum(0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(run_gpu(emitted, [x])[0], x.T)
+
+
+@pytest.mark.parametrize("most", [MOST, 0])
+def test_columns_of_known_sizes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(index_width, "MOST", most)
+    emitted = gpu_plan(SUMMED)
+    assert {is_narrow(x.kernel.text) for x, _ in leaves(emitted.plan.steps)} == {most > 0}
+    x = sample((300, 70), "f32")
+    (found,) = run_gpu(emitted, [x, np.array(0, "f4")])
+    np.testing.assert_allclose(found, x.sum(0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "size"),
+    [("row", reduce("r", "x", "z", "add"), "a"), ("column", COLUMNS, "b")],
+)
+def test_what_gains_nothing_is_not_there_twice(kind: str, body: str, size: str) -> None:
+    text = fusion_text(kind, ["x: a,b f32", "z: f32"], body, [f"r: {size} f32"])
+    assert not any(narrow or by for narrow, by in widths(text))
 
 
 def test_bounded_arrays_have_narrow_kernels_alone() -> None:
@@ -83,8 +111,8 @@ func.func public @main(%x: tensor<?x64xf32> {disc.shape = ["n", "64"]}) -> tenso
 """,
         target=MACHINE.name,
     )
-    (kernel,) = program.host.kernels
-    assert is_narrow(kernel.text)
+    assert isinstance(program, shlo_disc.Executable)
+    assert all(is_narrow(kernel.text) for kernel in program.host.kernels)
 
 
 def test_no_64_bit_division_is_left() -> None:
@@ -94,28 +122,18 @@ def test_no_64_bit_division_is_left() -> None:
         assert has != is_narrow(launch.kernel.text)
 
 
-SPREAD = (
-    '%s = "disc.shape"() {dims = ["a", "b", "c"]} : () -> tensor<3xi64>\n'
-    "%m = stablehlo.dynamic_broadcast_in_dim %y, %s, dims = [0, 2] : "
-    "(tensor<?x?xf32>, tensor<3xi64>) -> tensor<?x?x?xf32>\n"
-    "%r = stablehlo.add %x, %m : tensor<?x?x?xf32>"
-)
-
-
-def test_sizes_of_which_none_is_the_largest_are_asked_for_one_by_one() -> None:
-    """An array of two sizes beside one of three: its elements are no more than the other's."""
-    text = fusion_text("loop", ["x: a,b,c f32", "y: a,c f32"], SPREAD, ["r: a,b,c f32"])
-    conditions = set()
-
-    def visit(steps: tuple[Step, ...]) -> None:
-        for step in steps:
-            if isinstance(step, If):
-                conditions.add(str(step.condition))
-                visit(step.then)
-                visit(step.otherwise)
-
-    visit(gpu_plan(text).plan.steps)
-    assert f"a*b*c <= {MOST}" in conditions
+def test_the_largest_of_several_arrays_is_asked_for() -> None:
+    """An array of one size beside one of two: its elements are no more than the other's."""
+    body = (
+        '%s = "disc.shape"() {dims = ["b", "a"]} : () -> tensor<2xi64>\n'
+        "%t = stablehlo.transpose %x, dims = [1, 0] : (tensor<?x?xf32>) -> tensor<?x?xf32>\n"
+        "%m = stablehlo.dynamic_broadcast_in_dim %y, %s, dims = [0] : "
+        "(tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>\n"
+        "%r = stablehlo.add %t, %m : tensor<?x?xf32>"
+    )
+    text = fusion_text("loop", ["x: a,b f32", "y: b f32"], body, ["r: b,a f32"])
+    asked = {str(c) for c in conditions(gpu_plan(text).plan.steps) if str(MOST) in str(c)}
+    assert asked == {f"a*b <= {MOST}"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ SHARED_BYTES = {
 
 
 SPILLED = {
-    ("sort", "cuda:sm_80"): 32,
     ("product_f32", "cuda:sm_90"): 32,
     ("product_f32", "cuda:sm_90a"): 32,
 }

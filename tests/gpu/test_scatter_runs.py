@@ -8,6 +8,7 @@ import pytest
 from shlo_disc.lower.gpu.scatter import FEW
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.tasks.scatter import emit_scatter
+from tests.gpu import values
 from tests.gpu.run import gpu_plan, launches_of, run_cpu, run_gpu
 from tests.lower.helpers import fusion_text, plan_of, sample, tensor
 from tests.lower.test_scatter import BODIES, CASES, Numbers, want_scatter
@@ -85,6 +86,26 @@ def test_every_arrangement_of_dimensions(case):
     assert "scatter_runs" in names(gpu, [x, i, u])
 
 
+def test_two_operands_in_long_runs():
+    types = "tensor<?xf32>, tensor<?xi16>, tensor<?xi32>, tensor<?xf32>, tensor<?xi16>"
+    text = f"""%p:2 = "stablehlo.scatter"(%x, %y, %i, %u, %v) <{{
+        scatter_dimension_numbers = {POINTS}}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<i16>, %c: tensor<f32>, %d: tensor<i16>):
+        %r = stablehlo.add %a, %c : tensor<f32>
+        %t = stablehlo.compare LT, %a, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %q = stablehlo.select %t, %b, %d : tensor<i1>, tensor<i16>
+        stablehlo.return %r, %q : tensor<f32>, tensor<i16>
+      }}) : ({types}) -> (tensor<?xf32>, tensor<?xi16>)"""
+    operands = ["x: n f32", "y: n i16", "i: s i32", "u: s f32", "v: s i16"]
+    module = fusion_text("scatter", operands, text, ["p#0: n f32", "p#1: n i16"])
+    arrays = [sample((3,), "f32"), sample((3,), "i16"), (np.arange(200) % 4).astype(np.int32)]
+    arrays += [sample((200,), "f32", 1), sample((200,), "i16", 2)]
+    found = run_gpu(gpu_plan(module), arrays)
+    want = run_cpu(plan_of(emit_scatter, module), arrays)
+    for got, expected in zip(found, want, strict=True):
+        assert got.tobytes() == expected.tobytes()
+
+
 def test_few_indices_and_windows_that_overlap_in_part_are_read_by_every_task():
     gpu, _ = planned("n,16", "s", "s,16", ROWS)
     arrays = [sample((5, 16), "f32"), np.zeros(FEW, np.int32), sample((FEW, 16), "f32")]
@@ -101,7 +122,8 @@ def test_integers_in_any_order(dtype, body):
     plans = planned("n,3", "s", "s,3", ROWS, dtype, body)
     for s in (0, 1, 200):
         i = np.random.default_rng(s).integers(-1, 8, s).astype(np.int32)
-        check(plans, sample((7, 3), dtype), i, sample((s, 3), dtype, 1), "scatter_atomic")
+        x, u = values.sample(dtype, 21, 0), values.sample(dtype, 3 * s, 1)
+        check(plans, x.reshape(7, 3), i, u.reshape(s, 3), "scatter_atomic")
 
 
 @pytest.mark.parametrize("body", ["add", "set"])

@@ -83,7 +83,10 @@ def test_batches_of_transposes(dims: tuple[int, ...], tile: bool) -> None:
         assert not difference("bf16", r, -x.transpose(dims), exact=False).any()
 
 
-@pytest.mark.parametrize(("rows", "columns"), [("9", "m"), ("n", "12"), ("20", "300"), ("n", "3")])
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [("9", "m"), ("n", "12"), ("20", "300"), ("n", "3"), ("n", "16"), ("8", "m")],
+)
 def test_short_sides(rows: str, columns: str) -> None:
     """A known short side makes the other side of the tile longer; three columns need no tile."""
     t, u = tensor(f"{rows},{columns}", "i16"), tensor(f"{columns},{rows}", "i16")

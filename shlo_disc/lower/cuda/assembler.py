@@ -11,6 +11,7 @@ registers and spills are those of ptxas then.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import ctypes.util
 import importlib.metadata
 import re
@@ -70,7 +71,20 @@ def cubin(ptx: bytes, architecture: str) -> bytes:
 
     Raises InternalError for PTX that the assembler does not take.
     """
-    return assembled(ptx, architecture) if flags.gpu_cubins() else b""
+    wanted = flags.gpu_cubins()
+    if wanted is None:
+        wanted = _has_driver(flags.value("cuda_library") or "libcuda.so.1")
+    return assembled(ptx, architecture) if wanted else b""
+
+
+@cache
+def _has_driver(library: str) -> bool:
+    """True if this machine may run what it compiles: a first call waits for machine code then."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def assembled(ptx: bytes, architecture: str) -> bytes:

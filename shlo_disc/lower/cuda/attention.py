@@ -28,6 +28,9 @@ __all__ = ["emit_attention", "model"]
 WIDEST = 128
 """The largest head size: results of 16 rows have 64 registers of each thread then."""
 
+LEAST_KEYS = 256
+"""Keys above which blocks share them: a block is through with fewer as soon as with a launch."""
+
 _WITHOUT = ("sm_75",)
 """Architectures without `mma.sync` of 16-bit floats by 16 along K, or `cp.async`."""
 
@@ -53,9 +56,15 @@ def emit_attention(fusion: Planned[AttentionRecord], machine: Machine) -> Kernel
     slow = _by_warps(first, by_chunks=False)
     if asked is None:
         return KernelPlan(slow)
+    if fusion.shapes.constraints.equal(first.p.rows, first.p.depth):
+        # Few rows have few keys then.
+        return KernelPlan(_where(asked, _many_rows(first), slow, first))
     few, workspaces = _few_rows(first, others)
-    is_few = Condition(first.p.rows, "<=", Expr.const(MOST_ROWS))
-    steps = _where([is_few], few, _many_rows(first), first)
+    is_few = (
+        Condition(first.p.rows, "<=", Expr.const(MOST_ROWS)),
+        Condition(first.p.depth, ">", Expr.const(LEAST_KEYS)),
+    )
+    steps = _where(is_few, few, _many_rows(first), first)
     return KernelPlan(_where(asked, steps, slow, first), workspaces)
 
 

@@ -33,7 +33,7 @@ PART = 512
 """Keys of a part, whole tiles: enough to hide how a block begins and ends."""
 
 _THREADS = 128
-"""Of a block of the second launch: each has some columns of a row."""
+"""Of a block of the second launch."""
 
 
 def by_parts(plan: AttentionPlan, sums: Workspace, states: Workspace) -> tuple[Step, ...]:
@@ -150,45 +150,64 @@ class _PartWriter(WarpWriter):
 
 
 class _TotalWriter(ProductWriter):
-    """Writes the second launch: each thread finishes a vector of columns."""
+    """Writes the second launch: a block finishes a row.
+
+    Each thread has a vector of columns of every `groups`-th part. One thread adds what those of
+    its columns have, first to last.
+    """
 
     plan: AttentionPlan
     units: ClassVar[str] = "total"
 
     def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
         self.vectors = plan.wide // LANES
-        super().__init__(
-            plan,
-            rows=max(_THREADS // self.vectors, 1),
-            columns=plan.wide,
-            threads=_THREADS,
-            lanes=LANES,
-        )
+        self.groups = _THREADS // self.vectors
+        super().__init__(plan, rows=1, columns=plan.wide, threads=_THREADS, lanes=LANES)
+        b = self.b
         self.sums = self.memory(sums, plan.p.compute)
         self.states = self.memory(states, plan.p.compute)
         self.softmax = softmax_of(self)
+        self.own_sums = b.shared("f32", self.groups * plan.wide)
+        self.own_totals = b.shared("f32", self.groups)
+        self.own_maxima = b.shared("f32", self.groups)
 
     def tile(self, place: list[IndexValue], row: IndexValue, column: IndexValue) -> None:
         """See `ProductWriter.tile`."""
         b, s = self.b, self.softmax
-        down, right = b.thread // self.vectors, b.thread % self.vectors * LANES
-        own, parts = row + down, self.depth.ceil_div(PART)
-        exists = (down < self.rows) & (own < self.m) & (right < self.n)
-        with b.if_(exists):
-            low, zero = b.constant(-math.inf, "f32"), b.constant(0.0, "f32")
-            with b.loop(0, parts, 1, [low], hint="part") as loop:
-                at = _place_of(self, place, loop.index, own) * 2
-                loop.yield_(b.op("arith.maximumf", loop.args[0], self.states.load(at)))
-            (most,) = loop.results
-            base = s.safe(most)
-            start = [zero, b.broadcast(zero, LANES)]
-            with b.loop(0, parts, 1, start, hint="part") as loop:
-                at = _place_of(self, place, loop.index, own)
-                scale = s.exponential(self.states.load(at * 2) - base)
-                total = loop.args[0] + self.states.load(at * 2 + 1) * scale
-                part = self.sums.vector_load(at * self.columns + right, LANES, aligned=True)
-                loop.yield_(total, loop.args[1] + part * b.broadcast(scale, LANES))
-            total, found = loop.results
-            factor = s.factor(most, total, place, own, self.depth)
+        group, right = b.thread // self.vectors, b.thread % self.vectors * LANES
+        has_part = group < self.groups
+        end = b.select(has_part, self.depth.ceil_div(PART), b.index(0))
+        low, zero = b.constant(-math.inf, "f32"), b.constant(0.0, "f32")
+        with b.loop(group, end, self.groups, [low], hint="part") as loop:
+            at = _place_of(self, place, loop.index, row) * 2
+            loop.yield_(b.op("arith.maximumf", loop.args[0], self.states.load(at)))
+        is_first = has_part & right.equals(0)
+        with b.if_(is_first):
+            self.own_maxima.store(loop.results[0], group)
+        b.barrier_of_block()
+        most = self.own_maxima.load(0, readonly=False)
+        for k in range(1, self.groups):
+            most = b.op("arith.maximumf", most, self.own_maxima.load(k, readonly=False))
+        base = s.safe(most)
+        start = [zero, b.broadcast(zero, LANES)]
+        with b.loop(group, end, self.groups, start, hint="part") as loop:
+            at = _place_of(self, place, loop.index, row)
+            scale = s.exponential(self.states.load(at * 2) - base)
+            total = loop.args[0] + self.states.load(at * 2 + 1) * scale
+            part = self.sums.vector_load(at * self.columns + right, LANES, aligned=True)
+            loop.yield_(total, loop.args[1] + part * b.broadcast(scale, LANES))
+        with b.if_(has_part):
+            at = group * self.columns + right
+            self.own_sums.vector_store(loop.results[1], at, aligned=True)
+        with b.if_(is_first):
+            self.own_totals.store(loop.results[0], group)
+        b.barrier_of_block()
+        with b.if_(group.equals(0) & (right < self.n)):
+            total, found = start
+            for k in range(self.groups):
+                total = total + self.own_totals.load(k, readonly=False)
+                at = right + k * self.columns
+                found = found + self.own_sums.vector_load(at, LANES, False, aligned=True)
+            factor = s.factor(most, total, place, row, self.depth)
             value = found * b.broadcast(factor, LANES)
-            self.store(place, own, right, [value], b.mask(self.n - right, LANES))
+            self.store(place, row, right, [value], b.mask(self.n - right, LANES))

@@ -63,15 +63,20 @@ class Lines:
         b = self.b
         chunks = self.length // _CHUNK
         count = lines * chunks
-        one = self._chunk if by_chunks else self._elements
+        if not by_chunks:
+            # A loop at run time: so many loads at once would take all registers.
+            with b.loop(b.thread, count, b.threads, hint="chunk", barrier=True) as loop:
+                line, at = loop.index // chunks, loop.index % chunks * _CHUNK
+                self._elements(source, first + line, line, at, stage)
+            return
         for e in range(-(-count // b.threads)):
             number = b.thread + e * b.threads
             line, at = number // chunks, number % chunks * _CHUNK
             if (e + 1) * b.threads <= count:
-                one(source, first + line, line, at, stage)
+                self._chunk(source, first + line, line, at, stage)
             else:
                 with b.if_(number < count):
-                    one(source, first + line, line, at, stage)
+                    self._chunk(source, first + line, line, at, stage)
 
     def _chunk(
         self,

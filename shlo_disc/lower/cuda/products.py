@@ -58,8 +58,9 @@ from shlo_disc.lower.cuda.ways import (
     ways,
 )
 from shlo_disc.lower.gpu import products
+from shlo_disc.lower.gpu.few_rows import FewRowsProduct
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
+from shlo_disc.lower.gpu.matrix_products import Least, Write
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.plan import Condition, KernelPlan, Step
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
@@ -117,7 +118,7 @@ MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
 
-class MatrixProduct(VariantProduct):
+class MatrixProduct(FewRowsProduct):
     """Plans one problem: by matrix units where the types and layouts are theirs."""
 
     def steps(self) -> tuple[Step, ...]:
@@ -272,7 +273,9 @@ class MatrixProduct(VariantProduct):
         return self._where(
             asked,
             lambda: self._by_size([self._option(tile) for tile in tiles], self._strips),
-            lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),),
+            lambda: self._if_few_rows(
+                lambda: (_MatrixWriter(self, SMALL, by_chunks=False).launch(),)
+            ),
         )
 
     def _option(self, tile: Tile) -> tuple[Least, Write]:

@@ -13,7 +13,8 @@ All of them give the bits of the CPU's kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from shlo_disc.dynamic import attributes as attr
@@ -30,7 +31,7 @@ from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.reduction import simple_body
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register, Value
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
@@ -44,8 +45,10 @@ _HALF = 32
 """Bits of a place, and of the number of an index, in what is sorted."""
 _MOST = (1 << _HALF - 1) - 1
 
-_AHEAD = (16, 4, 1)
-"""Updates of a place that are read at once: their addresses are known, and memory is slow."""
+_BATCH = 16
+"""Updates of a place that are on their way from memory at once, where there are many."""
+_AHEAD = (4, 1)
+"""The same where few are left."""
 
 _ATOMIC = {
     "stablehlo.add": ("add", "add"),
@@ -211,44 +214,27 @@ class _Scatter(Scatter):
         """The updates of a place, one after the other, by a thread for each access."""
         e = self.single.kernel(self.lanes)
         b = e.b
-        memory = b.memref(e.arguments.slot(order), "i64")
+        keys = b.memref(e.arguments.slot(order), "i64")
         n = b.param(self.count, opaque=True)
         nowhere = b.cast("arith.index_cast", b.param(self._place_count(), opaque=True), "i64")
         moved = [self.update_sizes[d] for d in self.moved]
         pieces = self.pieces if self.lanes else self.length
-
-        def key_at(at: IndexValue) -> Register:
-            return memory.load(at)
-
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             first, *where, piece = digits(b, task.index, [self.count, *moved, pieces])
-            own, before = key_at(first), key_at(b.max(first - 1, 0))
+            own, before = keys.load(first), keys.load(b.max(first - 1, 0))
             place = own >> _HALF
             is_first = first.equals(0) | place.differs(before >> _HALF)
             with b.if_(is_first & (place < nowhere)):
                 within = dict(zip(self.moved, where, strict=True))
                 index = self._index(e, own) | within
-                starts = self.starts(e, index)
-                to = self._elements(self.target(e, index, starts), piece)
+                to = self._elements(self.target(e, index, self.starts(e, index)), piece)
 
-                def has_more(count: int, carried: list[Value]) -> Mask:
-                    last = IndexValue.of(carried[0]) + (count - 1)
-                    is_same = (key_at(b.min(last, n - 1)) >> _HALF).equals(place)
-                    return (last < n) & is_same
+                def read(at: IndexValue) -> list[Register]:
+                    source = self._source(e, keys.load(at), within)
+                    return self.updates_at(e, self._elements(source, piece), None)
 
-                def apply(count: int, carried: list[Value]) -> list[Value]:
-                    at, values = IndexValue.of(carried[0]), Register.each_of(carried[1:])
-                    runs = [self._source(e, key_at(at + k), within) for k in range(count)]
-                    sources = [self._elements(run, piece) for run in runs]
-                    for new in [self.updates_at(e, at, None) for at in sources]:
-                        values = self.applied(e, values, new)
-                    return [at + count, *values]
-
-                carried: list[Value] = [first, *self.load(e, to, None)]
-                for count in _AHEAD:
-                    more, step = partial(has_more, count), partial(apply, count)
-                    carried = b.while_(carried, more, step)
-                self.store(e, Register.each_of(carried[1:]), to, None)
+                run = _Run(e, keys, n, place, read, partial(self.applied, e))
+                self.store(e, run.total(first, self.load(e, to, None)), to, None)
         return self.single.launch(e, "scatter_runs", self._updates(pieces), Expr.const(1))
 
     def _index(self, e: Elemental, key: Register) -> dict[int, IndexValue]:
@@ -267,6 +253,68 @@ class _Scatter(Scatter):
         number = b.to_index("arith.index_cast", key & _MOST)
         places: Sequence[IndexValue] = [number, *(within[d] for d in self.moved)]
         return offset(b, places, [steps[count - 1], *(steps[d] for d in self.moved)])
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The updates of one place."""
+
+    e: Elemental
+    keys: MemRef
+    """Sorted: the place above the number of the index."""
+    n: IndexValue
+    place: Register
+    read: Callable[[IndexValue], list[Register]]
+    """The update of a sorted key."""
+    apply: Callable[[Sequence[Register], Sequence[Register]], list[Register]]
+
+    def total(self, first: IndexValue, old: Sequence[Register]) -> list[Register]:
+        """`old` with the updates from number `first` on."""
+        b = self.e.b
+        carried: list[Value] = [first, *old]
+        with b.if_(self._has(2 * _BATCH, carried), Value) as branch:
+            branch.yield_(*self._long(first, old))
+            with branch.otherwise():
+                branch.yield_(*carried)
+        carried = branch.results
+        for count in _AHEAD:
+            carried = b.while_(carried, partial(self._has, count), partial(self._step, count))
+        return Register.each_of(carried[1:])
+
+    def _has(self, count: int, carried: list[Value]) -> Mask:
+        """True if the run has so many more."""
+        last = IndexValue.of(carried[0]) + (count - 1)
+        key = self.keys.load(self.e.b.min(last, self.n - 1))
+        return (last < self.n) & (key >> _HALF).equals(self.place)
+
+    def _step(self, count: int, carried: list[Value]) -> list[Value]:
+        at, values = IndexValue.of(carried[0]), Register.each_of(carried[1:])
+        return [at + count, *self._applied(values, self._batch(at, count))]
+
+    def _batch(self, first: IndexValue, count: int) -> list[Register]:
+        """Updates, all of which are read before the first one is applied."""
+        return [value for k in range(count) for value in self.read(first + k)]
+
+    def _applied(self, values: list[Register], batch: Sequence[Register]) -> list[Register]:
+        """`values` with a batch of updates; each has a register for each operand."""
+        each = len(values)
+        for k in range(0, len(batch), each):
+            values = self.apply(values, batch[k : k + each])
+        return values
+
+    def _long(self, first: IndexValue, old: Sequence[Register]) -> list[Value]:
+        """Whole batches, each of which is read before the one in front of it is applied."""
+        count = 1 + len(old)
+
+        def turn(carried: list[Value]) -> list[Value]:
+            at, values = IndexValue.of(carried[0]) + _BATCH, Register.each_of(carried[1:count])
+            following = self._batch(at, _BATCH)
+            return [at, *self._applied(values, Register.each_of(carried[count:])), *following]
+
+        start: list[Value] = [first, *old, *self._batch(first, _BATCH)]
+        found = self.e.b.while_(start, partial(self._has, 2 * _BATCH), turn)
+        values, last = Register.each_of(found[1:count]), Register.each_of(found[count:])
+        return [IndexValue.of(found[0]) + _BATCH, *self._applied(values, last)]
 
 
 def _atomic(op: ir.Operation) -> bool:

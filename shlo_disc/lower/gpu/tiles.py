@@ -209,9 +209,16 @@ class _InVectors(_Tiled):
         """See `_Tiled.sides`; a thread has some vectors."""
         lanes, size = self.lanes, sum(element_of(item.value).bytes for item in self.staged)
         count = _MOST_VECTORS if size <= _LARGE_TILE else _MOST_VECTORS // 2
-        u, v = (_whole(size, lanes) for size in (self.factors[self.along], self.factors[-1]))
+        sizes = self.factors[self.along], self.factors[-1]
+        u, v = (_whole(size, lanes) for size in sizes)
         while u * v < count * THREADS * lanes:
-            u, v = (2 * u, v) if u < v else (u, 2 * v)
+            # A side that holds all of a known size stays as it is, if only one does.
+            full = [
+                size.is_const and size.value <= side
+                for size, side in zip(sizes, (u, v), strict=True)
+            ]
+            grows_u = u < v if full[0] == full[1] else full[1]
+            u, v = (2 * u, v) if grows_u else (u, 2 * v)
         return u, v
 
     def tile(self, element: ElementType) -> tuple[MemRef, int]:

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.element_types import ElementType
+from shlo_disc.lower.gpu.few_rows import FewRowsProduct
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.matrix_products import Least, VariantProduct, Write
+from shlo_disc.lower.gpu.matrix_products import Least, Write
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.plan import Step
@@ -103,7 +104,7 @@ def _tiles_of(machine: Machine, element: ElementType) -> _Tiles:
     return replace(tiles, large=replace(tiles.large, depth_bytes=2 * tiles.large.depth_bytes))
 
 
-class MatrixProduct(VariantProduct):
+class MatrixProduct(FewRowsProduct):
     """Plans one problem: by matrix units where the types are theirs."""
 
     def steps(self) -> tuple[Step, ...]:

@@ -32,7 +32,8 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: TaskMach
     sizes, window = single.shape(operand), single.shape(update)
     element = element_of(operand)
     result = Output(0)
-    lanes, chunk = machine.lanes(element.bytes), machine.run(_CHUNK)
+    lanes = machine.lanes(element.bytes)
+    chunk = machine.moved(_CHUNK, lanes)
     e = single.kernel(lanes)
     b = e.b
     # Dimensions from `cut` on are one contiguous run of operand and update.

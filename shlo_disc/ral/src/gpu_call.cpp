@@ -1,5 +1,6 @@
 #include "gpu_call.h"
 
+#include <iterator>
 #include <new>
 #include <string>
 #include <utility>
@@ -93,6 +94,8 @@ struct GpuCall {
   const GpuPlace* place;
   TimedMarks* marks;  // null: the run is not profiled
   RunFailure* failure;
+  RunTrace* trace;
+  bool is_recorded;  // nothing runs: there is nothing to read or to wait for
 };
 
 GpuCall& call_of(disc_context* context) { return *reinterpret_cast<GpuCall*>(context); }
@@ -144,6 +147,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
                 const int64_t* params, int64_t tasks) {
   GpuCall& call = call_of(context);
   if (context->failed != 0 || tasks <= 0) return;
+  ++call.trace->operations;
   const auto& entry = *static_cast<const LoadedKernel*>(loaded);
   const GpuKernel& kernel = *entry.kernel;
   const GpuDevice& device = *call.place->device;
@@ -194,7 +198,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
              device.driver().describe(error));
     return;
   }
-  if (!gpu_waits_for_launches()) return;
+  if (!gpu_waits_for_launches() || call.is_recorded) return;
   error = device.call().wait_stream(call.place->stream);
   if (error != kGpuSuccess) {
     fail(call, GpuFailure::Kind::kDevice,
@@ -206,6 +210,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
 void gpu_copy(disc_context* context, void* destination, const void* source, int64_t bytes) {
   GpuCall& call = call_of(context);
   if (context->failed != 0 || bytes <= 0 || destination == source) return;
+  ++call.trace->operations;
   check(call,
         driver_of(call).copy_on_device(destination, source, static_cast<size_t>(bytes),
                                        call.place->stream),
@@ -215,6 +220,7 @@ void gpu_copy(disc_context* context, void* destination, const void* source, int6
 void gpu_zero(disc_context* context, void* address, int64_t bytes) {
   GpuCall& call = call_of(context);
   if (context->failed != 0 || bytes <= 0) return;
+  ++call.trace->operations;
   check(call,
         driver_of(call).fill8(address, 0, static_cast<size_t>(bytes), call.place->stream),
         "zeroing memory is refused");
@@ -223,6 +229,11 @@ void gpu_zero(disc_context* context, void* address, int64_t bytes) {
 int64_t gpu_read(disc_context* context, const void* address, int64_t bytes) {
   GpuCall& call = call_of(context);
   if (context->failed != 0) return 0;
+  call.trace->has_read = true;
+  if (call.is_recorded) {
+    context->failed = 1;
+    return 0;
+  }
   GpuDevice& device = *call.place->device;
   int64_t own = 0;
   int64_t* const slot = device.take_slot();
@@ -243,6 +254,7 @@ int64_t gpu_read(disc_context* context, const void* address, int64_t bytes) {
 void gpu_write(disc_context* context, void* address, int64_t value, int64_t bytes) {
   GpuCall& call = call_of(context);
   if (context->failed != 0) return;
+  ++call.trace->operations;
   const DriverFunctions& driver = driver_of(call);
   void* const stream = call.place->stream;
   int error = kGpuSuccess;
@@ -266,32 +278,54 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
   if (loaded == nullptr) return false;
   const DefaultFpEnv fp_env;
   const GpuScope scope(*place.device);
-  GpuCall call{};
-  disc_context& base = call.base;
-  base.struct_size = sizeof(disc_context);
-  base.packed = &no_packed;
-  base.mark = &mark;
-  base.kernels = reinterpret_cast<const disc_kernel*>(loaded->kernels());
-  base.constants = loaded->constants();
-  base.gpu_launch = &gpu_launch;
-  base.gpu_copy = &gpu_copy;
-  base.gpu_zero = &gpu_zero;
-  base.gpu_read = &gpu_read;
-  base.gpu_write = &gpu_write;
-  call.place = &place;
-  call.failure = failure;
-  if (marks == nullptr) {
+  // On the stream of `where`. False: it has failed.
+  const auto run = [&](const GpuPlace& where, TimedMarks* timed, bool is_recorded, RunTrace* trace,
+                       RunFailure* failed) {
+    GpuCall call{};
+    disc_context& base = call.base;
+    base.struct_size = sizeof(disc_context);
+    base.packed = &no_packed;
+    base.mark = &mark;
+    base.kernels = reinterpret_cast<const disc_kernel*>(loaded->kernels());
+    base.constants = loaded->constants();
+    base.gpu_launch = &gpu_launch;
+    base.gpu_copy = &gpu_copy;
+    base.gpu_zero = &gpu_zero;
+    base.gpu_read = &gpu_read;
+    base.gpu_write = &gpu_write;
+    call.place = &where;
+    call.marks = timed;
+    call.failure = failed;
+    call.trace = trace;
+    call.is_recorded = is_recorded;
     host(&base, arguments, results, symbols, arena);
     return base.failed == 0;
+  };
+  RunTrace trace;
+  if (marks != nullptr) {
+    TimedMarks timed(place, marks);
+    const bool is_given = run(place, &timed, false, &trace, failure);
+    timed.finish();
+    const bool done = is_given && place.device->wait(place.stream, "at the end of a profiled call",
+                                                     &failure->gpu);
+    if (done) timed.read();
+    return done;
   }
-  TimedMarks timed(place, marks);
-  call.marks = &timed;
-  host(&base, arguments, results, symbols, arena);
-  timed.finish();
-  const bool done = base.failed == 0 && place.device->wait(place.stream, "at the end of a profiled call",
-                                                           &failure->gpu);
-  if (done) timed.read();
-  return done;
+  GpuGraphs& graphs = loaded->graphs();
+  const ProgramSpec& spec = executable.spec();
+  if (host != spec.run || !graphs.is_usable()) return run(place, nullptr, false, &trace, failure);
+  GpuGraphs::Key key;
+  key.reserve(spec.arguments.size() + spec.results.size() + static_cast<size_t>(spec.symbols) + 1);
+  const auto address = [](const void* data) { return reinterpret_cast<uint64_t>(data); };
+  std::transform(arguments, arguments + spec.arguments.size(), std::back_inserter(key), address);
+  std::transform(results, results + spec.results.size(), std::back_inserter(key), address);
+  key.insert(key.end(), symbols, symbols + spec.symbols);
+  key.push_back(address(arena));
+  const auto again = [&](void* stream, bool is_recorded, RunTrace* done) {
+    RunFailure unsaid;  // a call that cannot be recorded runs
+    return run({place.device, stream}, nullptr, is_recorded, done, is_recorded ? &unsaid : failure);
+  };
+  return graphs.call(std::move(key), place.stream, again, &failure->gpu);
 }
 
 }  // namespace shlo_disc

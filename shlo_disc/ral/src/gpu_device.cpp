@@ -128,6 +128,14 @@ bool GpuDevice::wait(void* stream, const char* when, GpuFailure* failure) const 
                : ". SHLO_DISC_GPU_SYNC=1 in the environment names the kernel"));
 }
 
+void* GpuDevice::recording_stream() {
+  if (recording_stream_ == nullptr &&
+      call().create_stream(&recording_stream_, kStreamNonBlocking) != kGpuSuccess) {
+    recording_stream_ = nullptr;
+  }
+  return recording_stream_;
+}
+
 int64_t* GpuDevice::take_slot() {
   const std::lock_guard<std::mutex> lock(slots_mutex_);
   if (slots_.empty()) {
@@ -176,6 +184,11 @@ bool gpu_waits_for_launches() {
 bool gpu_overlaps_launches() {
   static const bool overlaps = !is_set_to("SHLO_DISC_GPU_OVERLAP", '0');
   return overlaps;
+}
+
+bool gpu_makes_graphs() {
+  static const bool makes = !is_set_to("SHLO_DISC_GPU_GRAPHS", '0');
+  return makes;
 }
 
 bool gpu_memory_is_the_hosts() {

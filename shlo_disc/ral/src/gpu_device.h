@@ -41,6 +41,10 @@ class GpuDevice {
   // `when`: "at the end of the call".
   bool wait(void* stream, const char* when, GpuFailure* failure) const;
 
+  // A stream whose work is recorded; null: the driver makes none. Held: `recording()`.
+  void* recording_stream();
+  std::mutex& recording() { return recording_; }
+
   // 8 bytes of host memory that the device writes without a copy; null: none. Give it back.
   int64_t* take_slot();
   void give_slot(int64_t* slot);
@@ -55,6 +59,8 @@ class GpuDevice {
   void* context_ = nullptr;
   void* stream_ = nullptr;
   GpuPool pool_;
+  std::mutex recording_;
+  void* recording_stream_ = nullptr;
   std::mutex slots_mutex_;
   std::vector<int64_t*> slots_;
 };
@@ -77,6 +83,8 @@ class GpuScope {
 bool gpu_waits_for_launches();
 // Not SHLO_DISC_GPU_OVERLAP=0 in the environment when first asked: kernels that can may start early.
 bool gpu_overlaps_launches();
+// Not SHLO_DISC_GPU_GRAPHS=0 in the environment when first asked: calls that come again become graphs.
+bool gpu_makes_graphs();
 // SHLO_DISC_GPU_HOST_MEMORY=1 in the environment when first asked: the driver is a stand-in of tests, and
 // the host's memory is the device's.
 bool gpu_memory_is_the_hosts();

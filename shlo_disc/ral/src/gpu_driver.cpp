@@ -38,7 +38,8 @@ static_assert(sizeof(kFunctions) / sizeof(kFunctions[0]) * sizeof(void*) == size
               "one row per function");
 
 // Of newer architectures only: null where the driver is older.
-constexpr const char* kOptional[] = {"cuLaunchKernelEx", "cuTensorMapEncodeTiled"};
+constexpr const char* kOptional[] = {"cuLaunchKernelEx", "cuTensorMapEncodeTiled",
+                                     "cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags"};
 
 bool is_optional(const char* symbol) {
   for (const char* const optional : kOptional) {

@@ -70,6 +70,13 @@ constexpr int kGpuOutOfMemory = 2;
   F(launch_with,                                                                                  \
     (const LaunchConfig* config, void* function, void** params, void** extra),                    \
     "cuLaunchKernelEx", nullptr)                                                                  \
+  F(begin_capture, (void* stream, int mode), "cuStreamBeginCapture_v2", nullptr)                  \
+  F(end_capture, (void* stream, void** graph), "cuStreamEndCapture", nullptr)                     \
+  F(instantiate_graph, (void** made, void* graph, unsigned long long flags),                      \
+    "cuGraphInstantiateWithFlags", nullptr)                                                       \
+  F(launch_graph, (void* made, void* stream), "cuGraphLaunch", nullptr)                           \
+  F(destroy_graph, (void* graph), "cuGraphDestroy", nullptr)                                      \
+  F(destroy_graph_exec, (void* made), "cuGraphExecDestroy", nullptr)                              \
   F(encode_tensor_map,                                                                            \
     (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                    \
      const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,         \

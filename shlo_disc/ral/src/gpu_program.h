@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpu_device.h"
+#include "gpu_graphs.h"
 
 namespace shlo_disc {
 
@@ -80,16 +81,19 @@ class LoadedProgram {
 
   void* const* kernels() const { return kernel_pointers_.data(); }
   const void* const* constants() const { return constants_.data(); }
+  GpuGraphs& graphs() const { return *graphs_; }
   bool attributes(size_t kernel, KernelAttributes* out, GpuFailure* failure) const;
 
  private:
-  explicit LoadedProgram(GpuDevice& device) : device_(device) {}
+  explicit LoadedProgram(GpuDevice& device)
+      : device_(device), graphs_(std::make_unique<GpuGraphs>(device)) {}
   bool load_modules(const GpuProgram& program, GpuFailure* failure);
   bool load_module(const GpuProgram& program, size_t image, GpuFailure* failure);
   bool find_kernels(const GpuProgram& program, GpuFailure* failure);
   bool upload(const std::vector<std::pair<const void*, size_t>>& constants, GpuFailure* failure);
 
   GpuDevice& device_;
+  std::unique_ptr<GpuGraphs> graphs_;
   std::vector<void*> modules_;  // by image; null: not loaded
   std::vector<LoadedKernel> kernels_;
   std::vector<void*> kernel_pointers_;

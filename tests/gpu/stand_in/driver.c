@@ -26,6 +26,7 @@ enum {
   NOT_FOUND = 500,
   NOT_READY = 600,
   ILLEGAL_ADDRESS = 700,
+  STREAM_CAPTURE_UNSUPPORTED = 900,
 };
 enum { MOST_PARAMS = 1024, MOST_DEVICES = 8 };
 
@@ -54,7 +55,7 @@ static int is_strict = 1;                   /* memory must be the driver's */
 static int is_eager;                        /* nothing is late */
 
 static struct {
-  int64_t launches, early, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps;
+  int64_t launches, early, graphs, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps;
 } counts;
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -123,12 +124,20 @@ typedef struct Work {
   Stream* other;
   int64_t position;
   char* params;
+  int param_bytes, is_early;
 } Work;
+
+/* What a stream was given while it was recorded. */
+typedef struct Graph {
+  Work* first;
+  int launches;
+} Graph;
 
 struct Stream {
   Work *first, *last;
   int64_t given, done;
   int is_busy;
+  int is_recorded;
   Stream* next;
 };
 
@@ -236,8 +245,9 @@ static void give(void* to, Work* work) {
     work->event->stream = stream;
     work->event->position = position;
   }
+  const int is_recorded = stream->is_recorded;
   pthread_mutex_unlock(&mutex);
-  if (is_eager) run_until(stream, position);
+  if (is_eager && !is_recorded) run_until(stream, position);
 }
 
 static Work* new_work(Kind kind) {
@@ -247,6 +257,7 @@ static Work* new_work(Kind kind) {
 }
 
 static int wait_for(Stream* stream) {
+  if (stream->is_recorded) return STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_lock(&mutex);
   const int64_t position = stream->given;
   ++counts.waits;
@@ -256,7 +267,9 @@ static int wait_for(Stream* stream) {
 }
 
 static int wait_for_all(void) {
-  for (Stream* stream = streams; stream != NULL; stream = stream->next) wait_for(stream);
+  for (Stream* stream = streams; stream != NULL; stream = stream->next) {
+    if (!stream->is_recorded) wait_for(stream);
+  }
   return lost;
 }
 
@@ -303,7 +316,7 @@ API int64_t stand_in_count(const char* what) {
     const char* name;
     int64_t value;
   } rows[] = {
-      {"launches", counts.launches}, {"early", counts.early}, {"kernels", counts.kernels}, {"waits", counts.waits},
+      {"launches", counts.launches}, {"early", counts.early}, {"graphs", counts.graphs}, {"kernels", counts.kernels}, {"waits", counts.waits},
       {"allocations", counts.allocations}, {"bytes", counts.bytes}, {"modules", counts.modules},
       {"events", counts.events}, {"streams", counts.streams}, {"most_bytes", counts.most_bytes},
       {"maps", counts.maps},
@@ -428,16 +441,21 @@ static int set_function_attribute(void* function, int attribute, int value) {
   ((Function*)function)->shared_limit = value;
   return SUCCESS;
 }
+/* What the driver gives for so many launches. */
+static int count_launches(int count) {
+  pthread_mutex_lock(&mutex);
+  counts.launches += count;
+  const int is_refused = 0 <= refuse_launch && refuse_launch < count;
+  if (refuse_launch >= 0) refuse_launch = is_refused ? -1 : refuse_launch - count;
+  pthread_mutex_unlock(&mutex);
+  return is_refused ? refuse_code : SUCCESS;
+}
 static int launch(void* at, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                   unsigned bz, unsigned shared_bytes, void* stream, void** params, void** extra) {
   NEEDS_CONTEXT
   Function* const function = at;
-  pthread_mutex_lock(&mutex);
-  ++counts.launches;
-  const int is_refused = refuse_launch == 0;
-  if (refuse_launch >= 0) --refuse_launch;
-  pthread_mutex_unlock(&mutex);
-  if (is_refused) return refuse_code;
+  int error = SUCCESS;
+  if (!stream_at(stream)->is_recorded && (error = count_launches(1)) != SUCCESS) return error;
   if (extra != NULL || gx == 0 || gy == 0 || gz == 0 || gy > 65535 || gx > 2147483647u ||
       bx * by * bz > 1024) {
     return INVALID_VALUE;
@@ -452,6 +470,7 @@ static int launch(void* at, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
   work->shared_bytes = shared_bytes;
   int total = 8;
   for (int i = 0; i < function->params; ++i) total += room(function->bytes[i]);
+  work->param_bytes = total;
   char* next = work->params = calloc(1, total);
   for (int i = 0; i < function->params; next += room(function->bytes[i]), ++i) {
     memcpy(next, params[i], function->bytes[i]);
@@ -645,11 +664,84 @@ struct config {
   const int* attributes;
   unsigned count;
 };
+static int begin_capture(void* at, int mode) {
+  NEEDS_CONTEXT
+  Stream* const stream = at;
+  if (mode != 1 || stream->is_recorded || stream->first != NULL) return INVALID_VALUE;
+  stream->is_recorded = 1;
+  return SUCCESS;
+}
+static int end_capture(void* at, void** out) {
+  Stream* const stream = at;
+  Graph* const graph = calloc(1, sizeof(Graph));
+  pthread_mutex_lock(&mutex);
+  graph->first = stream->first;
+  stream->first = stream->last = NULL;
+  stream->given = stream->done;
+  stream->is_recorded = 0;
+  pthread_mutex_unlock(&mutex);
+  for (const Work* work = graph->first; work != NULL; work = work->next) {
+    graph->launches += work->kind == LAUNCH;
+  }
+  *out = graph;
+  return SUCCESS;
+}
+static Work* copy_of(const Work* work) {
+  Work* const made = new_work(work->kind);
+  *made = *work;
+  made->next = NULL;
+  if (work->params != NULL) {
+    made->params = malloc(work->param_bytes);
+    memcpy(made->params, work->params, work->param_bytes);
+  }
+  return made;
+}
+static void destroy_graph(Graph* graph) {
+  for (Work* work = graph->first; work != NULL;) {
+    Work* const next = work->next;
+    destroy(work);
+    work = next;
+  }
+  free(graph);
+}
+API int cuStreamBeginCapture_v2(void* stream, int mode) { return begin_capture(stream, mode); }
+API int cuStreamEndCapture(void* stream, void** graph) { return end_capture(stream, graph); }
+API int cuGraphInstantiateWithFlags(void** made, void* at, unsigned long long flags) {
+  NEEDS_CONTEXT
+  (void)flags;
+  Graph* const graph = calloc(1, sizeof(Graph));
+  Work** end = &graph->first;
+  for (const Work* work = ((Graph*)at)->first; work != NULL; work = work->next) {
+    *end = copy_of(work);
+    end = &(*end)->next;
+  }
+  graph->launches = ((Graph*)at)->launches;
+  *made = graph;
+  return SUCCESS;
+}
+API int cuGraphDestroy(void* graph) { return destroy_graph(graph), SUCCESS; }
+API int cuGraphExecDestroy(void* graph) { return destroy_graph(graph), SUCCESS; }
+API int cuGraphLaunch(void* at, void* stream) {
+  NEEDS_CONTEXT
+  const Graph* const graph = at;
+  const int error = count_launches(graph->launches);
+  if (error != SUCCESS) return error;
+  ++counts.graphs;
+  for (const Work* work = graph->first; work != NULL; work = work->next) {
+    counts.early += work->is_early;
+    give(stream, copy_of(work));
+  }
+  return SUCCESS;
+}
 API int cuLaunchKernelEx(const struct config* c, void* f, void** p, void** e) {
   if (c->count != 1 || c->attributes[0] != 6 || c->attributes[2] != 1) return INVALID_VALUE;
-  ++counts.early;
-  return launch(f, c->blocks[0], c->blocks[1], c->blocks[2], c->threads[0], c->threads[1],
-                c->threads[2], c->shared, c->stream, p, e);
+  Stream* const stream = stream_at(c->stream);
+  const int error = launch(f, c->blocks[0], c->blocks[1], c->blocks[2], c->threads[0],
+                           c->threads[1], c->threads[2], c->shared, c->stream, p, e);
+  if (error != SUCCESS) return error;
+  if (stream->is_recorded) stream->last->is_early = 1;
+  else ++counts.early;
+  return SUCCESS;
 }
 BOTH(cuMemAlloc_v2, hipMalloc, (void** p, size_t n), allocate(p, n))
 BOTH(cuMemFree_v2, hipFree, (void* p), free_memory(p))

@@ -48,11 +48,12 @@ def erf(x: Register) -> Register:
 def _erfc_positive(a: Register) -> Register:
     """erfc(a), 0 <= a <= 27.3 (10.1 for f32)."""
     k = 4.0 if a.is_double else 2.0
-    g = horner((a - k) / (a + k), TABLES["erfc", a.element])
+    quotient = a.b.ordinary_quotient
+    g = horner(quotient(a - k, a + k), TABLES["erfc", a.element])
     square = a * a
     _, n, r = split(-square)
     r = r - fma(a, a, -square)
-    return scale(exp_reduced(r) * g / fma(a, 2.0, 1.0), n)
+    return scale(quotient(exp_reduced(r) * g, fma(a, 2.0, 1.0)), n)
 
 
 @function(ulp=(4.0, 4.0))
