@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
+from benchmarks.models.suite import MODELS
 from benchmarks.store import host, versions
 from shlo_disc import ral
 
@@ -233,6 +234,16 @@ def bert() -> Iterator[dict[str, Any]]:
         for size in ((1, 16), (1, 128), (8, 128), (32, 384)):
             data = tuple(map(jnp.asarray, model.batch(*size)))
             yield beside_xla(f"{dtype.__name__} {size}", ours, theirs, params, *data)
+
+
+@part
+def models() -> Iterator[dict[str, Any]]:
+    """The suite's models, training steps among them."""
+    for name, model in MODELS.items():
+        ours, theirs = shlo_disc.jit(model.function), jax.jit(model.function)
+        params = model.init()
+        for shape in model.SHAPES:
+            yield beside_xla(f"{name} {shape}", ours, theirs, params, *model.inputs(*shape))
 
 
 @part

@@ -8,12 +8,9 @@ makes code that can be linked, in which instructions of warpgroups wait for each
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib.metadata
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import shlo_disc
+from shlo_disc.lower.cuda.assembler import ptxas
 from shlo_disc.lower.images import KernelImage
 from tests.gpu.code_object import CodeObject
 from tests.gpu.families import FAMILIES, Family
@@ -98,26 +96,23 @@ def of_nvidia(name: str, image: KernelImage, target: str) -> Used:
     )
 
 
-@functools.cache
-def _ptxas() -> str | None:
-    """That of the package, else one on PATH."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for file in importlib.metadata.files("nvidia-cuda-nvcc-cu12") or ():
-            if file.name == "ptxas":
-                return str(file.locate())
-    return shutil.which("ptxas")
-
-
 @functools.lru_cache(maxsize=64)
 def _assembled(ptx: str, architecture: str) -> str:
     """What ptxas says. Raises RuntimeError with its words if it does not take `ptx`."""
-    program = _ptxas()
+    program = ptxas()
     if program is None:
         raise FileNotFoundError(WHY_NOT)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
-        command = [program, f"-arch={architecture}", "-v", str(source), "-o", f"{folder}/cubin"]
+        command = [
+            str(program),
+            f"-arch={architecture}",
+            "-v",
+            str(source),
+            "-o",
+            f"{folder}/cubin",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)

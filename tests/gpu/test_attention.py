@@ -66,6 +66,14 @@ def causal_at_the_end(q, k, v, mask):
     return softmax_of(jnp.where(seen, scores, -jnp.inf), v)
 
 
+def causal_and_masked(q, k, v, mask):
+    """One mask for all heads, of padding and positions."""
+    scores = products(q, k)
+    t, s = scores.shape[-2:]
+    seen = jnp.arange(t)[:, None] >= jnp.arange(s)[None, :]
+    return softmax_of(jnp.where(seen & mask[:, None, None, :], scores, -jnp.inf), v)
+
+
 def strictly_causal(q, k, v, bias):
     """The first query sees no key."""
     scores = products(q, k) + bias[:, None, None, :]
@@ -106,6 +114,7 @@ WAYS = {
     "causal": causal,
     "causal_with_infinity": causal_with_infinity,
     "causal_at_the_end": causal_at_the_end,
+    "causal_and_masked": causal_and_masked,
     "strictly_causal": strictly_causal,
     "capped": capped,
     "with_heads_first": with_heads_first,
@@ -114,7 +123,7 @@ WAYS = {
 ROUNDED = ("masked", "with_heads_first")
 """Ways in which scores have the type of the arguments."""
 
-WITH_MASK = ("causal_at_the_end", "capped")
+WITH_MASK = ("causal_at_the_end", "causal_and_masked", "capped")
 """Ways whose last argument says which keys there are."""
 
 CASES = [
@@ -262,13 +271,14 @@ def test_keys_behind_a_finite_mask_count_where_nothing_else_does() -> None:
             check(plan, "strictly_causal", x, "bfloat16")
 
 
-@pytest.mark.parametrize("way", ["causal", "causal_with_infinity"])
+@pytest.mark.parametrize("way", ["causal", "causal_with_infinity", "causal_and_masked"])
 def test_tiles_of_hidden_keys_are_not_read(way: str) -> None:
     """Zero times NaN would be NaN. The first two rows see nothing in one of the ways."""
     x = arrays(1, 66, 400, 1, 16, 24, "bfloat16")
     x[2][0, 128:] = np.nan
     for plan in all_kernels(way, 66):
-        got = plan.run([*x[:3], x[3].astype(np.float32)]).astype(float)
+        last = np.ones_like(x[3], bool) if way in WITH_MASK else x[3].astype(np.float32)
+        got = plan.run([*x[:3], last]).astype(float)
         assert np.isfinite(got[:, 2:]).all()
 
 

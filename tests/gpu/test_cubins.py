@@ -105,6 +105,17 @@ def test_without_an_assembler_the_driver_compiles(monkeypatch):
         assert assembler.cubin(b"not read", "sm_90") == b""
 
 
+def test_programs_of_a_toolkit_are_found(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(assembler, "_TOOLKIT", tmp_path / "toolkit")
+    assert assembler._on_path("frobnicate") is None
+    for folder in ("toolkit", "path"):
+        program = tmp_path / folder / "frobnicate"
+        program.parent.mkdir()
+        program.touch(0o755)
+        assert assembler._on_path("frobnicate") == program
+        monkeypatch.setenv("PATH", str(tmp_path / "path"))
+
+
 def test_cubins_are_made_where_a_driver_is(monkeypatch) -> None:
     monkeypatch.setattr(assembler, "assembled", lambda ptx, architecture: b"made")
     monkeypatch.delenv("SHLO_DISC_GPU_CUBINS")

@@ -156,6 +156,10 @@ def _file(name: str, packages: tuple[str, ...]) -> Path | None:
     return None
 
 
+_TOOLKIT = Path("/usr/local/cuda/bin")
+"""Where a toolkit of CUDA puts its programs, on PATH or not."""
+
+
 def _on_path(name: str) -> Path | None:
-    found = shutil.which(name)
+    found = shutil.which(name) or shutil.which(name, path=str(_TOOLKIT))
     return Path(found) if found else None

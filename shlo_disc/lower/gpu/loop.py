@@ -44,7 +44,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         return KernelPlan(())
     # An element that takes a loop of its own is enough for a thread.
     is_heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
-    lanes = 0 if is_heavy else access_lanes(block, record.roots, machine)
+    lanes = 0 if is_heavy else access_lanes(block, record.roots, machine, alone=True)
     lanes = 0 if lanes == 1 else lanes
 
     def write(

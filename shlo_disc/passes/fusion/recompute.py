@@ -65,6 +65,7 @@ def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
                 # Broadcast, it would be computed several times an element; a slice is a load
                 # in either case.
                 spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
+                spread = spread and not _is_mask_of_scores(p, node, reader)
                 if spread or position in its.in_memory:
                     return []
         if p.graph.inputs(reader.members | {node.index}) >= p.graph.costs.most_inputs:
@@ -72,6 +73,16 @@ def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
         if reader not in readers:
             readers.append(reader)
     return readers
+
+
+def _is_mask_of_scores(p: Partition, node: Node, reader: Cluster) -> bool:
+    """True if flags are read by rows whose kernel has scores in registers.
+
+    Of all heads the same, they would be read from memory for every score. A kernel that sees how
+    they are computed may know which keys they hide.
+    """
+    is_flag = str(ir.ShapedType(node.op.results[0].type).element_type) == "i1"
+    return is_flag and reader.kind == "row" and p.graph.capabilities.attention.widest is not None
 
 
 def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:

@@ -1,5 +1,6 @@
 #include "gpu_call.h"
 
+#include <algorithm>
 #include <iterator>
 #include <new>
 #include <string>
