@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
-from shlo_disc.lower.cuda import products
+from shlo_disc.lower.cuda import persistent_products, products
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
-from shlo_disc.lower.cuda.ways import Way
+from shlo_disc.lower.cuda.ways import Turn, Way
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, Workspace, kernels_of
@@ -51,7 +51,9 @@ def by_warpgroups(emitted: Emitted) -> list[Emitted]:
     found = [
         x
         for x in launches(emitted.plan.steps)
-        if "wgmma" in x.kernel.text and Workspace(0) not in x.args
+        if "wgmma" in x.kernel.text
+        and Workspace(0) not in x.args
+        and not x.kernel.name.endswith("persistent")  # these have steps along K
     ]
     return [Emitted(KernelPlan((x,)), emitted.results, emitted.symbols) for x in found]
 
@@ -104,7 +106,8 @@ def test_products(layout: int, dtype: str) -> None:
     if dtype == "f32" and left[-1] != "k" and right[-1] != "k":
         assert not plans, "neither operand of tf32 has K contiguous"
         return
-    assert len(plans) == (4 if left[-1] == "k" else 3), "few rows are those of a contiguous K"
+    few_rows = int(left[-1] == "k")  # these have K contiguous
+    assert len(plans) == (3 if dtype == "f32" else 2) + few_rows
     for m, n, k in CASES:
         x, y = operands(dot, dtype, m, n, k)
         for plan in plans:
@@ -114,7 +117,7 @@ def test_products(layout: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("layout", [0, 1, 3])
 def test_f32_is_rounded_to_tf32(layout: int) -> None:
-    """To nearest, ties away from zero, whether it goes through registers or not."""
+    """To nearest, ties to even, whether it goes through registers or not."""
     dot = LAYOUTS[layout]
     x, y = (a + np.float32(2.0**-12) * a for a in operands(dot, "f32", 72, 80, 40))
     x.flat[::3] = np.float32(1 + 2.0**-11)
@@ -125,10 +128,12 @@ def test_f32_is_rounded_to_tf32(layout: int) -> None:
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    return tf32((x.view(np.uint32) + 0x1000).view(np.float32))
+    bits = x.view(np.uint32)
+    return tf32((bits + 0xFFF + (bits >> 13 & 1)).view(np.float32))
 
 
 TILES = [
+    WarpgroupTile(2, 128, 3, has_producer=False),
     WarpgroupTile(1, 64, 2, has_producer=False),
     WarpgroupTile(1, 64, 2),
     WarpgroupTile(2, 192, 3, is_turned=True),
@@ -136,11 +141,29 @@ TILES = [
 ]
 
 
+@pytest.mark.parametrize("layout", [0, 4])
+def test_blocks_that_stay(layout: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each computes several tiles; some take one less."""
+    monkeypatch.setattr(persistent_products, "MULTIPROCESSORS", 3)
+    dot = LAYOUTS[layout]
+    (launch,) = (
+        x for x in launches(planned(dot).plan.steps) if x.kernel.name.endswith("persistent")
+    )
+    emitted = planned(dot)
+    plan = Emitted(KernelPlan((launch,)), emitted.results, emitted.symbols)
+    for m, n, k in ((300, 520, 200), (1, 8, 8), (40, 136, 464)):
+        x, y = operands(dot, "bf16", m, n, k)
+        got, again = (run_gpu(plan, [x, y], seed=s, machine=MACHINE)[0] for s in (1, 2))
+        check(dot, x, y, got, ROUNDING["bf16"])
+        np.testing.assert_array_equal(got, again)
+    assert "persistent" not in chosen(emitted.plan.steps, {"b": 2, "m": 12288, "n": 768, "k": 0})
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_tiles(tile: WarpgroupTile, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages are used again; parts of K may be empty."""
-    monkeypatch.setattr(products, "ways", lambda _: [Way(tile, 1, 1, 1, parts)])
+    monkeypatch.setattr(products, "ways", lambda _: [Way(tile, Turn(1, 1), parts=parts)])
     monkeypatch.setattr(products, "MOST_SPLIT", 1 << 10)
     dot = LAYOUTS[0]
     for dtype in ("bf16", "f32"):
@@ -265,11 +288,11 @@ def test_what_is_chosen() -> None:
     steps = planned(LAYOUTS[0]).plan.steps
     for m, n, k, want in (
         (8192, 8192, 8192, "128x256_warpgroups_boxes"),
-        (16, 12800, 512, "16x64_direct"),
-        (1, 8, 8, "16x32_direct"),
-        (256, 512, 512, "32x32_direct"),
-        (128, 3072, 768, "32x64_direct"),
-        (1024, 1024, 1 << 14, "128x128_warpgroups_boxes_4_parts"),
+        (16, 12800, 512, "16x64_warpgroups_boxes"),
+        (1, 8, 8, "16x64_warpgroups_boxes"),
+        (128, 3072, 768, "64x64_warpgroups_boxes"),
+        (128, 768, 3072, "64x64_warpgroups_boxes_4_parts"),
+        (12288, 768, 3072, "128x128_warpgroups_persistent"),
         (1 << 31, 8, 8, "64x64_warps"),  # an index of a box has 32 bits
         (4096, 4096, 4095, "aligned_a"),
         (4096, 4095, 4096, "aligned_a"),

@@ -33,7 +33,7 @@ class TensorMap:
     first: int = 0
     """Bytes in front of the tensor in the array."""
     rounds: bool = False
-    """Copies round f32 to tf32, ties away from zero."""
+    """Copies round f32 to tf32, ties to even."""
 
     def encoded(self, address: int) -> bytes:
         """Its 128 bytes, for an array at `address`."""

@@ -12,6 +12,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cuda.box_products import BoxWriter, State
 from shlo_disc.lower.cuda.instructions import arrive, barrier_of_warp, set_registers
 from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
+from shlo_disc.lower.cuda.ways import MULTIPROCESSORS
 from shlo_disc.lower.plan import Kernel, Launch
 from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
 __all__ = ["PersistentWriter"]
-
-MULTIPROCESSORS = 132
-"""Of an H100 and an H200; each has room for one block."""
 
 _REGISTERS, _REGISTERS_OF_PRODUCER = 232, 40
 """Of each thread: the kernel begins with 168, of three warpgroups."""

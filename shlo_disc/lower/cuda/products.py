@@ -39,6 +39,7 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_copies,
 )
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
+from shlo_disc.lower.cuda.persistent_products import PersistentWriter
 from shlo_disc.lower.cuda.register_products import RegisterWriter
 from shlo_disc.lower.cuda.split_products import Parts, TotalWriter
 from shlo_disc.lower.cuda.stages import Stages
@@ -48,7 +49,14 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     WarpgroupTile,
     multiples_of_chunks,
 )
-from shlo_disc.lower.cuda.ways import LITTLE, MOST_SPLIT, Way, largest_tile, ways
+from shlo_disc.lower.cuda.ways import (
+    LITTLE,
+    MOST_SPLIT,
+    MULTIPROCESSORS,
+    Way,
+    largest_tile,
+    ways,
+)
 from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.few_rows import FewRowsProduct
 from shlo_disc.lower.gpu.machine import Machine
@@ -103,9 +111,6 @@ LEAST_COPIED = 128
 ENOUGH_NARROW = 40
 """Tiles of bands from which on warpgroups compute them."""
 
-MULTIPROCESSORS = 132
-"""Of an H100 and an H200."""
-
 FEW_TILES = 132
 """Little tiles of warpgroups up to which operands go straight to registers."""
 
@@ -122,9 +127,26 @@ class MatrixProduct(FewRowsProduct):
             return super().steps()
         if self.p.bands > 1:
             return self._in_bands()
+        asked = self._asked_by_warpgroups()
+        if asked is None or not self._takes_boxes():
+            return self._few_or_many(asked)
+        if not asked:  # large indices are too rare for more than one kernel
+            return self._where(
+                self._asked_by_boxes(), self._least_time, functools.partial(self._launch, SMALL)
+            )
+        return self._where(
+            [*asked, *self._asked_by_boxes()],
+            self._least_time,
+            lambda: self._few_or_many(None, never=asked),
+        )
+
+    def _few_or_many(
+        self, by_warpgroups: list[Condition] | None, never: Sequence[Condition] = ()
+    ) -> tuple[Step, ...]:
+        """Without tensor maps; `by_warpgroups`: where warpgroups copy. Not all of `never` hold."""
         few = Expr.max(FLAT.rows - self.p.rows, FEW_TILES - LITTLE.tile.count(self))
         asked = self._all(self._asked_directly(), self._asked_of(((few, 0),)))
-        return self._where(asked, self._directly, self._of_many_tiles)
+        return self._where(asked, self._directly, lambda: self._of_many_tiles(by_warpgroups, never))
 
     def _in_bands(self) -> tuple[Step, ...]:
         """Products whose columns are bands."""
@@ -159,19 +181,14 @@ class MatrixProduct(FewRowsProduct):
     def _direct(self, tile: DirectTile) -> tuple[Step, ...]:
         return (DirectWriter(self, tile).launch(),)
 
-    def _of_many_tiles(self) -> tuple[Step, ...]:
-        asked = self._asked_by_warpgroups()
-        if asked is None:
-            return self._with_copies(lambda: self._by_warps((LARGE, SMALL)))
-        if not asked:  # large indices are too rare for more than one kernel
-            return self._where(
-                self._asked_by_boxes(), self._least_time, functools.partial(self._launch, SMALL)
-            )
-        return self._where(
-            [*asked, *self._asked_by_boxes()],
-            self._least_time,
-            lambda: self._with_copies(lambda: self._by_warps((LARGE, SMALL), never=asked)),
-        )
+    def _of_many_tiles(
+        self, by_warpgroups: list[Condition] | None, never: Sequence[Condition]
+    ) -> tuple[Step, ...]:
+        def otherwise() -> tuple[Step, ...]:
+            there = [*never, *(by_warpgroups or ())]
+            return self._with_copies(lambda: self._by_warps((LARGE, SMALL), never=there))
+
+        return self._where(by_warpgroups, self._least_time, otherwise)
 
     def _with_copies(self, otherwise: Write) -> tuple[Step, ...]:
         """By warpgroups, of copies with aligned rows where operands may have others.
@@ -226,11 +243,15 @@ class MatrixProduct(FewRowsProduct):
             least = [(other - time, 0) for _, other in rest]
             if way.parts > 1:
                 least.append((MOST_SPLIT - way.tile.count(self), 0))
+            if way.stays:
+                least.append((self.p.depth, 1))
             options.append((tuple(least), functools.partial(self._by_way, way)))
         ((last, _),) = rest
         return self._by_size(options, functools.partial(self._by_way, last))
 
     def _by_way(self, way: Way) -> tuple[Step, ...]:
+        if way.stays:
+            return (PersistentWriter(self, way.tile).launch(),)
         if way.parts == 1:
             return self._by_warpgroups(way.tile)
         assert self.panels is not None

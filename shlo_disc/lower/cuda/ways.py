@@ -2,9 +2,12 @@
 
     time = turns * (steps along K * time of a step + time before and behind them)
 
-A turn is the time in which every multiprocessor computes as many tiles as it has room for. Large
-tiles read operands less often. Small ones leave fewer multiprocessors without work, or without a
-second tile whose products hide what another does before and behind its own.
+A turn is the time in which every multiprocessor computes a tile, or two at once. Large tiles read
+operands less often. Small ones leave fewer multiprocessors without work, or without a second tile
+whose products hide what another does before and behind its own.
+
+Times are those of an H200: products of 16 to 12288 rows, of 768 to 8192 columns and steps, by CUDA
+graphs. Estimates are within a fifth of what was measured there.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from shlo_disc.lower.cuda.warpgroup_products import LINE, WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["LITTLE", "MOST_SPLIT", "PARTS", "Way", "largest_tile", "ways"]
+__all__ = ["ALL", "LITTLE", "MOST_SPLIT", "MULTIPROCESSORS", "Turn", "Way", "largest_tile", "ways"]
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""
@@ -32,60 +35,97 @@ MOST_SPLIT = 66
 
 
 @dataclass(frozen=True)
+class Turn:
+    """Times in nanoseconds."""
+
+    step: int
+    """Of a step along K: a line of shared memory."""
+    around: int
+    """Before the first step and behind the last one."""
+
+
+@dataclass(frozen=True)
 class Way:
-    """A tile, and times of an H200 in nanoseconds."""
+    """A tile, and what it takes."""
 
     tile: WarpgroupTile
-    blocks: int
-    """Tiles that a multiprocessor has room for."""
-    step: int
-    """Time of a step along K, a line of shared memory, of all these tiles."""
-    around: int
-    """Time of a turn before its first step and behind its last one."""
+    one: Turn
+    """Where a multiprocessor has one tile."""
+    two: Turn | None = None
+    """Where it has two; None: there is no room for them."""
     parts: int = 1
+    """Blocks that share a tile; each has a part of K."""
+    stays: bool = False
+    """Blocks compute one tile after another (`persistent_products.py`)."""
+
+    @property
+    def blocks(self) -> int:
+        """Tiles that a multiprocessor has room for."""
+        return 1 if self.two is None else 2
 
     def time(self, plan: MatrixProduct) -> Expr:
         """What the product takes."""
-        tiles = self.tile.count(plan) * self.parts
-        turns = ceil_div(tiles, MULTIPROCESSORS * self.blocks)
+        turns = ceil_div(self.tile.count(plan) * self.parts, MULTIPROCESSORS)
         steps = ceil_div(plan.p.depth, LINE // plan.p.a.bytes * self.parts)
-        return turns * (steps * self.step + self.around)
+        one = steps * self.one.step + self.one.around
+        if self.two is None:
+            return turns * one
+        return turns // 2 * (steps * self.two.step + self.two.around) + turns % 2 * one
 
 
-WIDE = Way(WarpgroupTile(2, 256, 4), 1, 850, 3500)
-NARROW = Way(WarpgroupTile(2, 128, 3, has_producer=False), 2, 950, 3000)
-LITTLE = Way(WarpgroupTile(1, 64, 6, has_producer=False), 2, 450, 2500)
-FEW_ROWS = Way(WarpgroupTile(1, 16, 10, is_turned=True), 2, 320, 2000)
+WIDE = Way(WarpgroupTile(2, 256, 4, has_producer=False), Turn(655, 4000))
+NARROW = Way(WarpgroupTile(2, 128, 3, has_producer=False), Turn(360, 3000), Turn(820, 2000))
+STAYING = Way(WarpgroupTile(2, 128, 6), Turn(340, 2500), stays=True)
+"""For products with nothing behind them: other warps do not hide what is."""
+LITTLE = Way(WarpgroupTile(1, 64, 6), Turn(165, 2400), Turn(230, 2600))
+FEW_ROWS = Way(WarpgroupTile(1, 16, 10, is_turned=True), Turn(150, 1900), Turn(210, 2000))
 """For up to 16 rows; B is read once for these."""
 
-HALVES = (WIDE, NARROW, LITTLE)
-"""Of elements of 16 bits, the largest tile first."""
+TF32_WIDE = Way(WarpgroupTile(2, 256, 4, has_producer=False), Turn(740, 6000))
+TF32_NARROW = Way(WarpgroupTile(2, 128, 3, has_producer=False), Turn(530, 3200), Turn(880, 3500))
+TF32_LITTLE = Way(WarpgroupTile(1, 64, 6, has_producer=False), Turn(385, 2300), Turn(410, 2700))
+TF32_FEW_ROWS = Way(FEW_ROWS.tile, Turn(190, 2200), Turn(260, 2300))
 
-TF32 = (
-    Way(WarpgroupTile(2, 256, 4, has_producer=False), 1, 900, 3500),
-    NARROW,
-    LITTLE,
+TOTAL = 4000
+"""Time of the launch that adds parts of sums, in nanoseconds, and of the parts' way there."""
+
+EPILOGUE = 2000
+"""What the work behind the sums adds to a turn of blocks that nothing hides, at least."""
+
+ALL = (
+    (WIDE, NARROW, STAYING, LITTLE, FEW_ROWS),
+    (TF32_WIDE, TF32_NARROW, TF32_LITTLE, TF32_FEW_ROWS),
 )
-"""Registers that hold an operand leave no room for a producer beside the largest tile."""
+"""Of elements of 16 bits, and of tf32."""
 
 
 def ways(plan: MatrixProduct) -> list[Way]:
     """The ways to compute a product of one band; the layout is one of warpgroups."""
-    found = _by_tile(plan)
-    if plan.contiguous("a") == "ak" and most_index(plan) is not None:
-        found.append(FEW_ROWS)
-    split = next(x for x in found if x.blocks == 2)
-    return [replace(split, parts=PARTS, around=2 * split.around), *found]
+    has_boxes = most_index(plan) is not None
+    is_plain = plan.finish is None and plan.finish_bands is None
+    if plan.element == "tf32":
+        is_turned = plan.contiguous("b") == "br"
+        wide, narrow, little = (
+            replace(x, tile=replace(x.tile, is_turned=is_turned))
+            for x in (TF32_WIDE, TF32_NARROW, TF32_LITTLE)
+        )
+        few, split = TF32_FEW_ROWS, narrow
+    else:
+        wide, narrow = WIDE, STAYING if is_plain and has_boxes else NARROW
+        few, little = FEW_ROWS, LITTLE
+        split = LITTLE
+    if not is_plain:
+        wide = replace(wide, one=_later(wide.one, EPILOGUE))
+    two = None if split.two is None else _later(split.two, TOTAL)
+    split = replace(split, parts=PARTS, one=_later(split.one, TOTAL), two=two)
+    takes_few_rows = has_boxes and plan.contiguous("a") == "ak"
+    return [split, *([few] if takes_few_rows else []), wide, narrow, little]
+
+
+def _later(turn: Turn, more: int) -> Turn:
+    return replace(turn, around=turn.around + more)
 
 
 def largest_tile(plan: MatrixProduct) -> WarpgroupTile:
     """The tile of the largest products."""
-    return _by_tile(plan)[0].tile
-
-
-def _by_tile(plan: MatrixProduct) -> list[Way]:
-    """Ways for products of many rows, the largest tile first."""
-    if plan.element != "tf32":
-        return list(HALVES)
-    is_turned = plan.contiguous("b") == "br"
-    return [replace(x, tile=replace(x.tile, is_turned=is_turned)) for x in TF32]
+    return next(x.tile for x in ways(plan) if x.tile.across == WIDE.tile.across)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp_env.h"
+#include "gpu_maps.h"
 #include "gpu_program.h"
 #include "small_vector.h"
 
@@ -130,33 +131,6 @@ std::string launch_text(const GpuKernel& kernel, int64_t x, int64_t y) {
          " bytes of dynamic shared memory";
 }
 
-// A tensor map as the driver makes it.
-struct alignas(64) EncodedMap {
-  char bytes[TensorMap::kBytes];
-};
-
-// Encodes a map of the array at `address`. A tensor without elements gets sizes that the driver takes:
-// nothing of it is copied. Gives an error of the driver.
-int encode(const DriverFunctions& driver, const TensorMap& map, void* address,
-           const int64_t* params, EncodedMap* out) {
-  constexpr int64_t kStrideUnit = 16;
-  uint64_t sizes[TensorMap::kMostRank], strides[TensorMap::kMostRank];
-  uint32_t steps[TensorMap::kMostRank];
-  const size_t rank = map.box.size();
-  for (size_t i = 0; i < rank; ++i) {
-    sizes[i] = static_cast<uint64_t>(std::max<int64_t>(params[map.sizes[i]], 1));
-    steps[i] = 1;
-  }
-  for (size_t i = 0; i + 1 < rank; ++i) {
-    const int64_t bytes = params[map.strides[i]] * map.element_bytes;
-    strides[i] = static_cast<uint64_t>(std::max(bytes, kStrideUnit));
-  }
-  char* const begin = static_cast<char*>(address) + params[map.first] * map.element_bytes;
-  return driver.encode_tensor_map(out, map.type, static_cast<unsigned>(rank), begin, sizes, strides,
-                                  map.box.data(), steps, 0, kTensorMapSwizzle128,
-                                  kTensorMapPromotion256, 0);
-}
-
 int start(const DriverFunctions& driver, const LoadedKernel& kernel, unsigned x, unsigned y,
           void* stream, void** params) {
   const auto threads = static_cast<unsigned>(kernel.kernel->threads);
@@ -203,7 +177,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
     SmallVector<EncodedMap, 4> maps(kernel.maps.size());
     for (size_t i = 0; i < kernel.maps.size(); ++i) {
       const TensorMap& map = kernel.maps[i];
-      error = encode(device.call(), map, args[map.argument], params, &maps[i]);
+      error = encode_tensor_map(device.call(), map, args[map.argument], params, &maps[i]);
       if (error != kGpuSuccess) {
         fail(call, GpuFailure::Kind::kDevice,
              device.title() + " refuses a tensor map of " + launch_text(kernel, x, y) + ": " +
