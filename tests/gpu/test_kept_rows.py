@@ -202,3 +202,27 @@ def test_rows_that_fill_the_shared_memory_of_a_block() -> None:
     x = np.clip(sample((2, 8192), "f32"), -4, 4).astype(DTYPES["bf16"])
     (y,) = run_gpu(emitted, [x])
     np.testing.assert_allclose(y.astype(np.float64), softmax(x), rtol=2e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_columns_that_are_read_twice_are_in_small_pieces(dtype: str) -> None:
+    """A thread finds its piece in the cache again; both variants have the same workspaces."""
+    body = """%s = "disc.shape"() {dims = ["n", "m"]} : () -> tensor<2xi64>
+    %w = stablehlo.convert %x : (tensor<?x?xT>) -> tensor<?x?xf32>
+    %r = stablehlo.reduce(%w init: %z) applies stablehlo.add across dimensions = [0] :
+      (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>
+    %b = stablehlo.dynamic_broadcast_in_dim %r, %s, dims = [1] : (tensor<?xf32>, tensor<2xi64>)
+      -> tensor<?x?xf32>
+    %d = stablehlo.subtract %w, %b : tensor<?x?xf32>
+    %q = stablehlo.multiply %d, %d : tensor<?x?xf32>
+    %v = stablehlo.reduce(%q init: %z) applies stablehlo.add across dimensions = [0] :
+      (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>""".replace("T", dtype)
+    emitted = gpu_plan(fusion_text("column", [f"x: n,m {dtype}", "z: f32"], body, ["v: m f32"]))
+    pieces = 1024 // (16 if dtype == "f32" else 32)  # of 256 bytes
+    sizes = [size.evaluate({"n": 1024, "m": 8}) for size in emitted.plan.workspaces]
+    assert max(sizes) == pieces * 8 * 4
+    for n, m in [(70, 8), (70, 5), (100, 16)]:
+        x = np.round(sample((n, m), "f32") * 8).astype(DTYPES[dtype])
+        (v,) = run_gpu(emitted, [x, np.zeros((), np.float32)])
+        wide = x.astype(np.float64)
+        np.testing.assert_allclose(v, ((wide - wide.sum(0)) ** 2).sum(0), rtol=1e-5)

@@ -38,6 +38,11 @@ class FloatBuilder(KernelBuilder):
         found = (size.bits() & (top - 1)) | (sign.bits() & -top)
         return self.bitcast(found, size.type)
 
+    def signed(self, size: Register, sign: Register) -> Register:
+        """See `TextBuilder.signed`: one operation on bits."""
+        found = size.bits() | (sign.bits() & -(1 << (size.element_bits - 1)))
+        return self.bitcast(found, size.type)
+
     def bf16_to_f32(self, value: Register) -> Register:
         """See `TextBuilder.bf16_to_f32`; two neighbours are in a register of 32 bits."""
         if (same := self._broadcast.get(value.name)) is not None:

@@ -242,7 +242,8 @@ class _Emitter:
         is_twice = any(stage.relative for stage in stages_of(self.plan))
         if layout is not Layout.SIDE_BY_SIDE or not is_twice:
             return PIECES[layout]
-        widest = max(element_of(value).bytes for value in self.block.arguments)
+        arrays = [v for v in self.block.arguments if self.shapes.shape(v)]
+        widest = max((element_of(value).bytes for value in arrays), default=1)
         return min(PIECES[layout], max(1, _TWICE_BYTES // (self.most_lanes * widest)))
 
     def _pieces(self, writer: RowWriter) -> tuple[Step, ...]:

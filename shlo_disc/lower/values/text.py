@@ -479,6 +479,10 @@ class TextBuilder:
         """An f32 that rounds to the bf16 next to `a / b`, for f32 with the values of bf16."""
         return a / b
 
+    def signed(self, size: Register, sign: Register) -> Register:
+        """`size`, whose own sign is +, with the sign of `sign`."""
+        return size.copysign(sign)
+
     def ordinary_quotient(self, a: Register, b: Register) -> Register:
         """`a / b`, correctly rounded, where no step of a division leaves the normal numbers.
 

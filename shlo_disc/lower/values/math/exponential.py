@@ -122,13 +122,21 @@ def expm1(x: Register) -> Register:
 
 @function(ulp=(2.5, 2.0))
 def tanh(x: Register) -> Register:
-    """With t = e^2|x| - 1: t / (t + 2)."""
-    limit = 9.5 if x.element == "f32" else 20.0
-    a = x.abs()
-    _, n, r = split((a + a).at_most(2 * limit))
-    power = power_of_two(n, x.element)
-    t = fma(power, expm1_reduced(r), power - 1.0)
-    return x.b.ordinary_quotient(t, t + 2.0).copysign(x)  # -0 stays
+    """With t = (e^2|x| - 1) / 2: t / (t + 1), where 2|x| = n log(2) + 2r.
+
+    The powers of two are in the constants, and change no rounding.
+    """
+    dtype = x.element
+    a = x.abs().at_most(9.5 if dtype == "f32" else 20.0)
+    shifted = fma(a, 2 / math.log(2), _MAGIC[dtype])
+    n = shifted - _MAGIC[dtype]
+    r = fma(n, -LN2_HIGH[dtype] / 2, a)
+    r = fma(n, -LN2_LOW[dtype] / 2, r)
+    doubled = [c * 2.0 ** (k + 1) for k, c in enumerate(TABLES["exp", dtype])]
+    half = fma(r * r, horner(r, doubled), r)  # of e^2r - 1
+    power = power_of_two(shifted.bits() - _MAGIC_BITS[dtype], dtype)
+    t = fma(power, half, fma(power, 0.5, -0.5))
+    return x.b.signed(x.b.ordinary_quotient(t, t + 1.0), x)  # -0 stays
 
 
 @function(ulp=(2.5, 2.5))
