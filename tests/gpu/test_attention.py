@@ -74,6 +74,15 @@ def causal_and_masked(q, k, v, mask):
     return softmax_of(jnp.where(seen & mask[:, None, None, :], scores, -jnp.inf), v)
 
 
+def masked_and_causal(q, k, v, mask):
+    """One mask behind the other."""
+    scores = products(q, k)
+    t, s = scores.shape[-2:]
+    seen = jnp.arange(t)[:, None] >= jnp.arange(s)[None, :]
+    scores = jnp.where(seen, scores, -1e30)
+    return softmax_of(jnp.where(mask[:, None, None, :], scores, -1e30), v)
+
+
 def strictly_causal(q, k, v, bias):
     """The first query sees no key."""
     scores = products(q, k) + bias[:, None, None, :]
@@ -115,6 +124,7 @@ WAYS = {
     "causal_with_infinity": causal_with_infinity,
     "causal_at_the_end": causal_at_the_end,
     "causal_and_masked": causal_and_masked,
+    "masked_and_causal": masked_and_causal,
     "strictly_causal": strictly_causal,
     "capped": capped,
     "with_heads_first": with_heads_first,
@@ -123,7 +133,7 @@ WAYS = {
 ROUNDED = ("masked", "with_heads_first")
 """Ways in which scores have the type of the arguments."""
 
-WITH_MASK = ("causal_at_the_end", "causal_and_masked", "capped")
+WITH_MASK = ("causal_at_the_end", "causal_and_masked", "masked_and_causal", "capped")
 """Ways whose last argument says which keys there are."""
 
 CASES = [
@@ -271,7 +281,9 @@ def test_keys_behind_a_finite_mask_count_where_nothing_else_does() -> None:
             check(plan, "strictly_causal", x, "bfloat16")
 
 
-@pytest.mark.parametrize("way", ["causal", "causal_with_infinity", "causal_and_masked"])
+@pytest.mark.parametrize(
+    "way", ["causal", "causal_with_infinity", "causal_and_masked", "masked_and_causal"]
+)
 def test_tiles_of_hidden_keys_are_not_read(way: str) -> None:
     """Zero times NaN would be NaN. The first two rows see nothing in one of the ways."""
     x = arrays(1, 66, 400, 1, 16, 24, "bfloat16")

@@ -174,7 +174,8 @@ class Assembler:
             return self.constant(self.symbols[text])
         if text == "WARP_SZ":
             return self.constant(32)
-        return self.constant(_literal(text, type_))
+        bits = _literal(text, type_)
+        return self.constant(int(bits != 0) if type_ == "pred" else bits)
 
     def address(self, text: str) -> tuple[int, int]:
         """`[base+offset]` as an operand and a number."""

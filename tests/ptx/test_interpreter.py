@@ -108,6 +108,8 @@ ROWS = {  # instruction: operands, result
     "bfi.b32 $d, $x, $y, 4, 8;": ([array(U32, 0xFFF), array(U32, 0)], array(U32, 0xFF0)),
     "bfi.b64 $d, $x, $y, 60, 9;": ([array(U64, 0xFF), array(U64, 1)], array(U64, 0xF << 60 | 1)),
     "brev.b32 $d, $x;": ([array(U32, 1, 0xF0)], array(U32, 2**31, 0x0F000000)),
+    "mov.pred %p1, -1; not.pred %p1, %p1; selp.b32 $d, $x, 7, %p1;": (
+        [array(U32, 5)], array(U32, 7)),
     "popc.b64 $d, $x;": ([array(U64, 2**64 - 1, 5)], array(U32, 64, 2)),
     "clz.b32 $d, $x;": ([array(U32, 0, 1, 2**31)], array(U32, 32, 31, 0)),
     "clz.b64 $d, $x;": ([array(U64, 0, 2**40)], array(U32, 64, 23)),

@@ -82,16 +82,20 @@ class _Reader:
         self.shapes = shapes
 
     def mask(self, scores: ir.Value, problem: Attention) -> VisibleKeys | None:
-        select = producer(scores)
-        if select is None or select.name != "stablehlo.select":
-            return None
-        hidden = self._splat(select.operands[2])
-        if hidden is None or ir.ShapedType(select.operands[0].type).rank == 0:
-            return None
         rows, columns = self._dimensions(scores, problem)
-        for comparison, distance in self._comparisons(select.operands[0]):
-            if rows is not None and distance.steps == {rows: 1, columns: -1}:
-                return VisibleKeys(distance.first, comparison, hidden)
+        select, hidden = producer(scores), None
+        while select is not None and select.name == "stablehlo.select":
+            one = self._splat(select.operands[2])
+            # A key that one of several masks hides has the same score behind the others.
+            if one is None or ir.ShapedType(select.operands[0].type).rank == 0:
+                return None
+            if hidden is not None and one != hidden:
+                return None
+            hidden = one
+            for comparison, distance in self._comparisons(select.operands[0]):
+                if rows is not None and distance.steps == {rows: 1, columns: -1}:
+                    return VisibleKeys(distance.first, comparison, hidden)
+            select = producer(select.operands[1])
         return None
 
     def _dimensions(self, scores: ir.Value, problem: Attention) -> tuple[int | None, int]:
