@@ -30,13 +30,26 @@ import numpy.typing as npt
 from tests.gpu import emulator_more
 from tests.gpu.code_object import CodeObject
 
-__all__ = ["ARCHITECTURE", "CHECKOUT", "MAGIC", "WHY_NOT", "Loaded", "image_at", "launch", "run"]
+__all__ = [
+    "ARCHITECTURE",
+    "CHECKOUT",
+    "FEATURES",
+    "MAGIC",
+    "WHY_NOT",
+    "Loaded",
+    "image_at",
+    "launch",
+    "run",
+]
 
 MAGIC = b"\x7fELF"
 
 CHECKOUT = os.environ.get("SHLO_DISC_TEST_TINYGRAD", "")
 ARCHITECTURE = os.environ.get("SHLO_DISC_TEST_EMULATED", "")
 WHY_NOT = "no emulator: SHLO_DISC_TEST_TINYGRAD=/path/to/a/checkout/of/tinygrad names one"
+
+FEATURES = "-unaligned-access-mode"
+"""What LLVM is told of the emulator: words that are no multiples of 4 are read by bytes."""
 
 _SETS = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
 """The emulator's names of instruction sets, by how an architecture begins."""

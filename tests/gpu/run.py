@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _TARGET = f"cuda:{device.architecture() if device.ON_DEVICE else 'sm_80'}"
 MACHINE: Machine = parse(
     f"rocm:{emulator.ARCHITECTURE}" if emulator.ARCHITECTURE else _TARGET
 ).machine
+if emulator.ARCHITECTURE:
+    MACHINE = replace(MACHINE, features=emulator.FEATURES)
 FILL = 0xFF
 """Memory that nothing wrote is NaN."""
 
