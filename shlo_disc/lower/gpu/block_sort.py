@@ -193,14 +193,17 @@ class BlockSort:
                 middle, end = b.min(start + width, count), b.min(start + double, count)
                 begin = source + base
 
+                # Threads without records merge, too: if they went around this, LLVM would give
+                # them a loop of their own, and the barriers of a warp would be counted twice.
                 def put(k: IndexValue, at: IndexValue, record: list[Register]) -> None:
-                    to = target + base + own + k
-                    moved = [place.load(at, readonly=False) for place in places]
-                    _store([*keys, *places], [*record, *moved], to)
+                    with b.if_(own < limit):
+                        to = target + base + own + k
+                        moved = [place.load(at, readonly=False) for place in places]
+                        _store([*keys, *places], [*record, *moved], to)
 
-                with b.if_(own < limit):
-                    runs = begin + start, begin + middle, begin + end
-                    self._merge(e, keys, runs, own - start, limit - own, put)
+                runs = begin + start, begin + middle, begin + end
+                steps = b.max(limit - own, 1)
+                self._merge(e, keys, runs, own - start, steps, put, least=begin)
                 b.barrier_of_block()
                 return [double, target]
 
@@ -428,17 +431,20 @@ class BlockSort:
         diagonal: IndexValue,
         steps: IndexValue,
         put: _Put,
+        least: IndexValue | None = None,
     ) -> None:
         """A part of two neighbouring runs, merged by one thread.
 
         `runs`: where they begin, meet and end; the part begins at `diagonal` and has `steps`
-        records, at least one. `put` is given each: its number, its place, and its keys.
+        records, at least one. `put` is given each: its number, its place, and its keys. Nothing in
+        front of `least` is read, even if there are no records.
         """
         b = e.b
         begin, middle, end = runs
 
         def load(at: IndexValue) -> list[Register]:
             near = b.min(at, end - 1)
+            near = near if least is None else b.max(near, least)
             return [key.load(near, readonly=False) for key in keys]
 
         def right_first(x: IndexValue, y: IndexValue) -> Mask:
