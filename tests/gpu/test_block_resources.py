@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+import shlo_disc
 from tests.gpu.families import Family
 from tests.gpu.resources import WHY_NOT, used_by
 from tests.gpu.test_resources import REGISTERS, SHARED_BYTES
@@ -48,3 +49,20 @@ def test_no_kernel_spills(name: str, target: str) -> None:
         assert (kernel.spilled, kernel.private_bytes) == (0, 0), kernel
         assert 0 < kernel.registers * kernel.threads <= REGISTERS, kernel
         assert kernel.shared_bytes <= SHARED_BYTES[target], kernel
+
+
+@pytest.mark.parametrize("name", ["argsort", "keys", "embedding", "scalars", "top_100"])
+def test_threads_come_back_to_a_barrier_by_one_way(name: str) -> None:
+    """Else threads of a warp that have nothing to do may wait there once more than the others."""
+    text = shlo_disc.compile(PROGRAMS[name].exported, target="cuda:sm_90").as_text("ptx")
+    for kernel in text.split(".visible .entry")[1:]:
+        lines = [line.strip() for line in kernel.splitlines() if line.strip()]
+        for at, line in enumerate(lines):
+            if not line.startswith("bar.sync"):
+                continue
+            first = at
+            while lines[first - 1].startswith("$L"):
+                first -= 1
+            labels = [label.rstrip(":") for label in lines[first:at]]
+            back = [x for x in lines[at:] if x.rstrip(";").split()[-1] in labels]
+            assert len(back) <= 1, back

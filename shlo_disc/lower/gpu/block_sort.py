@@ -204,6 +204,7 @@ class BlockSort:
                 runs = begin + start, begin + middle, begin + end
                 steps = b.max(limit - own, 1)
                 self._merge(e, keys, runs, own - start, steps, put, least=begin)
+                b.join()
                 b.barrier_of_block()
                 return [double, target]
 

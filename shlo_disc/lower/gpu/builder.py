@@ -357,6 +357,14 @@ class GpuBuilder(FloatBuilder):
         right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
         self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
 
+    def join(self) -> None:
+        """Have the threads of a warp come together here, after work that some of them had not.
+
+        Nothing is executed. LLVM moves no barrier over it. Threads without work would get a loop of
+        their own.
+        """
+        self.emit('llvm.inline_asm has_side_effects asm_dialect = att "", "" : () -> ()')
+
     def barrier_of_block(self) -> None:
         """Wait for all threads of the block; they see what each wrote to shared memory."""
         # Numbers keep MLIR from making one of two barriers, in front of a loop and at its end. LLVM

@@ -273,6 +273,7 @@ class _Rows(_Lines):
                 for k, at in enumerate(ats):
                     with b.if_(at < last):
                         store(at, [get(b, like, room, spread(k))])
+            b.join()
             loop.yield_(*merge(loop.args, inside))
         return Register.each_of(loop.results)
 
