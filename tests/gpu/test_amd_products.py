@@ -148,9 +148,9 @@ def test_other_types_are_multiplied_by_threads(
 ) -> None:
     dot = Dot(*dataclasses.astuple(LAYOUTS[1])[:4], *dtypes)
     (step,) = gpu_plan(dot.text(), machine_of(architecture)).plan.steps
-    (kernel,) = kernels_of((step,))
-    assert kernel.name.endswith("_threads")
-    assert "llvm.amdgcn" not in kernel.text
+    for kernel in kernels_of((step,)):
+        assert kernel.name.endswith(("_threads", "_dots", "_few"))
+        assert "llvm.amdgcn" not in kernel.text
 
 
 # -------------------------------------------------------------------- on the emulator

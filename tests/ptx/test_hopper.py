@@ -392,6 +392,16 @@ def test_wgmma(element, d_type, n, transposes, from_registers):
     assert (unpacked_d(out, n, d_type) == want).all()
 
 
+def test_sums_of_wgmma_are_there_behind_the_wait():
+    (a, b), want = operands("f16", 64)
+    early = wgmma(a, b, "f32", "f16", change=lambda text: text.replace("WAIT", "") + "WAIT")
+    assert np.isnan(unpacked_d(early, 64, "f32")).all()
+    more = wgmma(
+        a, b, "f32", "f16", change=lambda text: text.replace("WAIT", "mov.u32 %r3, 0; WAIT")
+    )
+    assert (unpacked_d(more, 64, "f32") == want).all()
+
+
 def test_wgmma_faults():
     (a, b), _ = operands("bf16", 64)
 
@@ -410,6 +420,12 @@ def test_wgmma_faults():
     ):
         with faults(match):
             wgmma(a, b, "f32", "bf16", change=change)
+    for before, held, match in (
+        ("mov.u32 %r24, 5;", True, "that wgmma reads was written"),
+        ("mov.u32 %r101, 5;", False, "a sum of wgmma was written"),
+    ):
+        with faults(match):
+            wgmma(a, b, "f32", "bf16", (0, 0), held, changed("WAIT", f"{before} WAIT"))
     line = "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 " \
            "{%r1, %r2, %r3, %r4}, %d4, %d4, %p1, 1, 1, 0, 0;"  # fmt: skip
     with faults("four whole warps"):

@@ -189,9 +189,10 @@ class WarpgroupWriter(AttentionWriter):
             inner = self.is_inner(row, key)
             scores = self.scores(sums, place, self.rows_of_thread(row), key, inner)
             weights, scales, state = self.softmax.step(scores, RowState.of(loop.args[:4]))
-            left = self.packed(weights)
-            results = wait_for_sums(b, 0, loop.args[4:count])
-            results = self._scaled(results, scales)
+            # The registers of `left` are those that products on their way read.
+            waited = wait_for_sums(b, 0, [*loop.args[4:count], *weights])
+            left = self.packed(waited[count - 4 :])
+            results = self._scaled(waited[: count - 4], scales)
             wait_for_copies(b, 0)
             fence_for_warpgroups(b)
             b.barrier_of_block()  # values of this tile and keys of the next one are there

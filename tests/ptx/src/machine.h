@@ -167,6 +167,16 @@ struct Block {
   bool land_one();
 };
 
+struct Flying {  // sums of wgmma on their way to a register, by the group that brings them
+  std::vector<Slot> lanes;
+  uint64_t group;
+};
+
+struct Lent {  // a register that wgmma reads until its group is done
+  int32_t number;
+  std::vector<Slot> lanes;
+};
+
 struct Warp {
   Block* block = nullptr;
   int number = 0;
@@ -186,6 +196,10 @@ struct Warp {
   std::vector<BulkStore> open_stores[kLanes];
   std::vector<std::vector<Array>> reads;  // of committed wgmma groups
   std::vector<Array> open_reads;
+  std::map<int32_t, Flying> flying;  // by register, which holds nothing of use meanwhile
+  std::vector<std::vector<Lent>> lent;
+  std::vector<Lent> open_lent;
+  uint64_t committed = 0, done = 0;  // wgmma groups
   bool is_fenced = false;  // by wgmma.fence
 
   Mask live() const { return ~exited; }

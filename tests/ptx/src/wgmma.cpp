@@ -1,7 +1,7 @@
 // wgmma: every warp of a group computes its 16 rows. Source: PTX ISA 8.x, section 9.7.15.
 //
-// Registers have their results at once, so that a use of them before the wait is not found. What is
-// read of shared memory is lent until the wait. Sums are exact to f64, as those of mma.sync.
+// Sums come at the wait: their registers hold NaN until then. What is read of shared memory, and of
+// registers, is lent until the wait. Sums are exact to f64, as those of mma.sync.
 #include <algorithm>
 
 #include "elements.h"
@@ -11,6 +11,7 @@ namespace ptx {
 
 constexpr int kMost = 256;  // columns
 constexpr uint32_t kChunk = 16;
+constexpr Slot kOnTheirWay = 0x7FFFFFFF;  // NaN, of f32 and of two f16
 
 struct Tile {
   double at[kMost][32];
@@ -82,12 +83,19 @@ static Flow mma(Warp& w, const Instr& in, Mask m) {
     static thread_local Matrix held;
     gather(w, in, out, na, e, true, held);
     for (int r = 0; r < 16; ++r) std::copy_n(held.at[r], depth, x.at[r]);
+    for (int k = out; k < out + na; ++k) {
+      const Slot* from = w.arg(in, k);
+      if (in.operand[k] >= 0) w.open_lent.push_back({in.operand[k], {from, from + kLanes}});
+    }
   }
   read_tile(w, w.arg(in, out + na)[0], e, 0, columns, depth, in.imm[3] & 8, y);
   const bool is_added = w.arg(in, out + na + 1)[0];
   const double sign = minus_a != minus_b ? -1 : 1;
   for (int r = 0; r < out; ++r) {
     Slot* to = w.out(in, r);
+    Flying& sums = w.flying[in.operand[r]];
+    if (sums.lanes.empty()) sums.lanes.assign(to, to + kLanes);
+    sums.group = w.committed;
     for (int l = 0; l < kLanes; ++l) {
       Slot made = 0;
       for (int j = 0; j < side; ++j) {
@@ -96,10 +104,11 @@ static Flow mma(Warp& w, const Instr& in, Mask m) {
         double sum = 0;
         for (int k = 0; k < depth; ++k) sum += x.at[row][k] * y.at[column][k];
         sum *= sign;
-        if (is_added) sum += unpacked(d, to[l], j);
+        if (is_added) sum += unpacked(d, sums.lanes[l], j);
         made |= packed(d, sum) << 16 * j;
       }
-      to[l] = made;
+      sums.lanes[l] = made;
+      to[l] = kOnTheirWay;
     }
   }
   return Flow::next;
@@ -113,7 +122,34 @@ static Flow fence(Warp& w, const Instr&, Mask) {
 static Flow commit(Warp& w, const Instr&, Mask) {
   w.reads.push_back(std::move(w.open_reads));
   w.open_reads.clear();
+  w.lent.push_back(std::move(w.open_lent));
+  w.open_lent.clear();
+  ++w.committed;
   return Flow::next;
+}
+
+// The sums of the oldest group are there, and what it has read may change.
+static void finish(Warp& w) {
+  for (const Lent& lent : w.lent.front()) {
+    const Slot* now = &w.registers[size_t(lent.number) * kLanes];
+    if (!std::equal(lent.lanes.begin(), lent.lanes.end(), now)) {
+      throw Fault("a register that wgmma reads was written before wgmma.wait_group");
+    }
+  }
+  w.lent.erase(w.lent.begin());
+  for (auto at = w.flying.begin(); at != w.flying.end();) {
+    if (at->second.group != w.done) {
+      ++at;
+      continue;
+    }
+    Slot* to = &w.registers[size_t(at->first) * kLanes];
+    if (std::any_of(to, to + kLanes, [](Slot x) { return x != kOnTheirWay; })) {
+      throw Fault("a sum of wgmma was written before wgmma.wait_group");
+    }
+    std::copy(at->second.lanes.begin(), at->second.lanes.end(), to);
+    at = w.flying.erase(at);
+  }
+  ++w.done;
 }
 
 static Flow wait(Warp& w, const Instr& in, Mask) {  // imm[0]: groups that may be on their way
@@ -122,6 +158,7 @@ static Flow wait(Warp& w, const Instr& in, Mask) {  // imm[0]: groups that may b
       w.block->order.give_back(uint32_t(a.begin), uint32_t(a.bytes), w.thread(0));
     }
     w.reads.erase(w.reads.begin());
+    finish(w);
   }
   w.block->order.step(w.number);
   return Flow::next;
