@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from shlo_disc.lower.cuda import ways
+import shlo_disc
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.lower.cuda import assembler, ways
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.codegen import assembly, shape_of
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import Launch
+from tests.gpu.families import FAMILIES
+from tests.gpu.machine_code import early_writes
 from tests.gpu.resources import WHY_NOT, Used, of_nvidia
 from tests.gpu.test_matrix_products import LAYOUTS
 from tests.gpu.test_warpgroup_products import in_bands, launches, planned
@@ -63,3 +67,49 @@ def test_bands(bands: int) -> None:
     (launch,) = (x for x in launches(emitted.plan.steps) if "wgmma" in x.kernel.text)
     made = used_by(launch, machine)
     assert (made.spilled, made.warnings) == (0, ()), made
+
+
+def disassembled(ptx: str) -> str:
+    try:
+        return assembler.disassembled(ptx.encode(), "sm_90a")
+    except UnsupportedError as missing:
+        pytest.skip(str(missing))
+
+
+LOOP = """
+.L_x_1:
+ /*0010*/ FMUL R4, R8, R9 ;
+ /*0020*/ WARPGROUP.DEPBAR.LE gsb0, 0x0 ;
+ /*0030*/ FMUL R5, R8, R9 ;
+ /*0040*/ HGMMA.64x64x16.F32.BF16 R24, R4, gdesc[UR4].tnspB, R24, gsb0 ;
+ /*0050*/ @P0 BRA `(.L_x_1) ;
+ /*0060*/ EXIT ;
+"""
+
+
+def test_writes_in_front_of_a_wait_are_found() -> None:
+    assert early_writes(LOOP) == (1, ["FMUL R4, R8, R9"])
+    assert early_writes(LOOP.replace("FMUL R4", "STS [R4]")) == (1, [])
+    assert early_writes(LOOP.replace("0x0", "0x1")) == (1, ["FMUL R4, R8, R9", "FMUL R5, R8, R9"])
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_wide"])
+def test_registers_of_weights_are_free_behind_the_wait(name: str) -> None:
+    """Weights of the next keys in registers that products still read were wrong on an H200."""
+    program = shlo_disc.compile(FAMILIES[name].exported, target="cuda:sm_90a")
+    modules = [".version" + x for x in program.as_text("ptx").split(".version") if "wgmma" in x]
+    assert modules
+    for ptx in modules:
+        held, writes = early_writes(disassembled(ptx))
+        assert held >= 4
+        assert writes == []
+
+
+def test_registers_of_operands_are_free_behind_the_wait() -> None:
+    machine, held = machine_of("sm_90a"), 0
+    for launch in launches(planned(LAYOUTS[0], "f32", machine=machine).plan.steps):
+        if "wgmma" in launch.kernel.text:
+            found, writes = early_writes(disassembled(assembly(launch.kernel.text, machine)))
+            held += found
+            assert writes == [], launch.kernel.name
+    assert held > 0
