@@ -14,7 +14,6 @@ import pytest
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.errors import DeviceError
-from shlo_disc.lower.cuda import products
 
 HIDDEN, HEADS, VOCABULARY = 16, 2, 11
 SHAPES = ((2, 3), (3, 5), (4, 7), (2, 6), (5, 4))
@@ -199,9 +198,8 @@ def test_faults_in_a_program_lose_nothing(stand_in, gpu):
     assert not stand_in.pending
 
 
-def test_a_layer_of_halves(stand_in, gpu, monkeypatch):
+def test_a_layer_of_halves(stand_in, gpu):
     """Long sums of few tiles take two launches and a workspace."""
-    monkeypatch.setattr(products, "FEW_TILES", -1)
 
     def layer(x, w, b):
         return jax.nn.gelu(x @ w + b)
