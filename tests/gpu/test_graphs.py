@@ -41,7 +41,8 @@ def test_calls_of_the_same_memory_and_sizes(stand_in):
         found = [stand_in.count(name) - was for name, was in zip(
             ("launches", "graphs", "early"), before, strict=True)]  # fmt: skip
         launches = launches or found[0]
-        assert found[0] == found[2] == launches > 3
+        assert found[0] == launches > 3
+        assert found[2] == (0 if found[1] else launches)  # kernels of a graph do not overlap
     assert stand_in.count("graphs") >= graphs + 3  # memory of the pool comes again, but not always
     assert not stand_in.errors
 

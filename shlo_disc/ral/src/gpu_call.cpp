@@ -131,11 +131,12 @@ std::string launch_text(const GpuKernel& kernel, int64_t x, int64_t y) {
          " bytes of dynamic shared memory";
 }
 
-int start(const DriverFunctions& driver, const LoadedKernel& kernel, unsigned x, unsigned y,
-          void* stream, void** params) {
+// In a recording each kernel is behind all work in front of it, whatever that is.
+int start(const DriverFunctions& driver, const LoadedKernel& kernel, bool is_recorded, unsigned x,
+          unsigned y, void* stream, void** params) {
   const auto threads = static_cast<unsigned>(kernel.kernel->threads);
   const auto shared_bytes = static_cast<unsigned>(kernel.kernel->shared_bytes);
-  if (!kernel.may_start_early) {
+  if (!kernel.may_start_early || is_recorded) {
     return driver.launch(kernel.function, x, y, 1, threads, 1, 1, shared_bytes, stream, params,
                          nullptr);
   }
@@ -186,8 +187,8 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
       }
       places[map.argument] = &maps[i];
     }
-    error = start(device.call(), entry, static_cast<unsigned>(x), static_cast<unsigned>(y),
-                  call.place->stream, places.data());
+    error = start(device.call(), entry, call.is_recorded, static_cast<unsigned>(x),
+                  static_cast<unsigned>(y), call.place->stream, places.data());
   } catch (const std::bad_alloc&) {  // generated code cannot be unwound
     call.failure->out_of_memory = true;
     context->failed = 1;
