@@ -306,7 +306,8 @@ class JitFunction(ral.Dispatcher):
         if entry is None:
             call = Call(self._options, args, kwargs, positions, named, static, place)
             return self._new_call(key, call)
-        goes_through = entry.goes_through_xla
+        # `jax.default_device` is hidden here: arrays alone say where XLA would run the call.
+        goes_through = entry.goes_through_xla and place_of_arrays(leaves, usual_place()) == place
         entry.slow_calls += 1
         return self._call_through(*args, **kwargs) if goes_through else entry.run(leaves)
 

@@ -301,6 +301,17 @@ def test_numpy_and_uncommitted_arrays_go_to_the_default_device():
     """)
 
 
+def test_calls_that_come_again_stay_on_the_default_device():
+    on_two_devices("""
+        f = shlo_disc.jit(lambda x: x - 1)
+        with stand_in_for(cpu, "cuda"), jax.default_device(cpu):
+            for _ in range(6):
+                launches = driver.count("launches")
+                assert f(ones).devices() == {cpu}
+                assert driver.count("launches") == launches + 1
+    """)
+
+
 def test_several_devices_are_the_error_of_jax():
     on_two_devices("""
         add = lambda x, y: x + y
