@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import statistics
 import sys
@@ -26,6 +27,8 @@ from benchmarks.store import host, versions
 from shlo_disc import ral
 
 PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {}
+ONLY_COMPILES = os.environ.get("SHLO_DISC_BENCHMARK_WARM") == "1"
+"""Nothing is timed: XLA compiles into its persistent cache (`JAX_COMPILATION_CACHE_DIR`)."""
 WARM_UP = 4
 """Calls behind the first one, in which XLA compiles calls of ours for the size."""
 TURN = 0.03
@@ -55,6 +58,9 @@ def beside_xla(
     case: str, ours: Any, theirs: Any, *args: Any, turns: int = 5, error: bool = True
 ) -> dict[str, Any]:
     """A row: microseconds of both, and how far the results are apart."""
+    if ONLY_COMPILES:
+        jax.block_until_ready(theirs(*args))
+        return {"case": case, "ours_us": math.inf, "xla_us": math.inf}
     first = []
     for function in (ours, theirs):
         start = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.gpu import endless
 from tests.gpu.chains import Chains
 
 
@@ -13,3 +14,8 @@ def test_chains_of_ours_and_of_jax(stand_in, gpu):
     Chains().run_many(60)
     assert stand_in.count("launches") > before
     assert not stand_in.errors
+
+
+def test_many_calls_take_no_memory():
+    """On a CPU: what a machine with a GPU runs 100000 times."""
+    endless.run(3000)
