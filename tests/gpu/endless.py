@@ -1,6 +1,6 @@
 """Many calls on JAX's default device: memory must stay what it is.
 
-`python -m tests.gpu.endless 100000` makes so many calls at a few sizes, at new ones now and then, and
+`python -m tests.gpu.endless 100000` makes so many calls at a few sizes, sometimes at new ones, and
 with donation. It prints the memory in use on the way, and fails if that grows.
 """
 
