@@ -45,7 +45,7 @@ from shlo_disc.frontend.places import default_place, moved, place_of_arrays, usu
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import Statics, static_arguments
-from shlo_disc.frontend.traced_call import run_in_trace
+from shlo_disc.frontend.traced_call import run_in_place, run_in_trace
 from shlo_disc.frontend.under_jax import UnderJax, by_xla
 from shlo_disc.frontend.versions import Version
 from shlo_disc.jax_private import (
@@ -229,7 +229,13 @@ class JitFunction(ral.Dispatcher):
         `Version.calls_before_xla` says which. A result that XLA knows nothing of is ready at once
         for JAX 0.11, so that our own calls have to wait for the device.
         """
+        if self._donates:
+            return by_xla(self._jax.in_place(self._trace_in_place), args, kwargs, None)
         return by_xla(self._jax.around(self), args, kwargs, self._call_directly)
+
+    def _trace_in_place(self, *args: Any, **kwargs: Any) -> Any:
+        call = self._describe(args, kwargs)
+        return run_in_place(call, self._family(call).version(call))
 
     def _call_directly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = self._describe(args, kwargs)
@@ -548,9 +554,11 @@ class JitFunction(ral.Dispatcher):
         def compiled() -> Compiled:
             again = self._describe(tuple(specs[0]), specs[1])
             version, executable = self._family(again).compiled(again, found)
+            run = run_in_place if self._donates else run_in_trace
             calls = VersionCalls(
                 lambda args, kwargs: self._call_version(version, args, kwargs),
-                self._jax.calls_of(lambda *a, **k: run_in_trace(self._describe(a, k), version)),
+                self._jax.calls_of(lambda *a, **k: run(self._describe(a, k), version)),
+                can_repeat=not self._donates,
                 **self._setting,
             )
             sizes = version.pattern.values(again.shapes)

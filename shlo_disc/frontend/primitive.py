@@ -11,7 +11,7 @@ gradient of a sum gets only a scalar.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -47,7 +47,7 @@ from shlo_disc.jax_private import (
     varying_alike,
 )
 
-__all__ = ["call_p", "call_program"]
+__all__ = ["call_in_place", "call_p", "call_program"]
 
 # ---- the primitive ----------------------------------------------------------------------------
 
@@ -100,14 +100,30 @@ def _evaluate(*arguments: Any, program: Program, sizes: Sizes) -> list[Any]:
     return executable.call_leaves(leaves) if place.is_cpu else executable.call_leaves(leaves, place)
 
 
+def call_in_place(
+    executable: CompiledCall, results: Sequence[Any], places: Mapping[int, int], arguments: Any
+) -> Sequence[Any]:
+    """The results of a custom call of a program that takes arguments over.
+
+    `places`: result by argument, in whose memory it is if XLA may overwrite that. `results` are
+    `jax.ShapeDtypeStruct`s. Transformations of JAX do not apply to the call.
+    """
+    found: Sequence[Any] = _ffi_call(executable, results, None, places)(*arguments)
+    return found
+
+
 def _ffi_call(
-    executable: CompiledCall, results: Sequence[Any], carrier: tuple[int, ...] | None
+    executable: CompiledCall,
+    results: Sequence[Any],
+    carrier: tuple[int, ...] | None,
+    places: Mapping[int, int] | None = None,
 ) -> Callable[..., Any]:
     """The custom call as a JAX function."""
     attributes: dict[str, Any] = {"executable": np.int64(executable.fingerprint)}
     if carrier is not None:
         attributes["sizes"] = np.asarray(carrier, np.int64)
-    call = jax.ffi.ffi_call(_target(), results)
+    aliases = None if places is None else dict(places)
+    call = jax.ffi.ffi_call(_target(), results, input_output_aliases=aliases)
     return lambda *arguments: call(*arguments, **attributes)
 
 

@@ -116,12 +116,13 @@ class VersionCalls(ral.Dispatcher):
 
     `first(args, kwargs)` runs a call and returns its results and what the dispatcher needs for more
     like it: a `ral.DispatchEntry`, and the version with the pattern of its sizes; None for none.
-    `jitted` is the version under `jax.jit`, for calls that XLA enqueues on a GPU.
+    `jitted` is the version under `jax.jit`, for calls that XLA enqueues on a GPU. `can_repeat`: one
+    that has failed there may be made once more.
     """
 
-    def __init__(self, first: FirstCall, jitted: Any, **setting: Any) -> None:
+    def __init__(self, first: FirstCall, jitted: Any, *, can_repeat: bool, **setting: Any) -> None:
         super().__init__(**setting)
-        self._first, self._jitted = first, jitted
+        self._first, self._jitted, self._can_repeat = first, jitted, can_repeat
         self.slow = 0
         """Calls that took Python."""
 
@@ -135,7 +136,8 @@ class VersionCalls(ral.Dispatcher):
         return results
 
     def _call_through(self, *args: Any, **kwargs: Any) -> Any:
-        return by_xla(self._jitted, args, kwargs, lambda a, k: self._first(a, k)[0])
+        again = (lambda a, k: self._first(a, k)[0]) if self._can_repeat else None
+        return by_xla(self._jitted, args, kwargs, again)
 
 
 class Compiled(_OfCall):

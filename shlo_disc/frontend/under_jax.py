@@ -26,6 +26,7 @@ def by_xla(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], again: An
 
     Raises DeviceError for what the driver refuses at once. `again(args, kwargs)` makes a call that
     has failed otherwise without XLA: it may find memory that XLA lacks, or says what is wrong.
+    `again` is None where the arguments are gone; then JAX's error is raised.
     """
     try:
         return jitted(*args, **kwargs)
@@ -33,6 +34,8 @@ def by_xla(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], again: An
         text = str(error)
         if text.startswith(_OURS):
             raise DeviceError(text[len(_OURS) :]) from None
+        if again is None:
+            raise
     _log.info("XLA could not run a call of shlo_disc, which is made again: %s", text)
     return again(args, kwargs)
 
@@ -45,6 +48,7 @@ class UnderJax:
         self.told: dict[str, None] = {}
         """What XLA runs, and why: each once, for :meth:`JitFunction.explain`."""
         self._around: Any = None
+        self._in_place: Any = None
 
     def tell(self, text: str) -> None:
         """Log that XLA runs something in our place, once."""
@@ -62,6 +66,12 @@ class UnderJax:
         if self._around is None:
             self._around = self.calls_of(ours)
         return self._around
+
+    def in_place(self, ours: Callable[..., Any]) -> Any:
+        """`jax.jit` of `ours`, which overwrites what the function donates."""
+        if self._in_place is None:
+            self._in_place = self.calls_of(ours)
+        return self._in_place
 
     def calls_of(self, ours: Callable[..., Any]) -> Any:
         """`jax.jit` of `ours`, which takes what the function takes."""

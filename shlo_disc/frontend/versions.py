@@ -257,9 +257,23 @@ class Version:
         """Calls of the same sizes after which XLA runs the program on GPUs, as a custom call.
 
         XLA compiles the call for each size, in milliseconds; it does not wait for the device. None
-        where arguments are donated: XLA would copy them.
+        where XLA would copy arguments that are donated.
         """
-        return None if self.donates else CALLS_BEFORE_XLA
+        return None if self.donates and self.in_place is None else CALLS_BEFORE_XLA
+
+    @cached_property
+    def in_place(self) -> Mapping[int, int] | None:
+        """Result by donated argument, in whose memory the compiled program may write it.
+
+        None where a custom call in place is not written: for programs in parts, sizes that no array
+        tells, and results of weak types.
+        """
+        host = None if self.is_in_parts else getattr(self.executable, "host", None)
+        if host is None or self.program.needs_carrier:
+            return None
+        if any(aval.weak_type for aval in self.program.out_avals):
+            return None
+        return dict(host.reuses)
 
     def dispatch_entry(self, tree: Any, place: Place) -> ral.DispatchEntry | None:
         """For the C++ dispatcher: a call at `place` with results in the structure `tree`.

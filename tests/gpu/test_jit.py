@@ -81,11 +81,50 @@ def test_sizes_that_come_again_go_through_xla(stand_in, gpu, monkeypatch):
 
     placed = jax.device_put(jnp.arange(5.0), gpu)
     assert f(placed, scale=3.0)["scaled"].committed
-    del through[:]
-    donating = shlo_disc.jit(lambda x: x + 1, donate_argnums=0)
+    assert not stand_in.errors
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_donation_through_xla(stand_in, gpu):
+    """Results are written where donated arguments were, without a copy."""
+
+    def step(state, x):
+        return {"w": state["w"] - x, "n": state["n"] + 1}, (x * x).sum()
+
+    f, plain = shlo_disc.jit(step, donate_argnums=0), jax.jit(step)
+    compiled = f.lower({"w": jnp.zeros(4), "n": jnp.int32(0)}, jnp.ones(4)).compile()
+    for call in (f, compiled):
+        for count in (4, 300):
+            state = {"w": jnp.zeros(count), "n": jnp.int32(0)}
+            want, x = jax.tree.map(jnp.copy, state), jnp.arange(count, dtype=jnp.float32)
+            for number in range(CALLS_BEFORE_XLA + 4):
+                launches, before = stand_in.count("launches"), state
+                place = state["w"].unsafe_buffer_pointer()
+                state, loss = call(state, x)
+                want, other = plain(want, x)
+                assert before["w"].is_deleted()
+                if number > CALLS_BEFORE_XLA + 1:  # the state is XLA's
+                    assert state["w"].unsafe_buffer_pointer() == place
+                assert not x.is_deleted()
+                np.testing.assert_array_equal(state["w"], want["w"])
+                np.testing.assert_allclose(loss, other, rtol=1e-6)
+                assert jax.tree.map(jax.typeof, state) == jax.tree.map(jax.typeof, want)
+                assert stand_in.count("launches") > launches
+            assert int(state["n"]) == CALLS_BEFORE_XLA + 4
+    assert f.cache_info().misses == 1
+    assert f._jax._in_place is not None
+    assert not stand_in.errors
+
+
+@pytest.mark.filterwarnings("ignore:.*donated:UserWarning")
+def test_donated_arrays_without_a_result_of_their_size(stand_in, gpu):
+    f = shlo_disc.jit(lambda x, y: (x.sum(), y * 2), donate_argnums=(0, 1))
     for _ in range(CALLS_BEFORE_XLA + 3):
-        np.testing.assert_array_equal(donating(jnp.ones(7)), np.full(7, 2))
-    assert through == []
+        x, y = jnp.ones(9), jnp.arange(5.0)
+        total, doubled = f(x, y)
+        assert float(total) == 9
+        np.testing.assert_array_equal(doubled, np.arange(5.0) * 2)
+        assert y.is_deleted()
     assert not stand_in.errors
 
 
