@@ -29,6 +29,7 @@ VALUES = {
     "dump": (["/tmp/somewhere/new"], ["/dev/null"]),
     "fusion": SWITCH,
     "gpu_cubins": SWITCH,
+    "gpu_graphs": SWITCH,
     "gpu_host_memory": SWITCH,
     "gpu_overlap": SWITCH,
     "gpu_pool_bytes": BYTES,

@@ -33,7 +33,7 @@ def compiled(function):
 def test_calls_of_the_same_memory_and_sizes(stand_in):
     program, rng = compiled(steps), np.random.default_rng(0)
     launches, graphs = None, stand_in.count("graphs")
-    for count in (50, 50, 50, 300, 50, 300, 300, 50):
+    for count in (50, 50, 50, 300, 50, 300, 300, *[50] * 13):
         x = rng.integers(-9, 9, count).astype("i4")
         before = [stand_in.count(name) for name in ("launches", "graphs", "early")]
         (y,) = program.run_numpy([x])
@@ -43,7 +43,7 @@ def test_calls_of_the_same_memory_and_sizes(stand_in):
         launches = launches or found[0]
         assert found[0] == launches > 3
         assert found[2] == (0 if found[1] else launches)  # kernels of a graph do not overlap
-    assert stand_in.count("graphs") >= graphs + 3  # memory of the pool comes again, but not always
+    assert stand_in.count("graphs") > graphs + 3  # blocks of the pool take turns
     assert not stand_in.errors
 
 
@@ -92,7 +92,7 @@ def test_many_sizes_keep_few_graphs(stand_in):
         for _ in range(3):
             (y,) = program.run_numpy([np.ones(count, "i4")])
             np.testing.assert_array_equal(y, steps(jnp.ones(count, "int32")))
-    assert stand_in.count("graphs") >= graphs + 39
+    assert stand_in.count("graphs") > graphs
     assert not stand_in.errors
 
 
