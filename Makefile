@@ -61,6 +61,10 @@ SLOW_SAMPLE := tests/libraries/test_train_gpt.py::test_losses_are_those_of_jax \
 	tests/benchmarks/test_models.py::test_model_agrees_with_float64[dien] \
 	tests/libraries/test_linen.py::test_decoding_with_a_cache
 
+.PHONY: test-machine-code
+test-machine-code: $(VENV)/.installed  ## What assemblers make of the kernels of GPUs: registers, nothing spilled
+	$(RUN) -m pytest -q -n $(JOBS) -m slow $(addprefix tests/gpu/test_,resources.py block_resources.py assembled.py)
+
 .PHONY: test-torch
 test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)
 	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m '$(if $(SAMPLE),torch and not slow,torch)' \

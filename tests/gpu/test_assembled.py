@@ -18,6 +18,8 @@ from tests.gpu.resources import WHY_NOT, Used, of_nvidia
 from tests.gpu.test_matrix_products import LAYOUTS
 from tests.gpu.test_warpgroup_products import in_bands, launches, planned
 
+pytestmark = pytest.mark.slow  # `make test-machine-code`
+
 REGISTERS = 64 << 10
 """Of a multiprocessor."""
 SHARED_BYTES = 228 << 10

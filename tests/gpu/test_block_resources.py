@@ -12,6 +12,7 @@ from tests.gpu.resources import WHY_NOT, used_by
 from tests.gpu.test_resources import REGISTERS, SHARED_BYTES
 
 pytest.importorskip("llvmlite")
+pytestmark = pytest.mark.slow  # `make test-machine-code`
 
 PROGRAMS = {
     "argsort": Family(jnp.argsort, (("n", "float32"),), ()),

@@ -8,6 +8,7 @@ from tests.gpu.families import FAMILIES
 from tests.gpu.resources import TARGETS, WHY_NOT, used_by
 
 pytest.importorskip("llvmlite")
+pytestmark = pytest.mark.slow  # `make test-machine-code`
 
 REGISTERS = 1 << 16
 """Of a multiprocessor."""

@@ -41,8 +41,12 @@ _NVDISASM = ("nvidia-cuda-nvdisasm",)
 
 _IS_NEWER = re.compile(
     r"is not defined for option 'gpu-name'|Unsupported \.version|UNRECOGNIZED_ARCH"
+    "|nvJitLink error 6"
 )
-"""How an assembler says that it is older than the architecture, or than a version of PTX."""
+"""How an assembler says that it is older than the architecture, or than a version of PTX.
+
+nvJitLink 12 calls both an internal error.
+"""
 
 _CALL = b"__cuda_sm"
 """Begins the names of the functions that nvJitLink links to a kernel."""
