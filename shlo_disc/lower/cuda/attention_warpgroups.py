@@ -6,12 +6,11 @@ while the softmax of the next one is computed:
     scores of tile i + 1, then results of tile i      by the matrix units
     softmax of tile i + 1                             as soon as its scores are there
 
-Lines of shared memory have 128 bytes: 64 elements of a row. Chunk c of line l, 16 bytes, is at
-place `c ^ l % 8`. Of wider rows the lines of the second 64 elements are behind those of the first.
-Rows that do not exist are 0.
+Lines of shared memory (`swizzle.py`) have 64 elements of a row. Of wider rows the lines of the
+second 64 elements are behind those of the first. Rows that do not exist are 0.
 
-Sources: NVIDIA's PTX ISA, section 9.7.15.5. J. Shah et al., "FlashAttention-3: Fast and Accurate
-Attention with Asynchrony and Low-precision", 2024.
+Source: J. Shah et al., "FlashAttention-3: Fast and Accurate Attention with Asynchrony and
+Low-precision", 2024.
 """
 
 from __future__ import annotations
@@ -33,6 +32,14 @@ from shlo_disc.lower.cuda.instructions import (
 )
 from shlo_disc.lower.cuda.lines import Source
 from shlo_disc.lower.cuda.online_softmax import RowState
+from shlo_disc.lower.cuda.swizzle import (
+    CHUNK_BYTES,
+    LINE,
+    chunk_of_thread,
+    layout,
+    place_of_chunk,
+    start_of_lines,
+)
 from shlo_disc.lower.values.typed import IndexValue, Register
 
 __all__ = ["ROWS", "WarpgroupWriter"]
@@ -44,8 +51,8 @@ ROWS = 64 * _WARPGROUPS
 _KEYS = 128
 """Keys of a tile."""
 
-_LINE, _ELEMENTS = 128, 64
-"""Bytes of a line, and elements of 16 bits."""
+_ELEMENTS = 64
+"""Elements of a line."""
 
 
 class _Lines:
@@ -54,20 +61,14 @@ class _Lines:
     def __init__(self, w: WarpgroupWriter, count: int, length: int, stages: int) -> None:
         b = self.b = w.b
         self.count, self.blocks = count, -(-length // _ELEMENTS)
-        self.block_bytes = count * _LINE
+        self.block_bytes = count * LINE
         self.stage_bytes = self.block_bytes * self.blocks
         offset = b.shared_offset(self.stage_bytes * stages)
-        chunks = _LINE // (2 * CHUNK)
-        self.line, self.chunk = b.thread // chunks, b.thread % chunks
-        self.lines_at_once = b.threads // chunks
-        swizzled = b.cast("arith.index_cast", self.chunk, "i32") ^ (
-            b.cast("arith.index_cast", self.line % 8, "i32")
-        )
-        own = b.cast("arith.index_cast", self.line * _LINE + offset, "i32")
-        self.to = b.shared_base + own + swizzled * (2 * CHUNK)
+        self.line, self.chunk = chunk_of_thread(b)
+        self.lines_at_once = b.threads * CHUNK_BYTES // LINE
+        self.to = place_of_chunk(b, self.line, self.chunk, offset)
         """Where this thread's first chunk of the first stage goes (i32)."""
-        start = b.cast("arith.index_cast", b.index(offset), "i32") + b.shared_base
-        self.start = b.to_index("arith.index_castui", start) // 16
+        self.start = start_of_lines(b, offset)
 
     def copy(self, source: Source, first: IndexValue, stage: IndexValue) -> None:
         """Begin to fill a stage with rows from `first` on."""
@@ -92,11 +93,11 @@ class _Lines:
             at = at + step
         to = self.to + b.cast("arith.index_cast", stage * self.stage_bytes, "i32")
         places = [
-            [k * self.block_bytes + n * self.lines_at_once * _LINE for n in range(len(sources))]
+            [k * self.block_bytes + n * self.lines_at_once * LINE for n in range(len(sources))]
             for k in range(self.blocks)
         ]
         counts = [[b.select(one, size, nothing) for one in exist] for size in inside]
-        copy_rows(b, to, places, sources, _LINE, counts)
+        copy_rows(b, to, places, sources, LINE, counts)
 
     def described(self, stage: IndexValue | int, line: IndexValue | int, across: bool) -> Register:
         """The descriptor (i64) of a stage from a line on, a multiple of 8.
@@ -104,11 +105,8 @@ class _Lines:
         `across`: lines are steps along K. Else they are rows, and run along K.
         """
         b = self.b
-        # In units of 16 bytes: from 64 contiguous rows to the next, and from 8 lines to the next;
-        # 1: the swizzle of 128 bytes.
-        leading = self.block_bytes if across else 16
-        described = leading >> 4 << 16 | 8 * _LINE >> 4 << 32 | 1 << 62
-        at = self.start + b.index(stage) * (self.stage_bytes >> 4) + b.index(line) * (_LINE >> 4)
+        described = layout(self.block_bytes if across else 16)
+        at = self.start + b.index(stage) * (self.stage_bytes >> 4) + b.index(line) * (LINE >> 4)
         return b.cast("arith.index_cast", at + described, "i64")
 
 
@@ -122,7 +120,7 @@ class WarpgroupWriter(AttentionWriter):
         threads = 4 * _WARPGROUPS * plan.machine.warp
         super().__init__(plan, ROWS, columns, threads, _KEYS)
         b = self.b
-        b.shared_alignment = 8 * _LINE  # the swizzle counts lines from there
+        b.shared_alignment = 8 * LINE  # the swizzle counts lines from there
         self.query_lines = _Lines(self, ROWS, plan.head, 1)
         self.key_lines = _Lines(self, _KEYS, plan.head, 2)
         self.value_lines = _Lines(self, _KEYS, columns, 2)
@@ -201,7 +199,7 @@ class WarpgroupWriter(AttentionWriter):
             commit_copies(b)
             sums = self._scores(then)
             right = self.value_lines.described(now, 0, across=True)
-            results = multiply_registers(b, name, left, right, 16 * _LINE, results)
+            results = multiply_registers(b, name, left, right, 16 * LINE, results)
             sums = wait_for_sums(b, 1, sums)
             loop.yield_(*state.registers, *results, *sums)
         results = wait_for_sums(b, 0, loop.results[4:count])

@@ -11,7 +11,7 @@ what this one does before and behind its own.
 What is outside of an operand is zeros: the last step along K may be partial, and so may the last
 tile.
 
-A box has lines of 128 bytes with the 128-byte swizzle, as `warpgroup_products.py` describes them.
+A box has lines of 128 bytes with the 128-byte swizzle, as `swizzle.py` describes them.
 The driver encodes tensor maps (`TensorMap`) at the launch. A map has the two dimensions of the
 matrix, the contiguous one first, and the batch axes along which the operand moves. Strides are
 multiples of 16 bytes.
@@ -34,8 +34,8 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_warpgroup,
 )
 from shlo_disc.lower.cuda.split_products import Parts
+from shlo_disc.lower.cuda.swizzle import LINE
 from shlo_disc.lower.cuda.warpgroup_products import (
-    LINE,
     Operand,
     WarpgroupTile,
     WarpgroupWriter,

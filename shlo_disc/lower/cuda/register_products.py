@@ -16,7 +16,7 @@ from shlo_disc.lower.cuda.instructions import (
     load_word,
     multiply_from_registers,
 )
-from shlo_disc.lower.cuda.warpgroup_products import LINE
+from shlo_disc.lower.cuda.swizzle import LINE
 from shlo_disc.lower.values.typed import IndexValue, Register
 
 __all__ = ["RegisterWriter"]

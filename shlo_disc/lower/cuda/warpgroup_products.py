@@ -11,9 +11,7 @@ In `CopiedWriter` steps along K end where K ends: the first one may be partial, 
 of K. So only the copies of the first stages ask which elements exist. Rows and columns that do not
 exist are copies of the last ones; nothing stores their sums.
 
-A stage has lines of 128 bytes. Lines run along K, or along 64 rows where those are contiguous.
-Chunk c of line l, 16 bytes, is at place `c ^ l % 8`: the 128-byte swizzle. Source: NVIDIA's PTX
-ISA, section 9.7.15.5 ("Asynchronous warpgroup level matrix: shared memory layout, descriptors").
+A stage has lines (`swizzle.py`), which run along K, or along 64 rows where those are contiguous.
 """
 
 from __future__ import annotations
@@ -35,6 +33,14 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_warpgroup,
 )
 from shlo_disc.lower.cuda.split_products import Parts
+from shlo_disc.lower.cuda.swizzle import (
+    CHUNK_BYTES,
+    LINE,
+    chunk_of_thread,
+    layout,
+    place_of_chunk,
+    start_of_lines,
+)
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
@@ -45,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BANDED",
     "DEPTH",
-    "LINE",
     "CopiedWriter",
     "Operand",
     "WarpgroupTile",
@@ -58,9 +63,6 @@ CHUNK = 8
 
 DEPTH = 64
 """Steps along K of a stage: a line of shared memory, of elements of 16 bits."""
-
-LINE = 128
-"""Bytes of a line."""
 
 GROUP = 16
 """Tiles below each other that share tiles of B in L2."""
@@ -126,13 +128,8 @@ class Operand:
         """Elements of a line."""
         offset = self.offset = b.shared_offset(self.stage_bytes * w.tile_.stages)
         """Where the first stage begins in shared memory."""
-        start = b.cast("arith.index_cast", b.index(offset), "i32") + b.shared_base
-        address = b.to_index("arith.index_castui", start) // 16
-        # Bytes, in units of 16, from 64 contiguous rows to the next, and from 8 lines to the next;
-        # 1: the swizzle of 128 bytes.
         leading = 16 if self.along_k else self.run * LINE
-        described = leading >> 4 << 16 | 8 * LINE >> 4 << 32 | 1 << 62
-        self.descriptor = address + described
+        self.descriptor = start_of_lines(b, offset) + layout(leading)
         """The descriptor of the first stage, as index."""
 
     @property
@@ -283,14 +280,10 @@ class _Copies:
 
     def __init__(self, w: CopiedWriter, ring: Operand) -> None:
         self.w, self.ring = w, ring
-        b, chunks = w.b, LINE // (2 * CHUNK)
-        self.line, self.chunk = b.thread // chunks, b.thread % chunks
-        self.lines_at_once = b.threads // chunks
-        swizzled = b.cast("arith.index_cast", self.chunk, "i32") ^ (
-            b.cast("arith.index_cast", self.line % 8, "i32")
-        )
-        base = b.cast("arith.index_cast", self.line * LINE + ring.offset, "i32")
-        self.to = b.shared_base + base + swizzled * (2 * CHUNK)
+        b = w.b
+        self.line, self.chunk = chunk_of_thread(b)
+        self.lines_at_once = b.threads * CHUNK_BYTES // LINE
+        self.to = place_of_chunk(b, self.line, self.chunk, ring.offset)
         """Where this thread's first chunk of the first stage goes (i32)."""
 
     def copies(

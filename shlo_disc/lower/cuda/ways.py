@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.box_products import most_index
-from shlo_disc.lower.cuda.warpgroup_products import LINE, WarpgroupTile
+from shlo_disc.lower.cuda.swizzle import LINE
+from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
