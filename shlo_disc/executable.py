@@ -129,6 +129,17 @@ class ArgumentCopies(NamedTuple):
     """Of all copies."""
 
 
+class GpuCalls(NamedTuple):
+    """Calls on GPUs since a program was compiled; all are 0 for a program of the CPU."""
+
+    direct: int
+    """They ended when their kernels had ended."""
+    enqueued: int
+    """By XLA, as custom calls."""
+    graphs: int
+    """Of both, those that were launched as a graph of the driver."""
+
+
 class RegionsApart(Protocol):
     """A program whose regions are programs, for calls that break what some of them need."""
 
@@ -356,6 +367,11 @@ class Executable(OfThisProcess):
         calls, size = self._native.copies
         named = zip(self.program.names, calls, strict=True)
         return ArgumentCopies({name: count for name, count in named if count}, size)
+
+    @property
+    def gpu_calls(self) -> GpuCalls:
+        """How calls on GPUs were made since the program was compiled."""
+        return GpuCalls(*self._native.gpu_calls)
 
     @property
     def unused_donations(self) -> dict[str, int]:

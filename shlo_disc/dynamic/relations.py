@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.notation import shortened
 
-__all__ = ["RELATIONS", "holds", "lower_bound", "parse_constraint"]
+__all__ = ["RELATIONS", "holds", "lower_bound", "parse_constraint", "spelled"]
 
 RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -25,6 +25,21 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
 def holds(lhs: Expr, relation: str, rhs: Expr, sizes: Mapping[str, int]) -> bool:
     """True if the relation holds for these sizes. Raises KeyError for a symbol without a size."""
     return RELATIONS[relation](lhs.evaluate(sizes), rhs.evaluate(sizes))
+
+
+_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def spelled(lhs: Expr, relation: str, rhs: Expr) -> str:
+    """The relation as text. Where `rhs` is a constant, all constants are on the right: not
+    `-n + 16 >= 0`, but `n <= 16`.
+    """
+    if rhs.is_const and not lhs.is_const:
+        rest, number = lhs - lhs.constant_term, rhs - lhs.constant_term
+        if rest.terms[0][1] < 0:
+            rest, relation, number = -rest, _TURNED[relation], -number
+        return f"{rest} {relation} {number}"
+    return f"{lhs} {relation} {rhs}"
 
 
 def parse_constraint(text: str) -> tuple[Expr, str, Expr]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.relations import holds
+from shlo_disc.dynamic.relations import holds, spelled
 
 __all__ = [
     "FUNCTION_TYPE",
@@ -140,7 +140,7 @@ class Condition:
         return (self,)
 
     def __str__(self) -> str:
-        return f"{self.lhs} {self.op} {self.rhs}"
+        return spelled(self.lhs, self.op, self.rhs)
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,8 @@ class If:
     condition: Condition | All
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...]
+    says: str = ""
+    """What the condition asks, where `explain()` would show a long formula."""
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,12 @@ class Executable:
         """Calls that copied each argument because it was not dense, and the bytes of all copies."""
 
     @property
+    def gpu_calls(self) -> tuple[int, int, int]:
+        """Calls on GPUs that waited for their kernels, those that XLA enqueued, and how many of
+        both were launched as a graph of the driver.
+        """
+
+    @property
     def unused_donations(self) -> list[int]:
         """Calls in which each donated tensor could not take a result, for it was not dense."""
 

@@ -67,6 +67,7 @@ def describe(
             "keeps_packed": True,
         },
         "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
+        "gpu_calls": executable.gpu_calls._asdict(),
         "unused_donations": executable.unused_donations,
         "work": _work(work, sizes),
         "unfused": [
@@ -163,6 +164,8 @@ def _variants(
             no = [call for call in calls if not step.condition.holds(call[0])]
             condition = step.condition
             node = {"if": str(condition)}
+            if step.says:
+                node["says"] = step.says
             if sizes is not None:
                 node["holds"] = condition.holds(sizes)
             if calls:

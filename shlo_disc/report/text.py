@@ -7,6 +7,9 @@ from typing import Any
 
 __all__ = ["as_text"]
 
+_LONGEST = 160
+"""Characters of a formula; of longer ones the JSON has all."""
+
 
 def _packing(memory: Mapping[str, Any]) -> str:
     """What happens to the packed copies of `memory["packed_arguments"]`."""
@@ -44,6 +47,8 @@ def as_text(program: dict[str, Any]) -> str:
             f"copied before it was read, not being dense: {shown}; "
             f"{program['copied_arguments']['bytes']:,} bytes in all"
         )
+    if any(program["gpu_calls"].values()):
+        lines.append(_gpu_calls(program["gpu_calls"]))
     if unused := program["unused_donations"]:
         shown = ", ".join(f"{name} in {count} calls" for name, count in unused.items())
         lines.append(f"donated, but not overwritten: {shown}")
@@ -87,14 +92,24 @@ def variants(steps: Sequence[dict[str, Any]]) -> str:
 def _variant(step: dict[str, Any]) -> str:
     if "launch" in step:
         return str(step["launch"])
-    then, otherwise = variants(step["then"]), variants(step["otherwise"])
+    then, otherwise = variants(step["then"]), variants(step["otherwise"]) or "nothing"
     if "if" not in step:
         operands = ", ".join(map(str, step["if_kept_packed"]))
         return f"({then} where operand {operands} is kept packed, else {otherwise})"
     if step.get("holds") is not None:
         then, otherwise = (f"*{then}", otherwise) if step["holds"] else (then, f"*{otherwise}")
     count = " [{}:{}]".format(*step["calls"]) if "calls" in step else ""
-    return f"({then} if {step['if']}{count}, else {otherwise})"
+    condition = step.get("says") or _short(step["if"])
+    end = f", else {otherwise}" if step["otherwise"] else ""
+    return f"({then} if {condition}{count}{end})"
+
+
+def _gpu_calls(calls: Mapping[str, int]) -> str:
+    """How calls on GPUs were made."""
+    return (
+        f"calls on GPUs: {calls['direct']} waited for the device, {calls['enqueued']} enqueued by "
+        f"XLA; {calls['graphs']} launched as graphs"
+    )
 
 
 def _work(work: dict[str, Any]) -> str:
@@ -111,6 +126,12 @@ def _work(work: dict[str, Any]) -> str:
 def _value(formula: dict[str, Any], unit: str) -> str:
     text = str(formula["formula"])
     if "value" not in formula:
-        return f"{text}{unit}"
+        return f"{_short(text)}{unit}"
     number = f"{formula['value']:,}"
-    return f"{number}{unit}" if text == str(formula["value"]) else f"{text} = {number}{unit}"
+    if text == str(formula["value"]):
+        return f"{number}{unit}"
+    return f"{_short(text)} = {number}{unit}"
+
+
+def _short(formula: str) -> str:
+    return formula if len(formula) <= _LONGEST else f"{formula[:_LONGEST]}..."

@@ -44,6 +44,7 @@ def test_calls_of_the_same_memory_and_sizes(stand_in):
         assert found[0] == launches > 3
         assert found[2] == (0 if found[1] else launches)  # kernels of a graph do not overlap
     assert stand_in.count("graphs") > graphs + 3  # blocks of the pool take turns
+    assert program.gpu_calls == (20, 0, stand_in.count("graphs") - graphs)
     assert not stand_in.errors
 
 
@@ -57,6 +58,7 @@ def test_a_program_that_reads_memory_is_none(stand_in):
         (y,) = program.run_numpy([x])
         np.testing.assert_array_equal(y, function(jnp.asarray(x)))
     assert stand_in.count("graphs") == graphs
+    assert program.gpu_calls == (5, 0, 0)
 
 
 def test_failures_of_a_graph_lose_nothing(stand_in):

@@ -78,10 +78,22 @@ def test_sizes_that_come_again_go_through_xla(stand_in, gpu, monkeypatch):
     assert f.cache_info().misses == 1
     assert stand_in.count("launches") >= launches + 2 * len(found)
     assert 4 <= len(through) <= 10
+    assert f"{len(through)} enqueued by XLA" in f.explain()
 
     placed = jax.device_put(jnp.arange(5.0), gpu)
     assert f(placed, scale=3.0)["scaled"].committed
     assert not stand_in.errors
+
+
+def test_conditions_in_explain_are_short():
+    x = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n,n"), jnp.bfloat16)
+    exported = jax.export.export(jax.jit(jnp.matmul), platforms=["cpu"])(x, x)
+    program = shlo_disc.compile(exported, target="cuda:sm_90a")
+    text = program.explain()
+    assert "if its estimated time is least" in text
+    assert "n <= 16" in text
+    assert all(len(line) < 1500 for line in text.splitlines())
+    assert len(program.explain(format="json")) > 4 * len(text)  # it has all
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")

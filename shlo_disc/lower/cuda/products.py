@@ -50,6 +50,7 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     multiples_of_chunks,
 )
 from shlo_disc.lower.cuda.ways import (
+    LEAST_TIME,
     MOST_SPLIT,
     MULTIPROCESSORS,
     Way,
@@ -266,7 +267,7 @@ class MatrixProduct(FewRowsProduct):
                 least.append((self.p.depth, 1))
             options.append((tuple(least), functools.partial(self._by_way, way)))
         ((last, _),) = rest
-        return self._by_size(options, functools.partial(self._by_way, last))
+        return self._by_size(options, functools.partial(self._by_way, last), LEAST_TIME)
 
     def _by_way(self, way: Way) -> tuple[Step, ...]:
         if way.stays:

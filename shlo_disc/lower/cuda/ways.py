@@ -23,7 +23,16 @@ from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["ALL", "MOST_SPLIT", "MULTIPROCESSORS", "Turn", "Way", "largest_tile", "ways"]
+__all__ = [
+    "ALL",
+    "LEAST_TIME",
+    "MOST_SPLIT",
+    "MULTIPROCESSORS",
+    "Turn",
+    "Way",
+    "largest_tile",
+    "ways",
+]
 
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""
@@ -33,6 +42,10 @@ PARTS = 4
 
 MOST_SPLIT = 66
 """Tiles up to which blocks share them: more tiles leave half of the multiprocessors no work."""
+
+
+LEAST_TIME = "its estimated time is least"
+"""What conditions between ways ask, for `explain()`: in formulas of the sizes they are long."""
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,19 @@ class VariantProduct(TiledProduct):
 
     # ---------------------------------------------------------------- choices
 
-    def _by_size(self, options: Sequence[tuple[Least, Write]], last: Write) -> tuple[Step, ...]:
-        """The first of `options` for which all sizes are large enough, else `last`."""
+    def _by_size(
+        self, options: Sequence[tuple[Least, Write]], last: Write, says: str = ""
+    ) -> tuple[Step, ...]:
+        """The first of `options` for which all sizes are large enough, else `last`.
+
+        `says`: as `If.says`, of every option.
+        """
         if not options:
             return last()
         (sizes, write), *rest = options
-        return self._where(self._asked_of(sizes), write, lambda: self._by_size(rest, last))
+        return self._where(
+            self._asked_of(sizes), write, lambda: self._by_size(rest, last, says), says
+        )
 
     def _asked_of(self, sizes: Least) -> list[Condition] | None:
         """What must be asked for all of `sizes` to be large enough; None: they never are."""
@@ -54,14 +61,16 @@ class VariantProduct(TiledProduct):
         return found
 
     @staticmethod
-    def _where(asked: list[Condition] | None, then: Write, otherwise: Write) -> tuple[Step, ...]:
-        """`then` where all of `asked` holds; None never does."""
+    def _where(
+        asked: list[Condition] | None, then: Write, otherwise: Write, says: str = ""
+    ) -> tuple[Step, ...]:
+        """`then` where all of `asked` holds; None never does. `says`: as `If.says`."""
         if asked is None:
             return otherwise()
         if not asked:
             return then()
         condition = asked[0] if len(asked) == 1 else All(tuple(asked))
-        return (If(condition, then(), otherwise()),)
+        return (If(condition, then(), otherwise(), says),)
 
     def _multiples(self, sizes: Sequence[Expr]) -> list[Condition] | None:
         """What must be asked for all to be multiples of a chunk; None: one never is."""

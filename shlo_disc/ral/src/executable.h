@@ -3,6 +3,7 @@
 #ifndef SHLO_DISC_RAL_EXECUTABLE_H_
 #define SHLO_DISC_RAL_EXECUTABLE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -98,6 +99,13 @@ struct Marks {
   int64_t dropped = 0;  // beyond kMost, or no memory for more
 };
 
+// Calls of a program for GPUs since it was made. Any thread may count.
+struct GpuCalls {
+  std::atomic<int64_t> direct{0};    // by Python, which waits for the kernels
+  std::atomic<int64_t> enqueued{0};  // custom calls, by XLA
+  std::atomic<int64_t> graphs{0};    // of both: launched as a graph of the driver
+};
+
 // Why an argument does not fit.
 enum class Mismatch { kNone, kDType, kRank, kSize };
 
@@ -150,6 +158,8 @@ class Executable {
   // Null with `failure` set.
   const LoadedProgram* loaded_on(GpuDevice& device, GpuFailure* failure) const;
 
+  GpuCalls& gpu_calls() const { return gpu_calls_; }
+
   // "linalg.py:7: @lapack_spotrf_ffi"; `foreign` is that of a RunFailure.
   std::string describe_foreign(int64_t foreign) const;
 
@@ -161,6 +171,7 @@ class Executable {
   std::vector<size_t> constant_bytes_;
   std::vector<std::unique_ptr<PackOwner>> constant_owners_;
   mutable std::unique_ptr<LoadedPrograms> loaded_;  // of a program for GPUs
+  mutable GpuCalls gpu_calls_;
   int64_t argument_ranks_ = 0;
   int64_t size_elements_ = 0;
   int64_t result_ranks_ = 0;

@@ -323,11 +323,15 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
   std::transform(results, results + spec.results.size(), std::back_inserter(key), address);
   key.insert(key.end(), symbols, symbols + spec.symbols);
   key.push_back(address(arena));
+  bool has_run = false;
   const auto again = [&](void* stream, bool is_recorded, RunTrace* done) {
     RunFailure unsaid;  // a call that cannot be recorded runs
+    has_run = has_run || !is_recorded;
     return run({place.device, stream}, nullptr, is_recorded, done, is_recorded ? &unsaid : failure);
   };
-  return graphs.call(std::move(key), place.stream, again, &failure->gpu);
+  const bool is_given = graphs.call(std::move(key), place.stream, again, &failure->gpu);
+  if (is_given && !has_run) ++executable.gpu_calls().graphs;
+  return is_given;
 }
 
 }  // namespace shlo_disc

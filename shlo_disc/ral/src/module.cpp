@@ -592,6 +592,12 @@ NB_MODULE(_ral, m) {
                      const ArgumentCopies& copies = self.copies();
                      return nb::make_tuple(copies.calls, copies.bytes);
                    })
+      .def_prop_ro("gpu_calls",
+                   [](const PyExecutable& self) {
+                     const GpuCalls& calls = self.executable().gpu_calls();
+                     return nb::make_tuple(calls.direct.load(), calls.enqueued.load(),
+                                           calls.graphs.load());
+                   })
       .def_prop_ro("unused_donations",
                    [](const PyExecutable& self) { return self.unused_donations(); })
       .def_prop_ro("name", [](const PyExecutable& self) { return self.executable().spec().name; });

@@ -44,6 +44,7 @@ class CopiedCall {
       if (made.back() == nullptr) return false;
     }
     void* const arena = acquire(prepared.arena_bytes(), Hold::kCall, "temporary memory");
+    ++executable_.gpu_calls().direct;
     if (arena == nullptr ||
         !run_on_gpu(executable_, {&device_, device_.stream()}, host, marks, given.data(),
                     made.data(), prepared.symbols(), arena, failure_)) {
@@ -161,6 +162,7 @@ class EnqueuedCall {
       made.push_back(results_[i].data());
     }
     void* const arena = acquire(prepared.arena_bytes(), Hold::kCall, "temporary memory");
+    ++executable_.gpu_calls().direct;
     return arena != nullptr &&
            run_on_gpu(executable_, bridge_.place(), host, marks, pointers.data(), made.data(),
                       prepared.symbols(), arena, failure_) &&
