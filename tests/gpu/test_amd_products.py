@@ -102,7 +102,7 @@ def test_loads_and_stores_are_of_16_bytes(architecture: str) -> None:
 def test_channels_of_convolutions_are_loaded_by_16_bytes() -> None:
     """Neighbours along K are no run of a whole image, but runs of channels."""
     program = shlo_disc.compile(FAMILIES["conv_bf16"].exported, target="rocm:gfx942")
-    kernels = [kernel for kernel in program.host.kernels if kernel.name.endswith("_waves")]
+    kernels = [kernel for kernel in program.host.kernels if kernel.name.endswith("_fragments")]
     assert len(kernels) == 2, "by the number of tiles"
     for kernel in kernels:
         code = assembly(kernel.text, machine_of("gfx942"))
@@ -130,7 +130,7 @@ def test_what_is_chosen(architecture: str) -> None:
         (16, 4096, 4096, "16x64"),
         (128 * units, 128, 63, "64x64"),  # by elements
     ):
-        assert chosen(steps, {"m": m, "n": n, "k": k}) == f"dense_{want}_waves"
+        assert chosen(steps, {"m": m, "n": n, "k": k}) == f"dense_{want}_fragments"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def typed(layout: int, left: str, right: str, result: str) -> Dot:
 
 @pytest.mark.parametrize(
     ("left", "right", "result"),
-    [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i8", "i8", "i32"), ("i64", "i64", "i64"),
+    [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i8", "i8", "i64"), ("i64", "i64", "i64"),
      ("bf16", "f32", "f32"), ("f32", "f16", "f32")],
 )  # fmt: skip
 @pytest.mark.parametrize("layout", [0, 1, 4, 5])

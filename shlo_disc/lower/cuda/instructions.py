@@ -31,6 +31,7 @@ __all__ = [
     "load_words",
     "multiply",
     "multiply_by_warpgroup",
+    "multiply_fragments",
     "multiply_from_registers",
     "multiply_lines",
     "multiply_registers",
@@ -252,6 +253,26 @@ def multiply(
     text = f"{shape} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
     constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
     return _assembly(b, text, constraints, [*left, *right, *sums], ["f32"] * 4)
+
+
+def multiply_fragments(
+    b: GpuBuilder,
+    kind: str,
+    left: Sequence[Register],
+    right: Sequence[Register],
+    sums: Sequence[Register],
+) -> list[Register]:
+    """`sums` and the products of fragments (f64, or i32 of four 8-bit integers), by `mma.sync`.
+
+    `kind`: what follows `mma.sync.aligned` in the name.
+    """
+    letter, type_ = {"f64": ("d", "f64"), "s32": ("r", "i32")}[kind.rsplit(".", 1)[-1]]
+    groups = [sums, left, right, sums]
+    names = iter(range(sum(map(len, groups))))
+    lists = ["{" + ", ".join(f"${next(names)}" for _ in group) + "}" for group in groups]
+    text = f"mma.sync.aligned.{kind} {', '.join(lists)};"
+    kinds = [f"={letter}"] * len(sums) + [letter] * (len(left) + len(right) + len(sums))
+    return _assembly(b, text, ",".join(kinds), [*left, *right, *sums], [type_] * len(sums))
 
 
 def begin_phases(b: GpuBuilder, counts: Sequence[tuple[Register, int]]) -> None:

@@ -2,6 +2,7 @@
 
     f16, bf16   as they are
     f32         rounded to tf32, where the program allows it (`Problem.may_round`)
+    f64, i8, ui8    through registers (`gpu/fragment_products.py`)
 
 A block of warps computes a tile of C. Tiles of A and B pass through a ring of stages in shared
 memory, which `cp.async` fills ahead of the products. Where rows do not lie at multiples of 16 bytes
@@ -39,6 +40,7 @@ from shlo_disc.lower.cuda.instructions import (
     wait_for_copies,
 )
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
+from shlo_disc.lower.cuda.matrix_instructions import instruction_for
 from shlo_disc.lower.cuda.persistent_products import PersistentWriter
 from shlo_disc.lower.cuda.register_products import RegisterWriter
 from shlo_disc.lower.cuda.split_products import Parts, TotalWriter
@@ -58,7 +60,7 @@ from shlo_disc.lower.cuda.ways import (
     ways,
 )
 from shlo_disc.lower.gpu import products
-from shlo_disc.lower.gpu.few_rows import FewRowsProduct
+from shlo_disc.lower.gpu.fragment_products import FragmentProduct, FragmentTile, MatrixUnit
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, Write
 from shlo_disc.lower.gpu.products import ProductWriter
@@ -124,13 +126,31 @@ MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
 
-class MatrixProduct(FewRowsProduct):
+THROUGH_REGISTERS = (
+    FragmentTile(128, 128, 64, 2, 4),
+    FragmentTile(64, 64, 64, 2, 2),
+    FragmentTile(16, 64, 256, 1, 1, 4),
+    FragmentTile(64, 64, 64, 2, 4),
+    (2, 2),
+)
+"""For f64 and 8-bit integers. A thread has up to 64 sums of f64, in 128 registers, and loads up to
+32 elements one by one.
+"""
+
+LEAST_FEW = 4
+"""Bytes of elements from which on vectors of few rows are 16 bytes (`few_rows.py`)."""
+
+
+class MatrixProduct(FragmentProduct):
     """Plans one problem: by matrix units where the types and layouts are theirs."""
 
     def steps(self) -> tuple[Step, ...]:
         """The launches, by sizes and strides."""
         if self.element is None:
-            return super().steps()
+            if self.unit is None:
+                return super().steps()
+            few_first = self.p.a.bytes >= LEAST_FEW
+            return self._if_few_rows(self.by_fragments) if few_first else self.by_fragments()
         if self.p.bands > 1:
             return self._in_bands()
         asked = self._asked_by_warpgroups()
@@ -366,6 +386,13 @@ class MatrixProduct(FewRowsProduct):
         if operand == "f32":
             return "tf32" if self.p.may_round else None
         return operand if operand in ("f16", "bf16") else None
+
+    @functools.cached_property
+    def unit(self) -> MatrixUnit | None:
+        """See `FragmentProduct.unit`; types of :attr:`element` have other kernels."""
+        element = self.operand
+        one = instruction_for(self.machine.architecture, element) if element is not None else None
+        return None if one is None else MatrixUnit(one, *THROUGH_REGISTERS, MULTIPROCESSORS)
 
 
 class _MatrixWriter(ProductWriter):

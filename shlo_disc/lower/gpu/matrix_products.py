@@ -16,6 +16,9 @@ __all__ = ["Least", "VariantProduct", "Write"]
 
 Write = Callable[[], tuple[Step, ...]]
 
+Along = Callable[[str], str | None]
+"""For A or B ("a", "b"), a walk of it; None: there is none."""
+
 Least = tuple[tuple[Expr, int], ...]
 """Sizes, and what each must be at least."""
 
@@ -85,12 +88,12 @@ class VariantProduct(TiledProduct):
 
     @property
     def operand(self) -> str | None:
-        """The type of both operands, where sums are f32, or f64 of f64.
+        """The type of both operands, where sums are f32, of f64 f64, or of 8-bit integers i32.
 
         None: types differ, B is computed, or products are rounded before they are added.
         """
         p = self.p
-        sums = "f64" if p.a.name == "f64" else "f32"
+        sums = {"f64": "f64", "i8": "i32", "ui8": "i32"}.get(p.a.name, "f32")
         if p.a.name != p.b.name or p.compute.name != sums or p.is_short or self.fill is not None:
             return None
         return p.a.name
@@ -108,13 +111,16 @@ class VariantProduct(TiledProduct):
                 return f"{array}{side}"
         return None
 
-    def strides(self) -> list[Expr]:
-        """Steps between chunks, which must be multiples of one."""
-        return [size for array in "ab" for size in self.strides_of(array)]
+    def strides(self, along: Along | None = None) -> list[Expr]:
+        """Steps between chunks, which must be multiples of one; `along`: see :meth:`strides_of`."""
+        return [size for array in "ab" for size in self.strides_of(array, along)]
 
-    def strides_of(self, array: str) -> list[Expr]:
-        """Steps between chunks of one operand."""
-        own = self.contiguous(array)
+    def strides_of(self, array: str, along: Along | None = None) -> list[Expr]:
+        """Steps between chunks of one operand.
+
+        `along`: the walk whose neighbours are in one chunk; :meth:`contiguous` by default.
+        """
+        own = (along or self.contiguous)(array)
         found: list[Expr] = [getattr(self.p, f"{array}_first")]
         found += [getattr(axis, array) for axis in self.p.batch]
         for side in "kr":
@@ -122,11 +128,14 @@ class VariantProduct(TiledProduct):
             found += [stride for _, stride in (walk[:-1] if f"{array}{side}" == own else walk)]
         return found
 
-    def whole_chunks(self) -> list[Expr] | None:
-        """What must be multiples of a chunk for all chunks to be whole; None: there are none."""
-        found = self.strides()
+    def whole_chunks(self, along: Along | None = None) -> list[Expr] | None:
+        """What must be multiples of a chunk for all chunks to be whole; None: there are none.
+
+        `along`: see :meth:`strides_of`.
+        """
+        found = self.strides(along)
         for array in "ab":
-            walk = self.contiguous(array)
+            walk = (along or self.contiguous)(array)
             if walk is None:
                 return None
             found.append(self.walks[walk][-1][0])

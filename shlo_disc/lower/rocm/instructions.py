@@ -3,134 +3,116 @@
     D[i, j] = C[i, j] + sum over k of A[i, k] * B[j, k]
 
 Lane l gives row `l % 16` of A and of B. Its place along K is the number of its group, `l // 16`.
-Of D it has column `l % 16`; sum r of group g is row `count * g + r`, or `groups * r + g`.
+Of D it has column `l % 16`; sum r of group g is row `count * g + r`, or `groups * r + g`. Lanes of
+`MatrixInstruction` have rows of D: what is A there is B here.
 
 ==========  ================================  =================================================
-MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32 and f64
-WMMA        gfx1100, gfx1201                  waves of 32; f16 and bf16, with sums in f32
+MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32, f64 and i8
+WMMA        gfx1100, gfx1201                  waves of 32; f16, bf16, i8 and ui8
 ==========  ================================  =================================================
 
-On gfx1100 both groups of a wave give the same elements, all along K.
+Sums are f32, of f64 f64, of integers i32. On gfx1100 both groups of a wave give the same elements,
+all along K.
 
 Sources: AMD's matrix instruction calculator, github.com/ROCm/amd_matrix_instruction_calculator.
 AMD's "CDNA 3 Instruction Set Architecture", "Matrix Arithmetic Instructions". The same of RDNA 3
-and RDNA 4, "Wave Matrix Multiply Accumulate".
+and RDNA 4, "Wave Matrix Multiply Accumulate". LLVM's "User Guide for AMDGPU Backend".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shlo_disc.lower.gpu.builder import GpuBuilder
-from shlo_disc.lower.values.typed import Register, element_type, lanes_of, vector_type
+from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction
+from shlo_disc.lower.values.typed import IndexValue, Register, element_type, lanes_of
 
-__all__ = ["SIDE", "MatrixInstruction", "instruction_for"]
+__all__ = ["instruction_for"]
 
-SIDE = 16
-"""Rows and columns of the sums of one instruction."""
+_SIDE = 16
 
 
-@dataclass(frozen=True)
-class MatrixInstruction:
+@dataclass(frozen=True, kw_only=True)
+class AmdInstruction(MatrixInstruction):
     """One instruction; see the module."""
 
     intrinsic: str
-    """LLVM's name. LLVM's "User Guide for AMDGPU Backend" names the instructions."""
-    operand: str
-    """MLIR's type of the elements that a lane gives."""
-    depth: int
-    """Products that are added to a sum."""
-    wave: int
-    """Lanes."""
-    sums: str = "f32"
-    is_strided: bool = False
-    """Sum r of group g is of row `groups * r + g`."""
+    """LLVM's name."""
+    signs: int | None = None
+    """Whether WMMA of integers takes elements with signs; None: it does not ask."""
 
-    @property
-    def groups(self) -> int:
-        """Groups of 16 lanes."""
-        return self.wave // SIDE
+    def place(self, lane: IndexValue) -> tuple[IndexValue, IndexValue]:
+        """See `MatrixInstruction.place`."""
+        return lane % self.side, lane // self.side
 
-    @property
-    def count(self) -> int:
-        """Sums of a lane."""
-        return SIDE // self.groups
-
-    @property
-    def each(self) -> int:
-        """Elements of a lane."""
-        return max(1, lanes_of(self.operand))
-
-    @property
-    def is_doubled(self) -> bool:
-        """True if each group gives all elements."""
-        return self.each == self.depth
-
-    @property
-    def sums_type(self) -> str:
-        """MLIR's type of the sums of a lane."""
-        return vector_type(self.count, self.sums)
-
-    def given(self, b: GpuBuilder, elements: Register) -> list[Register]:
-        """`elements` of a lane as operands of instructions, one after the other."""
-        found = []
-        for first in range(0, elements.lanes, self.each):
-            if self.each == 1:
-                found.append(b.extract(elements, first))
-                continue
-            part = elements
-            if elements.lanes > self.each:
-                part = b.shuffle(elements, elements, range(first, first + self.each))
-            is_same = part.element == element_type(self.operand)
-            found.append(part if is_same else b.bitcast(part, self.operand))
-        return found
-
-    def multiply(self, b: GpuBuilder, a: Register, other: Register, sums: Register) -> Register:
-        """`sums` and the products of `a` and `other`."""
-        given = [a, other, sums]
+    def multiply(
+        self, b: GpuBuilder, a: Sequence[Register], other: Register, sums: Sequence[Register]
+    ) -> list[Register]:
+        """See `MatrixInstruction.multiply`; what is given first becomes the columns of a lane."""
+        (own,), (before,) = a, sums
         if "mfma" in self.intrinsic:
-            given += [b.constant(0, "i32")] * 3  # no operand is broadcast or permuted
-        return b.intrinsic(self.intrinsic, *given, type_=self.sums_type)
+            # No operand is broadcast or permuted.
+            given = [other, own, before, *[b.constant(0, "i32")] * 3]
+        elif self.signs is None:
+            given = [other, own, before]
+        else:
+            sign, wraps = b.constant(self.signs, "i1"), b.constant(0, "i1")
+            given = [sign, other, sign, own, before, wraps]
+        return [b.intrinsic(self.intrinsic, *given, type_=self.sums_type)]
 
 
-def _mfma(name: str, operand: str, depth: int) -> MatrixInstruction:
-    return MatrixInstruction(f"llvm.amdgcn.mfma.f32.{name}", operand, depth, 64)
+def _mfma(
+    name: str, operand: str, each: int, sums: str = "f32", *, is_strided: bool = False
+) -> AmdInstruction:
+    return AmdInstruction(
+        intrinsic=f"llvm.amdgcn.mfma.{sums}.{name}", operand=operand, each=each, depth=4 * each,
+        wave=64, side=_SIDE, sums=sums, is_strided=is_strided,
+    )  # fmt: skip
 
 
-def _wmma(name: str, operand: str, *, is_strided: bool) -> MatrixInstruction:
-    suffix = f"v8f32.v{lanes_of(operand)}{element_type(operand)}"
-    intrinsic = f"llvm.amdgcn.wmma.f32.16x16x16.{name}.{suffix}"
-    return MatrixInstruction(intrinsic, operand, 16, 32, is_strided=is_strided)
+def _wmma(
+    name: str, operand: str, each: int, sums: str = "f32", *, signs: int | None = None
+) -> AmdInstruction:
+    # Of gfx1100 both groups give all 16 elements.
+    suffix = f"v8{sums}.v{lanes_of(operand)}{element_type(operand)}"
+    return AmdInstruction(
+        intrinsic=f"llvm.amdgcn.wmma.{sums}.16x16x16.{name}.{suffix}", operand=operand, each=each,
+        depth=16, wave=32, side=_SIDE, sums=sums, is_strided=each == 16, signs=signs,
+    )  # fmt: skip
 
 
 _CDNA = {
-    "bf16": _mfma("16x16x16bf16.1k", "vector<4xi16>", 16),
-    "f16": _mfma("16x16x16f16", "vector<4xf16>", 16),
-    "f32": _mfma("16x16x4f32", "f32", 4),
-    "f64": MatrixInstruction(
-        "llvm.amdgcn.mfma.f64.16x16x4f64", "f64", 4, 64, sums="f64", is_strided=True
-    ),
+    "bf16": _mfma("16x16x16bf16.1k", "vector<4xi16>", 4),
+    "f16": _mfma("16x16x16f16", "vector<4xf16>", 4),
+    "f32": _mfma("16x16x4f32", "f32", 1),
+    "f64": _mfma("16x16x4f64", "f64", 1, "f64", is_strided=True),
 }
 
-_TABLES: dict[str, dict[str, MatrixInstruction]] = {
-    "gfx90a": _CDNA,
-    "gfx942": _CDNA,
+_TABLES: dict[str, dict[str, AmdInstruction]] = {
+    "gfx90a": {**_CDNA, "i8": _mfma("16x16x16i8", "i32", 4, "i32")},
+    "gfx942": {**_CDNA, "i8": _mfma("16x16x32.i8", "i64", 8, "i32")},
     "gfx950": {
         **_CDNA,
-        "bf16": _mfma("16x16x32.bf16", "vector<8xbf16>", 32),
-        "f16": _mfma("16x16x32.f16", "vector<8xf16>", 32),
+        "bf16": _mfma("16x16x32.bf16", "vector<8xbf16>", 8),
+        "f16": _mfma("16x16x32.f16", "vector<8xf16>", 8),
+        "i8": _mfma("16x16x64.i8", "vector<4xi32>", 16, "i32"),
     },
     "gfx1100": {
-        "bf16": _wmma("bf16", "vector<16xi16>", is_strided=True),
-        "f16": _wmma("f16", "vector<16xf16>", is_strided=True),
+        "bf16": _wmma("bf16", "vector<16xi16>", 16),
+        "f16": _wmma("f16", "vector<16xf16>", 16),
+        "i8": _wmma("iu8", "vector<4xi32>", 16, "i32", signs=1),
+        "ui8": _wmma("iu8", "vector<4xi32>", 16, "i32", signs=0),
     },
     "gfx1201": {
-        "bf16": _wmma("bf16", "vector<8xi16>", is_strided=False),
-        "f16": _wmma("f16", "vector<8xf16>", is_strided=False),
+        "bf16": _wmma("bf16", "vector<8xi16>", 8),
+        "f16": _wmma("f16", "vector<8xf16>", 8),
+        "i8": _wmma("iu8", "vector<2xi32>", 8, "i32", signs=1),
+        "ui8": _wmma("iu8", "vector<2xi32>", 8, "i32", signs=0),
     },
 }
 
 
-def instruction_for(architecture: str, element: str) -> MatrixInstruction | None:
+def instruction_for(architecture: str, element: str) -> AmdInstruction | None:
     """What multiplies elements of a type; None: the architecture has no matrix unit for it."""
     return _TABLES[architecture].get(element)

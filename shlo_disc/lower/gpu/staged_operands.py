@@ -1,10 +1,11 @@
-"""An operand of AMD's matrix units: from memory to registers, to shared memory, to fragments.
+"""An operand of matrix units: from memory to registers, to shared memory, to fragments.
 
 Lines of shared memory are rows of the operand; they run along K. Where the operand is contiguous
 along its rows, a thread loads chunks from several steps of K and transposes them in registers.
 
-Lines of 16 bytes more than a power of two, and 16 more behind every eighth line, spread over the
-banks. That holds for the chunks of a fragment, and for neighbouring threads that transpose.
+Room behind lines, as the instruction asks for, and 16 bytes more behind every eighth line, spread
+lines over the banks. That holds for the chunks of a fragment, and for neighbouring threads that
+transpose.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from shlo_disc.lower.rocm.instructions import SIDE
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_type
 
 if TYPE_CHECKING:
-    from shlo_disc.lower.rocm.products import MatrixWriter
+    from shlo_disc.lower.gpu.fragment_products import FragmentWriter
 
 __all__ = ["STAGES", "Operand"]
 
 STAGES = 2
 """One is multiplied while the next one is written."""
+
+_BANKS, _CHUNK = 128, 16
+"""Bytes of shared memory that are read at once, and of an access."""
 
 _LINES = 8
 """Lines with room for a chunk behind them."""
@@ -34,15 +37,15 @@ class Operand:
     """One operand; `size` rows of each of `bands`, `depth` elements along K of a stage."""
 
     def __init__(
-        self, w: MatrixWriter, array: str, memory: MemRef, size: int, depth: int, bands: int = 1
+        self, w: FragmentWriter, array: str, memory: MemRef, size: int, depth: int, bands: int = 1
     ) -> None:
         self.w, self.array, self.memory, self.size, self.bands = w, array, memory, size, bands
         b = w.b
         self.chunk = w.plan.chunk
         self.element = w.plan.p.a.storage
-        self.along_k = (w.plan.contiguous(array) or f"{array}k").endswith("k")
+        self.along_k = (w.plan.along(array) or f"{array}k").endswith("k")
         self.lines, self.depth = size * bands, depth
-        self.line = depth + self.chunk
+        self.line = depth + _room_behind(w.instruction.spread, depth, w.plan.p.a.bytes)
         self.stage = self._place_of_line(self.lines)
         self.room = b.shared(self.element, self.stage * STAGES)
         self.count = self.lines * depth // self.chunk // b.threads
@@ -122,7 +125,7 @@ class Operand:
                 start = rows[0] if self.along_k else rows[e]
                 one = self.memory.load(start + w.walk(f"{array}k", b.min(step, w.depth - 1)))
                 found.append(b.select(step < w.depth, one, b.constant(0, one.type)))
-            return _joined(w, found)
+            return b.joined(found)
 
         return load
 
@@ -137,12 +140,13 @@ class Operand:
                 self.room.vector_store(block[0], to, aligned=True)
                 continue
             for e in range(self.chunk):
-                there = to + e * self.line  # a chunk of rows begins at a multiple of its size
+                # A chunk of rows begins at a multiple of its size.
+                there = to + self._place_of_line(e)
                 turned = [self.w.b.extract(x, e) for x in block]
                 if self.deep == 1:
                     self.room.store(turned[0], there)
                 else:
-                    self.room.vector_store(_joined(self.w, turned), there, aligned=True)
+                    self.room.vector_store(self.w.b.joined(turned), there, aligned=True)
 
     # ---------------------------------------------------------------- fragments
 
@@ -152,7 +156,7 @@ class Operand:
         """What gives, for a stage, `count` elements along K of a lane.
 
         The lane's own row is `row`, its own step `k`. The function of a stage takes further rows, a
-        multiple of SIDE, and further steps.
+        multiple of 8, and further steps.
         """
         own = self._at(row, k)
 
@@ -160,7 +164,7 @@ class Operand:
             start = own + stage * self.stage
 
             def fragment(rows: int, steps: int) -> Register:
-                assert rows % SIDE == 0
+                assert rows % _LINES == 0
                 at = start + (self._place_of_line(rows) + steps)
                 return self.room.vector_load(at, count, False, aligned=True)
 
@@ -169,11 +173,9 @@ class Operand:
         return of
 
 
-def _joined(w: MatrixWriter, elements: Sequence[Register]) -> Register:
-    """Elements as lanes."""
-    type_ = vector_type(len(elements), elements[0].type)
-    names = ", ".join(str(x) for x in elements)
-    return w.b.define(Register, f"vector.from_elements {names} : {type_}", type_, elements)
+def _room_behind(spread: int, depth: int, bytes_: int) -> int:
+    """Elements behind a line of `depth` elements; see `MatrixInstruction.spread`."""
+    return ((spread - depth * bytes_) % _BANKS if spread else _CHUNK) // bytes_
 
 
 def _power_of_two(count: int, most: int) -> int:
