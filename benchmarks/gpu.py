@@ -166,6 +166,26 @@ def products() -> Iterator[dict[str, Any]]:
         yield row | {"tflop_s": 2 * m * n * k / us / 1e6, "gb_s": b.nbytes / us / 1e3}
 
 
+@part
+def other_products() -> Iterator[dict[str, Any]]:
+    """Products of f64, and of 8-bit integers summed in 32 bits."""
+
+    def integers(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.matmul(a, b, preferred_element_type=jnp.int32)
+
+    rng = np.random.default_rng(0)
+    for sizes in ((8192, 8192, 8192), (4096, 4096, 4096), (256, 4096, 4096), (16, 8192, 8192)):
+        m, n, k = sizes
+        x, y = (jnp.asarray(rng.integers(-128, 128, s, "int8")) for s in ((m, k), (k, n)))
+        row = beside_xla(f"int8 {m} x {n} x {k}", shlo_disc.jit(integers), jax.jit(integers), x, y)
+        yield row | {"tera_operations_s": 2 * m * n * k / row["ours_us"] / 1e6}
+        with jax.enable_x64(True):
+            a, b = (values(*s, dtype=jnp.float64) for s in ((m, k), (k, n)))
+            name = f"float64 {m} x {n} x {k}"
+            row = beside_xla(name, shlo_disc.jit(matmul), jax.jit(matmul), a, b)
+            yield row | {"tflop_s": 2 * m * n * k / row["ours_us"] / 1e6}
+
+
 def attending(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     return jax.nn.dot_product_attention(q, k, v)
 

@@ -11,7 +11,7 @@ mkdir -p "$folder"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1 JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 JAX_COMPILATION_CACHE_DIR=$(mktemp -d)
 export JAX_COMPILATION_CACHE_DIR
-parts=(bert memory_bound products attention recurrent small_call models data_dependent)
+parts=(bert memory_bound products attention recurrent small_call models other_products data_dependent)
 
 tools/on_gpu.sh python -c "import shlo_disc" || exit 1
 run() { # LOG COMMAND...

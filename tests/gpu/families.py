@@ -144,6 +144,11 @@ FAMILIES: dict[str, Family] = {
         jnp.matmul, (("n, m", "float64"), ("m, k", "float64")),
         ({"n": 37, "m": 50, "k": 68}, {"n": 5, "m": 33, "k": 67}), 1e-14,
     ),
+    "product_i8": Family(
+        lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.int32),
+        (("n, m", "int8"), ("m, k", "int8")),
+        ({"n": 37, "m": 48, "k": 80}, {"n": 5, "m": 33, "k": 67}), 0.0,
+    ),
     "product_bands": Family(
         _gated, (("n, m", "bfloat16"), ("m, 144", "bfloat16")), _rows((37, 72), (3, 33)), 1e-2,
     ),

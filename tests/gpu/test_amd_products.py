@@ -15,8 +15,9 @@ from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of
 from tests.gpu import emulator
 from tests.gpu.families import FAMILIES
 from tests.gpu.run import gpu_plan, run_gpu
-from tests.gpu.test_matrix_products import LAYOUTS, SIZES, variants
-from tests.gpu.test_warpgroup_products import HEADS, check, in_bands, operands, planned
+from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected, variants
+from tests.gpu.test_warpgroup_products import HEADS, check, in_bands, planned
+from tests.gpu.test_warpgroup_products import operands as floats
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
@@ -25,7 +26,12 @@ pytest.importorskip("llvmlite")
 
 BF16, F16 = "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x16_f16"
 OF_FLOATS = {"f32": "v_mfma_f32_16x16x4_f32", "f64": "v_mfma_f64_16x16x4_f64"}
-WMMA = {"bf16": "v_wmma_f32_16x16x16_bf16", "f16": "v_wmma_f32_16x16x16_f16"}
+WMMA = {
+    "bf16": "v_wmma_f32_16x16x16_bf16",
+    "f16": "v_wmma_f32_16x16x16_f16",
+    "i8": "v_wmma_i32_16x16x16_iu8",
+    "ui8": "v_wmma_i32_16x16x16_iu8",
+}
 INSTRUCTIONS: dict[str, dict[str, str]] = {
     "gfx90a": {
         "bf16": "v_mfma_f32_16x16x16bf16_1k",
@@ -33,13 +39,18 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
         "f32": "v_mfma_f32_16x16x4f32",
         "f64": "v_mfma_f64_16x16x4f64",
     },
-    "gfx942": {"bf16": BF16, "f16": F16, **OF_FLOATS},
-    "gfx950": {"bf16": BF16.replace("x16_", "x32_"), "f16": F16.replace("x16_", "x32_")}
+    "gfx942": {"bf16": BF16, "f16": F16, "i8": "v_mfma_i32_16x16x32_i8", **OF_FLOATS},
+    "gfx950": {
+        "bf16": BF16.replace("x16_", "x32_"),
+        "f16": F16.replace("x16_", "x32_"),
+        "i8": "v_mfma_i32_16x16x64_i8",
+    }
     | OF_FLOATS,
     "gfx1100": WMMA,
     "gfx1201": WMMA,
 }
 KINDS = [(name, dtype) for name, table in INSTRUCTIONS.items() for dtype in table]
+FLOATS = [(name, dtype) for name, dtype in KINDS if "i" not in dtype]
 UNITS = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
 """Half a unit of the result in its last digit."""
 
@@ -47,7 +58,8 @@ emulated = pytest.mark.skipif(not emulator.CHECKOUT, reason=emulator.WHY_NOT)
 
 
 def plan_of(architecture: str, dot: Dot, dtype: str) -> Emitted:
-    return planned(dot, dtype, machine=machine_of(architecture))
+    result = "i32" if "i" in dtype else dtype
+    return planned(dot, dtype, result, machine=machine_of(architecture))
 
 
 def one_by_one(emitted: Emitted) -> list[Emitted]:
@@ -58,6 +70,16 @@ def one_by_one(emitted: Emitted) -> list[Emitted]:
     ]
 
 
+def operands(dot: Dot, dtype: str, m: int, n: int, k: int) -> list[np.ndarray]:
+    """Of whole chunks."""
+    if "i" not in dtype:
+        return floats(dot, dtype, m, n, k)
+    of = {"b": 2, "c": 3, "m": m, "n": n, "k": k}
+    for side in dot.sides:
+        of[side[-1]] += -of[side[-1]] % 16
+    return [sample([of[c] for c in side], dtype, seed) for seed, side in enumerate(dot.sides)]
+
+
 def run(emitted: Emitted, inputs: Sequence[np.ndarray], architecture: str) -> list[np.ndarray]:
     return run_gpu(emitted, inputs, machine=machine_of(architecture))
 
@@ -66,6 +88,9 @@ def right(
     emitted: Emitted, dot: Dot, dtype: str, architecture: str, x: np.ndarray, y: np.ndarray
 ) -> None:
     (got,) = run(emitted, [x, y], architecture)
+    if "i" in dtype:
+        np.testing.assert_array_equal(got, expected(dot, x, y).astype(np.int64))
+        return
     check(dot, x, y, got, UNITS[dtype], 2.0**-52 if dtype == "f64" else 2.0**-23)
 
 
@@ -139,7 +164,9 @@ def test_what_is_chosen(architecture: str) -> None:
         ("gfx1100", ("f32", "f32", "f32")),
         ("gfx1201", ("f64", "f64", "f64")),
         ("gfx942", ("bf16", "bf16", "f64")),
-        ("gfx942", ("i8", "i8", "i32")),
+        ("gfx942", ("i8", "i8", "i64")),
+        ("gfx942", ("ui8", "ui8", "i32")),
+        ("gfx90a", ("i8", "i8", "i32")),
         ("gfx942", ("f16", "bf16", "f32")),
     ],
 )
@@ -169,7 +196,9 @@ def test_products(architecture: str, layout: int) -> None:
     for m, n, k in CASES:
         of = {"b": 2, "m": m, "n": n, "k": k}
         x, y = (
-            (sample([of[c] for c in side], dtype, seed) / 3).astype(DTYPES[dtype])
+            (sample([of[c] for c in side], dtype, seed) / (1 if "i" in dtype else 3)).astype(
+                DTYPES[dtype]
+            )
             for seed, side in enumerate(dot.sides)
         )
         right(plan_of(architecture, dot, dtype), dot, dtype, architecture, x, y)
@@ -247,12 +276,12 @@ def test_bands(architecture: str, bands: int, width: int, is_along_k: bool) -> N
 
 @pytest.mark.slow
 @emulated
-@pytest.mark.parametrize(("architecture", "dtype"), KINDS)
+@pytest.mark.parametrize(("architecture", "dtype"), FLOATS)
 def test_values_that_are_not_finite_stay_in_their_rows_and_columns(
     architecture: str, dtype: str
 ) -> None:
     """In the last row and column, of which there are copies, and in the last partial step."""
-    dot = LAYOUTS[1 + KINDS.index((architecture, dtype)) % 2]
+    dot = LAYOUTS[1 + FLOATS.index((architecture, dtype)) % 2]
     x, y = operands(dot, dtype, 136, 136, 72)
     rows, columns = (a if dot.sides[i][0] != "k" else a.T for i, a in enumerate((x, y)))
     rows[135, 0], rows[3, 71], columns[135, 5] = np.inf, np.nan, -np.inf

@@ -60,7 +60,12 @@ from shlo_disc.lower.cuda.ways import (
     ways,
 )
 from shlo_disc.lower.gpu import products
-from shlo_disc.lower.gpu.fragment_products import FragmentProduct, FragmentTile, MatrixUnit
+from shlo_disc.lower.gpu.fragment_products import (
+    FragmentProduct,
+    FragmentTile,
+    FragmentTiles,
+    MatrixUnit,
+)
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, Write
 from shlo_disc.lower.gpu.products import ProductWriter
@@ -126,7 +131,7 @@ MOST_INDEX = (1 << 31) - (1 << 16)
 """Of a box: a 32-bit integer, a tile less."""
 
 
-THROUGH_REGISTERS = (
+THROUGH_REGISTERS = FragmentTiles(
     FragmentTile(128, 128, 64, 2, 4),
     FragmentTile(64, 64, 64, 2, 2),
     FragmentTile(16, 64, 256, 1, 1, 4),
@@ -392,7 +397,7 @@ class MatrixProduct(FragmentProduct):
         """See `FragmentProduct.unit`; types of :attr:`element` have other kernels."""
         element = self.operand
         one = instruction_for(self.machine.architecture, element) if element is not None else None
-        return None if one is None else MatrixUnit(one, *THROUGH_REGISTERS, MULTIPROCESSORS)
+        return None if one is None else MatrixUnit(one, THROUGH_REGISTERS, MULTIPROCESSORS)
 
 
 class _MatrixWriter(ProductWriter):

@@ -27,7 +27,7 @@ from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.plan import Step
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["FragmentProduct", "FragmentTile", "FragmentWriter", "MatrixUnit"]
+__all__ = ["FragmentProduct", "FragmentTile", "FragmentTiles", "FragmentWriter", "MatrixUnit"]
 
 LANES = 4
 """Columns that a thread finishes and stores at once."""
@@ -62,10 +62,9 @@ class FragmentTile:
 
 
 @dataclass(frozen=True)
-class MatrixUnit:
-    """What computes a product, and in which tiles."""
+class FragmentTiles:
+    """The tiles of products by one instruction."""
 
-    instruction: MatrixInstruction
     large: FragmentTile
     small: FragmentTile
     strip: FragmentTile
@@ -74,6 +73,14 @@ class MatrixUnit:
     """For operands that do not consist of whole chunks."""
     banded: tuple[int, int]
     """Warps of a tile of 64 rows of bands, down and across."""
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """What computes a product, and in which tiles."""
+
+    instruction: MatrixInstruction
+    tiles: FragmentTiles
     multiprocessors: int
     """Of the largest device: so many tiles leave none without work."""
 
@@ -95,28 +102,28 @@ class FragmentProduct(FewRowsProduct):
         bands, unit = self.p.bands, self.unit
         if unit is None or (bands > 1 and bands not in BANDED):
             return FewRowsProduct.steps(self)
-        sizes = self.whole_chunks(self.along)
+        tiles, sizes = unit.tiles, self.whole_chunks(self.along)
         asked = None if sizes is None else self._multiples(sizes)
         if bands > 1:
-            banded = FragmentTile(64, BANDED[bands], 128, *unit.banded)
+            banded = FragmentTile(64, BANDED[bands], 128, *tiles.banded)
             return self._where(asked, self._write(banded), self._write(banded, by_chunks=False))
         enough = (
-            (self._count(unit.large), unit.multiprocessors),
-            (self.p.rows, unit.large.rows // 2 + 1),
-            (self.p.columns, unit.large.columns // 2 + 1),
+            (self._count(tiles.large), unit.multiprocessors),
+            (self.p.rows, tiles.large.rows // 2 + 1),
+            (self.p.columns, tiles.large.columns // 2 + 1),
         )
         enough_small = (
-            (self._count(unit.small), unit.multiprocessors // 2),
-            (self.p.rows, unit.strip.rows + 1),
+            (self._count(tiles.small), unit.multiprocessors // 2),
+            (self.p.rows, tiles.strip.rows + 1),
         )
         options: list[tuple[Least, Write]] = [
-            (enough, self._write(unit.large)),
-            (enough_small, self._write(unit.small)),
+            (enough, self._write(tiles.large)),
+            (enough_small, self._write(tiles.small)),
         ]
         return self._where(
             asked,
-            lambda: self._by_size(options, self._write(unit.strip)),
-            self._write(unit.by_elements, by_chunks=False),
+            lambda: self._by_size(options, self._write(tiles.strip)),
+            self._write(tiles.by_elements, by_chunks=False),
         )
 
     def along(self, array: str) -> str | None:

@@ -7,7 +7,7 @@ Of D it has column `l % 16`; sum r of group g is row `count * g + r`, or `groups
 `MatrixInstruction` have rows of D: what is A there is B here.
 
 ==========  ================================  =================================================
-MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32, f64 and i8
+MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32, f64; i8 but on gfx90a
 WMMA        gfx1100, gfx1201                  waves of 32; f16, bf16, i8 and ui8
 ==========  ================================  =================================================
 
@@ -90,7 +90,7 @@ _CDNA = {
 }
 
 _TABLES: dict[str, dict[str, AmdInstruction]] = {
-    "gfx90a": {**_CDNA, "i8": _mfma("16x16x16i8", "i32", 4, "i32")},
+    "gfx90a": _CDNA,
     "gfx942": {**_CDNA, "i8": _mfma("16x16x32.i8", "i64", 8, "i32")},
     "gfx950": {
         **_CDNA,

@@ -9,7 +9,12 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from shlo_disc.lower.gpu.fragment_products import FragmentProduct, FragmentTile, MatrixUnit
+from shlo_disc.lower.gpu.fragment_products import (
+    FragmentProduct,
+    FragmentTile,
+    FragmentTiles,
+    MatrixUnit,
+)
 from shlo_disc.lower.plan import Step
 from shlo_disc.lower.rocm.instructions import instruction_for
 from shlo_disc.lower.rocm.machine import ARCHITECTURES
@@ -18,12 +23,22 @@ __all__ = ["MatrixProduct"]
 
 _STRIP = FragmentTile(16, 64, 256, 1, 1, 4)
 _TILES = {
-    64: (FragmentTile(128, 128, 64, 2, 2), FragmentTile(64, 64, 128, 2, 2)),
-    32: (FragmentTile(128, 128, 64, 2, 4), FragmentTile(64, 64, 64, 2, 2)),
+    64: FragmentTiles(
+        FragmentTile(128, 128, 64, 2, 2),
+        FragmentTile(64, 64, 128, 2, 2),
+        _STRIP,
+        FragmentTile(64, 64, 128, 2, 2),
+        (2, 2),
+    ),
+    32: FragmentTiles(
+        FragmentTile(128, 128, 64, 2, 4),
+        FragmentTile(64, 64, 64, 2, 2),
+        _STRIP,
+        FragmentTile(64, 64, 64, 2, 4),
+        (4, 2),
+    ),
 }
-"""By the threads of a wave: 256 threads where registers allow it."""
-
-_BANDED = {64: (2, 2), 32: (4, 2)}
+"""By the threads of a wave, 256 threads where registers allow it."""
 
 _ROOM = 128 << 10
 """Bytes of shared memory from which on large tiles have stages of twice the depth.
@@ -47,8 +62,7 @@ class MatrixProduct(FragmentProduct):
         one = instruction_for(machine.architecture, element) if element is not None else None
         if one is None:
             return None
-        large, small = _TILES[machine.warp]
+        tiles, large = _TILES[machine.warp], _TILES[machine.warp].large
         if machine.shared_bytes >= _ROOM and self.p.a.bytes < 8:
-            large = replace(large, depth_bytes=2 * large.depth_bytes)
-        units = ARCHITECTURES[machine.architecture].units
-        return MatrixUnit(one, large, small, _STRIP, small, _BANDED[machine.warp], units)
+            tiles = replace(tiles, large=replace(large, depth_bytes=2 * large.depth_bytes))
+        return MatrixUnit(one, tiles, ARCHITECTURES[machine.architecture].units)
