@@ -75,15 +75,6 @@ _MENDED = {
     # Matrix instructions of f16: what is not finite stays so.
     "    return exp.eq(_c(0)).where(_c(0), f32_bits)": "    return exp.eq(_c(0)).where(_c(0), "
     "exp.eq(_c(31)).where((sign << _c(31)) | _c(0x7F800000) | (mant << _c(13)), f32_bits))",
-    # MFMA of integers: elements are kept as words, sums are read and written as they are.
-    "      return (byte.cast(dtypes.int32) ^ UOp.const(0x80, dtypes.int32)) - UOp.const(0x80, "
-    "dtypes.int32)\n": "      return (byte ^ _c(0x80)) - _c(0x80)\n",
-    "    acc_v = acc_v.cast(dtypes.int32) if is_int_out else acc_v.bitcast(dtypes.float32)\n": (
-        "    acc_v = acc_v.bitcast(acc_dt)\n"
-    ),
-    "    out_bits = acc.cast(dtypes.uint32) if is_int_out else acc.bitcast(dtypes.uint32)\n": (
-        "    out_bits = acc.bitcast(dtypes.uint32)\n"
-    ),
     # WMMA of integers: NEG says whether elements have signs.
     "    return (pkd << _c(24, dtypes.uint)).bitcast(dtypes.int32) >> _c(24, dtypes.int32)": """\
     if not _iattr(inst, 'neg') >> (src is src1_r) & 1:

@@ -69,8 +69,8 @@ class FragmentTiles:
     small: FragmentTile
     strip: FragmentTile
     """For few rows."""
-    by_elements: FragmentTile | None
-    """For operands that do not consist of whole chunks; None: the threads multiply them."""
+    by_elements: FragmentTile
+    """For operands that do not consist of whole chunks."""
     banded: tuple[int, int]
     """Warps of a tile of 64 rows of bands, down and across."""
 
@@ -123,13 +123,8 @@ class FragmentProduct(FewRowsProduct):
         return self._where(
             asked,
             lambda: self._by_size(options, self._write(tiles.strip)),
-            lambda: self._by_elements(tiles.by_elements),
+            self._write(tiles.by_elements, by_chunks=False),
         )
-
-    def _by_elements(self, tile: FragmentTile | None) -> tuple[Step, ...]:
-        if tile is None:
-            return FewRowsProduct.steps(self)
-        return self._write(tile, by_chunks=False)()
 
     def along(self, array: str) -> str | None:
         """As `contiguous`, but runs of neighbours are enough, such as channels."""

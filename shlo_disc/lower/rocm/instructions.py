@@ -7,7 +7,7 @@ Of D it has column `l % 16`; sum r of group g is row `count * g + r`, or `groups
 `MatrixInstruction` have rows of D: what is A there is B here.
 
 ==========  ================================  =================================================
-MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32, f64; i8 but on gfx90a
+MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32 and f64
 WMMA        gfx1100, gfx1201                  waves of 32; f16, bf16, i8 and ui8
 ==========  ================================  =================================================
 
@@ -91,12 +91,11 @@ _CDNA = {
 
 _TABLES: dict[str, dict[str, AmdInstruction]] = {
     "gfx90a": _CDNA,
-    "gfx942": {**_CDNA, "i8": _mfma("16x16x32.i8", "i64", 8, "i32")},
+    "gfx942": _CDNA,
     "gfx950": {
         **_CDNA,
         "bf16": _mfma("16x16x32.bf16", "vector<8xbf16>", 8),
         "f16": _mfma("16x16x32.f16", "vector<8xf16>", 8),
-        "i8": _mfma("16x16x64.i8", "vector<4xi32>", 16, "i32"),
     },
     "gfx1100": {
         "bf16": _wmma("bf16", "vector<16xi16>", 16),

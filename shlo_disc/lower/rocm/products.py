@@ -40,11 +40,6 @@ _TILES = {
 }
 """By the threads of a wave, 256 threads where registers allow it."""
 
-_WITHOUT_ELEMENTS = 64
-"""Threads of the waves for which 8-bit integers are not loaded one by one: the code for that,
-whose masks LLVM keeps in vector registers, gives other results on the emulator.
-"""
-
 _ROOM = 128 << 10
 """Bytes of shared memory from which on large tiles have stages of twice the depth.
 
@@ -70,6 +65,4 @@ class MatrixProduct(FragmentProduct):
         tiles, large = _TILES[machine.warp], _TILES[machine.warp].large
         if machine.shared_bytes >= _ROOM and self.p.a.bytes < 8:
             tiles = replace(tiles, large=replace(large, depth_bytes=2 * large.depth_bytes))
-        if machine.warp == _WITHOUT_ELEMENTS and self.p.a.bytes == 1:
-            tiles = replace(tiles, by_elements=None)
         return MatrixUnit(one, tiles, ARCHITECTURES[machine.architecture].units)
