@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from shlo_disc.lower.cuda.attention_plan import CHUNK, AttentionPlan
+from shlo_disc.lower.cuda.attention_plan import AttentionPlan
 from shlo_disc.lower.cuda.attention_writer import AttentionWriter
 from shlo_disc.lower.cuda.instructions import (
     commit_copies,
@@ -42,17 +42,23 @@ from shlo_disc.lower.cuda.swizzle import (
 )
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["ROWS", "WarpgroupWriter"]
+__all__ = ["ROWS", "WIDEST", "WarpgroupWriter"]
 
 _WARPGROUPS = 2
 ROWS = 64 * _WARPGROUPS
 """Rows of queries of a block."""
 
+WIDEST = 128
+"""The largest head size: results of 64 rows have 64 registers of each thread then."""
+
 _KEYS = 128
 """Keys of a tile."""
 
 _ELEMENTS = 64
-"""Elements of a line."""
+"""Elements of a line, of 16 bits."""
+
+CHUNK = 8
+"""Elements of one copy."""
 
 
 class _Lines:
