@@ -104,8 +104,8 @@ class _PartWriter(WarpWriter):
                 at = _place_of(self, place, self.part, row + own) * 2
                 self.states.store(state.maximum[half], at)
                 self.states.store(state.total[half], at + 1)
-        own, deep = (self.first_row, 0), self.tile_.deep
-        store_sums(self, place, row, column, sums, own, self.columns, deep, self.deep)
+        corner, deep = (self.first_row, 0), self.tile_.deep
+        store_sums(self, place, row, column, sums, corner, self.columns, deep, self.deep)
 
     def _across_warps(self, state: RowState) -> tuple[RowState, list[Register]]:
         """The state of the rows from those of all warps, and what the results of this warp are
