@@ -96,14 +96,14 @@ def _many_rows(plan: AttentionPlan) -> tuple[Step, ...]:
     few = _by_warps(plan, by_chunks=True)
     if plan.machine.architecture not in WITH_WARPGROUPS or plan.p.a.bytes != 2:
         return few
-    if max(plan.head, plan.wide) > WIDEST_OF_WARPGROUPS:
+    if max(plan.heads.depth, plan.heads.width) > WIDEST_OF_WARPGROUPS:
         return few
     enough = Condition(plan.p.rows, ">", Expr.const(ROWS // 2))
     return _where([enough], (WarpgroupWriter(plan).launch(),), few, plan)
 
 
 def _by_warps(plan: AttentionPlan, *, by_chunks: bool) -> tuple[Step, ...]:
-    return (WarpWriter(plan, tile_of(plan), by_chunks=by_chunks).launch(),)
+    return (WarpWriter(plan, tile_of(plan.heads), by_chunks=by_chunks).launch(),)
 
 
 def _where(

@@ -47,7 +47,7 @@ def bytes_of_parts(plan: AttentionPlan) -> tuple[Expr, Expr]:
     p = plan.p
     is_few = Expr.min(Expr.max(MOST_ROWS + 1 - p.rows, 0), 1)
     rows = p.batches * p.rows * _parts(plan) * is_few
-    return rows * (4 * plan.wide), rows * 8
+    return rows * (4 * plan.heads.width), rows * 8
 
 
 def _parts(plan: AttentionPlan) -> Expr:
@@ -70,7 +70,7 @@ class _PartWriter(WarpWriter):
     units: ClassVar[str] = "parts"
 
     def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
-        super().__init__(plan, tile_of_few_rows(plan), by_chunks=True)
+        super().__init__(plan, tile_of_few_rows(plan.heads), by_chunks=True)
         b, tile = self.b, self.tile_
         self.sums = self.memory(sums, plan.p.compute)
         self.states = self.memory(states, plan.p.compute)
@@ -160,14 +160,14 @@ class _TotalWriter(ProductWriter):
     units: ClassVar[str] = "total"
 
     def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
-        self.vectors = plan.wide // LANES
+        self.vectors = plan.heads.width // LANES
         self.groups = _THREADS // self.vectors
-        super().__init__(plan, rows=1, columns=plan.wide, threads=_THREADS, lanes=LANES)
+        super().__init__(plan, rows=1, columns=plan.heads.width, threads=_THREADS, lanes=LANES)
         b = self.b
         self.sums = self.memory(sums, plan.p.compute)
         self.states = self.memory(states, plan.p.compute)
         self.softmax = softmax_of(self)
-        self.own_sums = b.shared("f32", self.groups * plan.wide)
+        self.own_sums = b.shared("f32", self.groups * plan.heads.width)
         self.own_totals = b.shared("f32", self.groups)
         self.own_maxima = b.shared("f32", self.groups)
 

@@ -11,6 +11,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.cuda.attention_tiles import Heads
 from shlo_disc.lower.gpu.builder import ACCESS_BYTES
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import TiledProduct
@@ -89,14 +90,10 @@ class AttentionPlan(TiledProduct):
         return "tf32" if name == "f32" else name
 
     @property
-    def head(self) -> int:
-        """Elements of a query and of a key, rounded up to steps of matrix instructions."""
-        return _steps(self.attention.depth)
-
-    @property
-    def wide(self) -> int:
-        """Elements of a value, rounded up likewise."""
-        return _steps(self.attention.width)
+    def heads(self) -> Heads:
+        """The sizes of heads, rounded up to steps of matrix instructions."""
+        a = self.attention
+        return Heads(_steps(a.depth), _steps(a.width), self.p.a.bytes)
 
     def sizes(self) -> dict[str, Expr]:
         """See `TiledProduct.sizes`."""

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shlo_disc.errors import InternalError
-from shlo_disc.lower.cuda.attention_plan import AttentionPlan
 from shlo_disc.lower.cuda.instructions import STEP_BYTES
 from shlo_disc.lower.cuda.lines import line_bytes
 
-__all__ = ["FEW_ROWS", "AttentionTile", "tile_of", "tile_of_few_rows"]
+__all__ = ["FEW_ROWS", "ROOM", "AttentionTile", "Heads", "tile_of", "tile_of_few_rows"]
 
 FEW_ROWS = 16
 """Rows of a tile of few rows."""
@@ -22,11 +21,25 @@ FEW_ROWS = 16
 _OWN_KEYS = 16
 """Keys of each warp of a tile of few rows: steps of the second product."""
 
-_ROOM = 99 << 10
+ROOM = 99 << 10
 """Bytes of shared memory: sm_86, sm_89 and sm_120 have no more for a block."""
 
 _REGISTERS = 160
-"""Of results, scores and queries of a thread. It has 255; addresses take some of them."""
+"""Of results, scores, weights and queries of a thread; addresses and work on scores take others.
+
+Of 255: `ptxas` spills with a cap on scores (`tanh`) from 172 on, and without from 176 on.
+"""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Sizes of heads, in whole steps of matrix instructions, and bytes of an element."""
+
+    depth: int
+    """Elements of a query and of a key."""
+    width: int
+    """Elements of a value."""
+    element_bytes: int
 
 
 @dataclass(frozen=True)
@@ -52,33 +65,41 @@ class AttentionTile:
         """Keys of each warp."""
         return self.keys // self.deep
 
-    def fits(self, plan: AttentionPlan) -> bool:
-        """True if the tile has room, in shared memory and in registers."""
-        query, value = (line_bytes(size, plan.p.a.bytes) for size in (plan.head, plan.wide))
-        ring = self.stages * self.keys
-        if self.keeps_queries and self.rows > ring:
-            return False  # they pass through the lines of the keys
-        shared = ring * (query + value) + (0 if self.keeps_queries else self.rows * query)
-        registers = plan.wide // 2 + self.own_keys // 2
-        if self.keeps_queries:
-            registers += plan.head * plan.p.a.bytes // STEP_BYTES * 4
-        return shared <= _ROOM and registers <= _REGISTERS
+    def shared_bytes(self, heads: Heads) -> int:
+        """Shared memory of queries, keys and values."""
+        query, value = (line_bytes(n, heads.element_bytes) for n in (heads.depth, heads.width))
+        of_queries = 0 if self.keeps_queries else self.rows * query
+        return self.stages * self.keys * (query + value) + of_queries
+
+    def registers(self, heads: Heads) -> int:
+        """Registers of a thread for results, scores, weights and queries."""
+        steps = heads.depth * heads.element_bytes // STEP_BYTES
+        return heads.width // 2 + self.own_keys + (4 * steps if self.keeps_queries else 0)
+
+    def fits(self, heads: Heads) -> bool:
+        """True if there is room for all of it."""
+        # Queries that registers keep pass through the lines of the keys.
+        return (
+            (not self.keeps_queries or self.rows <= self.stages * self.keys)
+            and self.shared_bytes(heads) <= ROOM
+            and self.registers(heads) <= _REGISTERS
+        )
 
 
-def tile_of(plan: AttentionPlan) -> AttentionTile:
+def tile_of(heads: Heads) -> AttentionTile:
     """The tile for many rows."""
-    return _first(plan, ((down, 1, keys) for down in (4, 2) for keys in (64, 32, 16)))
+    return _first(heads, ((down, 1, keys) for down in (4, 2) for keys in (64, 32, 16)))
 
 
-def tile_of_few_rows(plan: AttentionPlan) -> AttentionTile:
+def tile_of_few_rows(heads: Heads) -> AttentionTile:
     """The tile for up to `FEW_ROWS` rows."""
-    return _first(plan, ((1, keys // _OWN_KEYS, keys) for keys in (64, 32, 16)))
+    return _first(heads, ((1, keys // _OWN_KEYS, keys) for keys in (64, 32, 16)))
 
 
-def _first(plan: AttentionPlan, sizes: Iterator[tuple[int, int, int]]) -> AttentionTile:
+def _first(heads: Heads, sizes: Iterator[tuple[int, int, int]]) -> AttentionTile:
     for down, deep, keys in sizes:
         for keeps_queries in (True, False):
             tile = AttentionTile(down, deep, keys, keeps_queries)
-            if tile.fits(plan):
+            if tile.fits(heads):
                 return tile
-    raise InternalError(f"no tile has room for heads of {plan.head} and {plan.wide}")
+    raise InternalError(f"no tile of an attention has room for {heads}")

@@ -122,13 +122,13 @@ class WarpgroupWriter(AttentionWriter):
     units: ClassVar[str] = "warpgroups"
 
     def __init__(self, plan: AttentionPlan) -> None:
-        columns = -(-plan.wide // _ELEMENTS) * _ELEMENTS
+        columns = -(-plan.heads.width // _ELEMENTS) * _ELEMENTS
         threads = 4 * _WARPGROUPS * plan.machine.warp
         super().__init__(plan, ROWS, columns, threads, _KEYS)
         b = self.b
         b.shared_alignment = 8 * LINE  # the swizzle counts lines from there
-        self.query_lines = _Lines(self, ROWS, plan.head, 1)
-        self.key_lines = _Lines(self, _KEYS, plan.head, 2)
+        self.query_lines = _Lines(self, ROWS, plan.heads.depth, 1)
+        self.key_lines = _Lines(self, _KEYS, plan.heads.depth, 2)
         self.value_lines = _Lines(self, _KEYS, columns, 2)
         self.warpgroup = b.thread // (4 * plan.machine.warp)
 
@@ -224,7 +224,7 @@ class WarpgroupWriter(AttentionWriter):
         """Begin the products of the queries with the keys of a stage."""
         mine, theirs = self.query_lines, self.key_lines
         offsets = []
-        for k in range(0, self.plan.head, 16):
+        for k in range(0, self.plan.heads.depth, 16):
             block, within = divmod(k, _ELEMENTS)
             offsets.append((block * mine.block_bytes + 2 * within,
                             block * theirs.block_bytes + 2 * within))  # fmt: skip

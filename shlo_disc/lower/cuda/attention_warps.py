@@ -32,14 +32,14 @@ class WarpWriter(AttentionWriter):
 
     def __init__(self, plan: AttentionPlan, tile: AttentionTile, *, by_chunks: bool) -> None:
         warps = tile.down * tile.deep
-        super().__init__(plan, tile.rows, plan.wide, warps * plan.machine.warp, tile.keys)
+        super().__init__(plan, tile.rows, plan.heads.width, warps * plan.machine.warp, tile.keys)
         self.tile_, self.by_chunks = tile, by_chunks
         size = plan.p.a.bytes
-        self.key_lines = Lines(self.b, tile.keys, plan.head, size, tile.stages)
-        self.value_lines = Lines(self.b, tile.keys, plan.wide, size, tile.stages)
+        self.key_lines = Lines(self.b, tile.keys, plan.heads.depth, size, tile.stages)
+        self.value_lines = Lines(self.b, tile.keys, plan.heads.width, size, tile.stages)
         self.query_lines = self.key_lines
         if not tile.keeps_queries:
-            self.query_lines = Lines(self.b, tile.rows, plan.head, size, 1)
+            self.query_lines = Lines(self.b, tile.rows, plan.heads.depth, size, 1)
         self.down = self.warp // tile.deep
         self.deep = self.warp % tile.deep
         self.query: Callable[[int], list[Register]]
@@ -62,7 +62,7 @@ class WarpWriter(AttentionWriter):
         if not self.tile_.keeps_queries:
             self.query = load
             return
-        kept = {k: load(k) for k in range(0, self.plan.head, lines.step)}
+        kept = {k: load(k) for k in range(0, self.plan.heads.depth, lines.step)}
         self.query = kept.__getitem__
         b.barrier_of_block()  # all have read them: keys take their place
 
@@ -113,7 +113,7 @@ class WarpWriter(AttentionWriter):
         zero = b.constant(0.0, "f32")
         sums = [zero] * (own // 8 * 4)
         right = self.key_lines.right(stage, first, self.lane)
-        for k in range(0, self.plan.head, self.key_lines.step):
+        for k in range(0, self.plan.heads.depth, self.key_lines.step):
             left = self.query(k)
             for group in range(0, own, 16):
                 both = right(group, k)

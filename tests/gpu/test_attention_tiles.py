@@ -1,0 +1,157 @@
+"""Tiles of attention by head sizes and element types, and how much f32 is rounded."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shlo_disc.lower.cuda.attention_tiles import (
+    ROOM,
+    AttentionTile,
+    Heads,
+    tile_of,
+    tile_of_few_rows,
+)
+from shlo_disc.lower.plan import kernels_of
+from tests.gpu import emulator
+from tests.gpu.attention import plan_attention
+from tests.gpu.test_attention import arrays, check, expected, plain, planned, variants
+
+pytestmark = pytest.mark.skipif(
+    emulator.ARCHITECTURE != "", reason="AMD's kernels of attention are two products"
+)
+
+STEPS = range(16, 257, 16)
+
+
+def tiles(heads: Heads) -> tuple[AttentionTile, AttentionTile]:
+    return tile_of(heads), tile_of_few_rows(heads)
+
+
+@pytest.mark.parametrize("element_bytes", [2, 4])
+def test_all_head_sizes_have_tiles_for_any_device(element_bytes: int) -> None:
+    for depth in STEPS:
+        for width in STEPS:
+            heads = Heads(depth, width, element_bytes)
+            for tile in tiles(heads):
+                of_warps = 8 * tile.rows * tile.deep  # maxima and sums of few rows
+                sums = 4 * tile.rows * tile.deep * (width + 8)
+                assert max(tile.shared_bytes(heads) + of_warps, sums) <= ROOM == 99 * 1024
+                assert tile.own_keys % 16 == 0
+
+
+def test_wide_heads_and_f32_have_tiles_of_their_own() -> None:
+    narrow, wide = Heads(128, 128, 2), Heads(256, 256, 2)
+    assert tiles(narrow) == (AttentionTile(4, 1, 64), AttentionTile(1, 4, 64))
+    assert not any(tile.keeps_queries for tile in tiles(wide))
+    assert tile_of(wide).rows == 64
+    assert tile_of(Heads(128, 128, 4)) == AttentionTile(4, 1, 32)
+    assert tile_of(Heads(256, 256, 4)).rows == 32
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "width"),
+    [
+        ("bfloat16", 256, 256),
+        ("float16", 192, 128),
+        ("bfloat16", 137, 200),
+        ("float32", 128, 128),
+        ("float32", 256, 248),
+        ("float32", 150, 72),
+        ("float32", 1, 3),
+        ("float32", 21, 99),
+        ("float32", 20, 100),
+    ],
+)
+def test_head_sizes(dtype: str, depth: int, width: int) -> None:
+    """Also those whose rows do not begin at multiples of 16 bytes."""
+    plan = planned("causal", dtype, depth, width)
+    for b, t, s, h in ((1, 70, 67, 2), (2, 3, 129, 1)):
+        x = arrays(b, t, s, h, depth, width, dtype)
+        for k in range(2):  # scores of about 1
+            x[k] = (x[k].astype(float) / depth**0.25).astype(x[k].dtype)
+        for one in variants(plan, t):
+            check(one, "causal", x, dtype)
+
+
+def tf32(x: np.ndarray) -> np.ndarray:
+    """f32 rounded to ten digits behind the first, ties away from zero."""
+    bits = (x.view(np.uint32) + 0x1000) & 0xFFFFE000
+    return bits.view(np.float32)
+
+
+def f32_plan():
+    return plan_attention(plain, [(f"b, {n}, h, 40", "float32") for n in "tss"])
+
+
+@pytest.mark.parametrize(("t", "s"), [(70, 67), (3, 129)])
+def test_f32_is_rounded_once_as_an_operand(t: int, s: int) -> None:
+    """The bounds of docs/gpu.md: of the program, and of it with operands that are rounded."""
+    x = arrays(1, t, s, 2, 40, 40, "float32")[:3]
+    rounded = [tf32(a) for a in x]
+    want, of_rounded = expected(plain, x), expected(plain, rounded)
+    q, k, v = (np.abs(a.astype(float)) for a in x)
+    unit = 2.0**-11
+    score_error = np.einsum("bthd,bshd->bhts", q, k).max(-1) * (2 * unit + unit**2 + 2.0**-19)
+    score_error = np.moveaxis(score_error, 1, -1)[..., None]
+    weighted = expected(lambda *a: plain(*a[:2], jnp.abs(a[2])), x)
+    bound = (np.exp(2 * score_error) * (1 + 2.1 * unit) - 1) * weighted
+    for plan in variants(f32_plan(), t):
+        got = plan.run(x, seed=4)
+        assert (np.abs(got - want) <= bound).all()
+        # Weights are still rounded; scores and sums have more digits than f32 has for 40 products.
+        rest = (unit + 40 * 2.0**-23) * expected(
+            lambda *a: plain(*a[:2], jnp.abs(a[2])), rounded
+        )
+        assert (np.abs(got - of_rounded) <= rest).all()
+        assert (np.abs(got - of_rounded) > 2.0**-20 * weighted).any(), "weights are tf32"
+
+
+def test_f32_values_of_a_few_equal_keys_are_those_of_tf32() -> None:
+    """All weights are 1, so only values are rounded: with ties, signs, infinities and NaN."""
+    q, k, v = arrays(1, 33, 2, 2, 40, 40, "float32")[:3]
+    k[:, 1] = k[:, 0]
+    v[0, 0, 0, :6] = [1 + 2.0**-11, -1 - 2.0**-11, 1 + 2.0**-12, np.inf, -np.inf, np.nan]
+    want = tf32(v).astype(float).mean(1, keepdims=True) * np.ones((1, 33, 1, 1))
+    for plan in variants(f32_plan(), 16):
+        got = plan.run([q[:, :16], k, v])
+        np.testing.assert_array_equal(got, want[:, :16].astype(np.float32))
+
+
+def test_infinities_of_queries_and_keys_are_those_of_the_program() -> None:
+    q, k, v = arrays(2, 20, 70, 1, 40, 40, "float32")[:3]
+    q[0, 3, 0, 7], k[1, 5, 0, 2] = np.inf, -np.inf
+    want = expected(plain, [q, k, v])
+    assert 0 < np.isnan(want).sum() < want.size
+    for rows in (20, 16):
+        for plan in variants(f32_plan(), rows):
+            got = plan.run([q[:, :rows], k, v])
+            np.testing.assert_allclose(got, want[:, :rows], rtol=0, atol=0.05)
+
+
+def test_every_form_of_tile_is_written() -> None:
+    """Queries in registers and in shared memory, two and four warps below each other."""
+    names = {
+        kernel.name
+        for size, dtype in ((64, "float32"), (256, "bfloat16"), (256, "float32"))
+        for kernel in kernels_of(planned("causal", dtype, size, size).emitted.plan.steps)
+    }
+    assert {"attention_64x64_warps", "attention_64x256_warps", "attention_32x256_warps"} <= names
+
+
+def test_a_step_of_training_is_planned_as_products_and_rows() -> None:
+    """Its gradient reads the weights; without residuals (`jax.checkpoint`) the step is fused."""
+    from tests.gpu.attention import fusions_of
+
+    def loss(q, k, v, attend):
+        return jnp.square(attend(q, k, v)).sum()
+
+    for attend, count in ((plain, 0), (jax.checkpoint(plain), 0)):
+        module = fusions_of(
+            lambda q, k, v, attend=attend: jax.value_and_grad(loss, (0, 1, 2))(q, k, v, attend),
+            [(f"b, {n}, h, 64", "float32") for n in "tss"],
+        )
+        print(module)
+        assert str(module).count('kind = "attention"') == count
