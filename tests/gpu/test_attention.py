@@ -459,17 +459,26 @@ def test_attention_of_bert() -> None:
         assert str(module).count('kind = "attention"') == 1
 
 
-def test_scores_are_in_no_array() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "size", "architecture"),
+    [("bfloat16", 64, "sm_80"), ("float32", 64, "sm_80"), ("float32", 64, "sm_90a"),
+     ("bfloat16", 160, "sm_90a")],
+)  # fmt: skip
+def test_scores_are_in_no_array(dtype: str, size: int, architecture: str) -> None:
     scope = export.SymbolicScope()
     specs = [
-        jax.ShapeDtypeStruct(export.symbolic_shape(f"b, {n}, h, 64", scope=scope), "bfloat16")
+        jax.ShapeDtypeStruct(export.symbolic_shape(f"b, {n}, h, {size}", scope=scope), dtype)
         for n in "tss"
     ]
-    program = shlo_disc.compile(export.export(jax.jit(plain))(*specs), target="cuda:sm_80")
+    program = shlo_disc.compile(
+        export.export(jax.jit(plain))(*specs), target=f"cuda:{architecture}"
+    )
     text = program.explain()
-    assert "attention_64x64_warps" in text
+    assert f"attention_64x{size}_warps" in text
     assert "s*t" not in text.partition("temporary memory")[2].partition("\n")[0]
-    assert "mma.sync" in program.as_text("ptx")
+    ptx = program.as_text("ptx")
+    assert "mma.sync" in ptx
+    assert "wgmma" not in ptx
 
 
 @pytest.mark.skipif(device.ON_DEVICE, reason="the stand-in's")
