@@ -43,6 +43,8 @@ def test_all_head_sizes_have_tiles_for_any_device(element_bytes: int) -> None:
                 results = 4 * tile.rows * tile.deep * (width + 8)
                 assert max(tile.shared_bytes(heads) + more, results) <= ROOM == 99 * 1024
                 assert tile.own_keys % 16 == 0
+                # Queries that registers keep pass through the lines of the keys.
+                assert not tile.keeps_queries or tile.rows <= tile.stages * tile.keys
 
 
 def test_wide_heads_and_f32_have_tiles_of_their_own() -> None:
@@ -120,6 +122,18 @@ def test_f32_values_of_a_few_equal_keys_are_those_of_tf32() -> None:
     want = np.repeat(tf32(v).astype(float).mean(1, keepdims=True), 16, 1)
     for plan in variants(f32_plan(), 16):
         np.testing.assert_array_equal(plan.run([q, k, v]), want.astype(np.float32))
+
+
+def test_f32_weights_are_rounded_to_nearest() -> None:
+    """Of two keys the second has the score -c, and alone a value."""
+    c = np.arange(1, 17, dtype=np.float32) / 8
+    q, k, v = (np.zeros((1, n, 1, 40), np.float32) for n in (16, 2, 2))
+    q[0, :, 0, 3], k[0, 1, 0, 3], v[0, 1] = c, -1, 1
+    weight = np.exp(-c.astype(float))
+    want = tf32(weight.astype(np.float32)).astype(float) / (1 + weight)
+    for plan in variants(f32_plan(), 16):
+        got = plan.run([q, k, v])
+        np.testing.assert_allclose(got[0, :, 0], np.repeat(want[:, None], 40, 1), rtol=2.0**-20)
 
 
 def test_infinities_of_queries_and_keys_are_those_of_the_program() -> None:
