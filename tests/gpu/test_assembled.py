@@ -35,6 +35,10 @@ BLOCKS = {
 """Blocks for which a multiprocessor has room, by tiles of warpgroups."""
 
 
+SPILLED = {("capped", "bfloat16", 128): 48, ("capped", "float32", 149): 48}
+"""Bytes that a thread of an attention keeps in memory: caps on scores take registers, too."""
+
+
 def used_by(launch: Launch, machine: Machine) -> Used:
     text = launch.kernel.text
     image = KernelImage("KERNEL", assembly(text, machine).encode(), shape_of(text))
@@ -98,7 +102,9 @@ def test_attention(architecture: str, way: str, dtype: str, depth: int, width: i
     plan = attention_of(way, dtype, depth, width, machine).emitted.plan
     for launch in launches(plan.steps):
         made = used_by(launch, machine)
-        most = 48 if (way, depth) == ("capped", 128) and dtype == "bfloat16" else 0
+        most = SPILLED.get((way, dtype, depth), 0)
+        if way == "capped" and launch.kernel.name.endswith("total"):
+            most = 24  # around the divisions of `gelu`, at 56 registers at most
         assert made.spilled <= most, made
         assert made.registers * made.threads <= REGISTERS, made
         assert made.shared_bytes <= ROOM, made

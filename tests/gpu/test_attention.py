@@ -215,8 +215,11 @@ def variants(plan: Planned, rows: int) -> Iterator[Planned]:
         yield Planned(Emitted(made, whole.results, whole.symbols), plan.order, plan.machine)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "dtype"),
+    [(way, dtype) for way in WAYS for dtype in ("bfloat16", "float16")]
+    + [(way, "float32") for way in ("masked", "causal", "capped", "with_heads_first")],
+)
 def test_attention(way: str, dtype: str) -> None:
     plan = planned(way, dtype, 16, 24)
     for b, t, s, h in CASES:
