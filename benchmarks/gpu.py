@@ -196,24 +196,29 @@ def causal(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 @part
 def attention() -> Iterator[dict[str, Any]]:
-    """Attention in bf16: beside XLA's own, and beside cuDNN's.
+    """Attention beside XLA's own and, in bf16, beside cuDNN's.
 
     Operations of causal attention are those of the scores that a row sees. Bytes are those of
     queries, keys, values and the result.
     """
-    for name, f, (b, t, s, h, d) in (
-        ("causal", causal, (1, 4096, 4096, 16, 128)),
-        ("all keys", attending, (1, 4096, 4096, 16, 128)),
-        ("causal", causal, (4, 2048, 2048, 16, 64)),
-        ("one step", attending, (16, 1, 8192, 16, 128)),
-        ("one step", attending, (1, 1, 32768, 16, 128)),
+    for name, f, (b, t, s, h, d), dtype in (
+        ("causal", causal, (1, 4096, 4096, 16, 128), jnp.bfloat16),
+        ("all keys", attending, (1, 4096, 4096, 16, 128), jnp.bfloat16),
+        ("causal", causal, (4, 2048, 2048, 16, 64), jnp.bfloat16),
+        ("causal", causal, (1, 4096, 4096, 8, 256), jnp.bfloat16),
+        ("one step", attending, (16, 1, 8192, 16, 128), jnp.bfloat16),
+        ("one step", attending, (1, 1, 32768, 16, 128), jnp.bfloat16),
+        ("f32, causal", causal, (4, 2048, 2048, 16, 64), jnp.float32),
+        ("f32, all keys", attending, (1, 4096, 4096, 16, 128), jnp.float32),
+        ("f32, causal", causal, (1, 4096, 4096, 8, 256), jnp.float32),
+        ("f32, one step", attending, (16, 1, 8192, 16, 128), jnp.float32),
     ):
-        q = values(b, t, h, d, dtype=jnp.bfloat16)
-        k, v = (values(b, s, h, d, dtype=jnp.bfloat16, seed=n) for n in (1, 2))
+        q = values(b, t, h, d, dtype=dtype)
+        k, v = (values(b, s, h, d, dtype=dtype, seed=n) for n in (1, 2))
         ours, operations = shlo_disc.jit(f), 4 * b * h * t * s * d
         if f is causal:
             operations = operations * (t + 1) // (2 * t)
-        for theirs in ("xla", "cudnn"):
+        for theirs in ("xla", "cudnn") if dtype == jnp.bfloat16 else ("xla",):
             case = f"{name} {b} x {t} x {s}, {h} heads of {d}, beside {theirs}"
             try:
                 row = beside_xla(case, ours, _jitted(f, theirs), q, k, v)

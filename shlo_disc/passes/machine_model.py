@@ -27,6 +27,9 @@ class AttentionKernels:
     Scores and result may have more digits than keys and values. None: any rows, any head size, and
     everything has one type.
     """
+    rounded: frozenset[str] = frozenset()
+    """Of `types` those whose operands the kernels round to fewer digits: programs must allow it
+    (`contractions.may_round`)."""
 
 
 @dataclass(frozen=True)

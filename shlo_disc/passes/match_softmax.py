@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.contractions import dot_sides
+from shlo_disc.contractions import dot_sides, may_round
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import element_type
@@ -168,10 +168,13 @@ def _is_made_of(value: ir.Value, given: Container[ir.Value], never: Container[ir
     return True
 
 
-def why_not_online(record: AttentionRecord, widest: int, shapes: ShapeAnalysis) -> str | None:
+def why_not_online(
+    record: AttentionRecord, widest: int, rounded: Container[str], shapes: ShapeAnalysis
+) -> str | None:
     """Why scores of `record` cannot stay in the registers of a kernel; None: they can.
 
-    `widest`: the largest head size that a kernel has room for.
+    `widest`: the largest head size that a kernel has room for. `rounded`: see
+    `machine_model.AttentionKernels`.
     """
     softmax = match_softmax(record, shapes)
     if isinstance(softmax, str):
@@ -189,6 +192,12 @@ def why_not_online(record: AttentionRecord, widest: int, shapes: ShapeAnalysis) 
         return "queries, keys, weights and values have different element types"
     if not {_name(score.results[0]), _name(mix.results[0])} <= {"f32", *read}:
         return "the scores or the result have another element type than f32 and the keys'"
+    (element,) = read
+    if element in rounded and not (may_round(score) and may_round(mix)):
+        return (
+            f"its products keep more digits of {element} than attention in one launch does: "
+            "precision or algorithm asks for them"
+        )
     return None
 
 

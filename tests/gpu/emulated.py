@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import shlo_disc
-from tests.gpu.families import FAMILIES, Family
+from tests.gpu.families import FAMILIES, Family, families_of
 from tests.gpu.stand_in import StandIn
 
 __all__ = ["difference", "report"]
@@ -49,7 +49,7 @@ def report(architecture: str, names: list[str]) -> dict[str, Any]:
     """By family: sizes, the worst difference, and the seconds that the emulator took."""
     driver, found = StandIn.started(), {}
     driver.library.stand_in_architecture(architecture.encode())
-    for name in names or FAMILIES:
+    for name in names or families_of("rocm"):
         try:
             found[name] = _of(FAMILIES[name], architecture)
         except Exception as error:  # the others are of use

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-__all__ = ["FAMILIES", "Family"]
+__all__ = ["FAMILIES", "Family", "families_of"]
 
 Array = Any
 
@@ -167,6 +167,36 @@ FAMILIES: dict[str, Family] = {
         (("b, t, h, 100", "float16"), ("b, s, h, 100", "float16"), ("b, s, h, 99", "float16")),
         ({"b": 1, "t": 9, "s": 70, "h": 2},), 2e-2,
     ),
+    "attention_f32": Family(
+        _attention,
+        (("b, t, h, 64", "float32"), ("b, s, h, 64", "float32"), ("b, s, h, 64", "float32")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2}, {"b": 1, "t": 5, "s": 300, "h": 1}), 4e-3,
+    ),
+    "attention_f32_wide": Family(
+        _attention,
+        (("b, t, h, 128", "float32"), ("b, s, h, 128", "float32"), ("b, s, h, 128", "float32")),
+        ({"b": 1, "t": 20, "s": 70, "h": 2},), 4e-3,
+    ),
+    "attention_f32_256": Family(
+        _attention,
+        (("b, t, h, 256", "float32"), ("b, s, h, 256", "float32"), ("b, s, h, 256", "float32")),
+        ({"b": 1, "t": 20, "s": 70, "h": 1},), 4e-3,
+    ),
+    "attention_f32_odd": Family(
+        _attention,
+        (("b, t, h, 50", "float32"), ("b, s, h, 50", "float32"), ("b, s, h, 149", "float32")),
+        ({"b": 1, "t": 9, "s": 70, "h": 2},), 4e-3,
+    ),
+    "attention_256": Family(
+        _attention,
+        (("b, t, h, 256", "bfloat16"), ("b, s, h, 256", "bfloat16"), ("b, s, h, 256", "bfloat16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 1}, {"b": 1, "t": 3, "s": 300, "h": 1}), 2e-2,
+    ),
+    "attention_192": Family(
+        _attention,
+        (("b, t, h, 192", "float16"), ("b, s, h, 192", "float16"), ("b, s, h, 128", "float16")),
+        ({"b": 1, "t": 20, "s": 70, "h": 1},), 2e-2,
+    ),
     "conv": Family(
         _conv, (("b, h, w, 3", "float32"), ("3, 3, 3, 5", "float32")),
         ({"b": 2, "h": 7, "w": 6},), 1e-6,
@@ -205,3 +235,18 @@ FAMILIES: dict[str, Family] = {
     ),
     "scalars": Family(_counted, (("n", "float32"),), ({"n": 50},)),
 }  # fmt: skip
+
+OF_NVIDIA = frozenset(
+    ["attention_f32", "attention_f32_wide", "attention_f32_256", "attention_f32_odd",
+     "attention_256", "attention_192"]
+)  # fmt: skip
+"""Families that other GPUs compute by kernels of other families."""
+
+
+def families_of(platform: str) -> dict[str, Family]:
+    """The families with kernels of their own on "cuda" or "rocm"."""
+    return {
+        name: family
+        for name, family in FAMILIES.items()
+        if platform == "cuda" or name not in OF_NVIDIA
+    }

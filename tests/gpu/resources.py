@@ -23,7 +23,7 @@ import shlo_disc
 from shlo_disc.lower.cuda.assembler import ptxas
 from shlo_disc.lower.images import KernelImage
 from tests.gpu.code_object import CodeObject
-from tests.gpu.families import FAMILIES, Family
+from tests.gpu.families import FAMILIES, Family, families_of
 
 __all__ = ["TARGETS", "WHY_NOT", "Used", "of_nvidia", "table", "used_by"]
 
@@ -124,6 +124,8 @@ def table() -> dict[str, dict[str, dict[str, int]]]:
     found: dict[str, dict[str, dict[str, int]]] = {}
     for family in FAMILIES:
         for target in TARGETS:
+            if family not in families_of(target.partition(":")[0]):
+                continue
             used = used_by(family, target)
             found.setdefault(family, {})[target] = {
                 "kernels": len(used),

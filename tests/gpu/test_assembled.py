@@ -7,6 +7,7 @@ import pytest
 import shlo_disc
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cuda import assembler, ways
+from shlo_disc.lower.cuda.attention_tiles import ROOM
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.codegen import assembly, shape_of
 from shlo_disc.lower.gpu.machine import Machine
@@ -15,6 +16,7 @@ from shlo_disc.lower.plan import Launch
 from tests.gpu.families import FAMILIES
 from tests.gpu.machine_code import early_writes
 from tests.gpu.resources import WHY_NOT, Used, of_nvidia
+from tests.gpu.test_attention import planned as attention_of
 from tests.gpu.test_matrix_products import LAYOUTS
 from tests.gpu.test_warpgroup_products import in_bands, launches, planned
 
@@ -31,6 +33,10 @@ BLOCKS = {
     if not x.stays
 }
 """Blocks for which a multiprocessor has room, by tiles of warpgroups."""
+
+
+SPILLED = {("capped", "bfloat16", 128): 48, ("capped", "float32", 149): 48}
+"""Bytes that a thread of an attention keeps in memory: caps on scores take registers, too."""
 
 
 def used_by(launch: Launch, machine: Machine) -> Used:
@@ -70,6 +76,38 @@ def test_bands(bands: int) -> None:
     (launch,) = (x for x in launches(emitted.plan.steps) if "wgmma" in x.kernel.text)
     made = used_by(launch, machine)
     assert (made.spilled, made.warnings) == (0, ()), made
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "width"),
+    [
+        ("bfloat16", 128, 128),
+        ("float16", 160, 160),
+        ("bfloat16", 192, 128),
+        ("bfloat16", 128, 256),
+        ("bfloat16", 256, 256),
+        ("float32", 64, 64),
+        ("float32", 80, 80),
+        ("float32", 128, 128),
+        ("float32", 192, 192),
+        ("float32", 256, 256),
+        ("float32", 149, 51),
+    ],
+)
+@pytest.mark.parametrize("way", ["causal", "capped"])
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_attention(architecture: str, way: str, dtype: str, depth: int, width: int) -> None:
+    """Tiles around which others are chosen have enough registers."""
+    machine = machine_of(architecture)
+    plan = attention_of(way, dtype, depth, width, machine).emitted.plan
+    for launch in launches(plan.steps):
+        made = used_by(launch, machine)
+        most = SPILLED.get((way, dtype, depth), 0)
+        if way == "capped" and launch.kernel.name.endswith("total"):
+            most = 24  # around the divisions of `gelu`, at 56 registers at most
+        assert made.spilled <= most, made
+        assert made.registers * made.threads <= REGISTERS, made
+        assert made.shared_bytes <= ROOM, made
 
 
 def disassembled(ptx: str) -> str:

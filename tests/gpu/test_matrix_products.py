@@ -9,7 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from shlo_disc.contractions import may_round
 from shlo_disc.lower.plan import If, Step, kernels_of
+from shlo_disc.mlir import ir, new_context, ops_of
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
@@ -23,6 +25,11 @@ LAYOUTS = [
     Dot("bmk,bkn", "b", "k", SIZES),
     Dot("mbk,bnk", "b", "k", SIZES, perm=(1, 2, 0)),
 ]
+ALGORITHM = (
+    ", algorithm = <lhs_precision_type = {0}, rhs_precision_type = {0}, accumulation_type = f32, "
+    "lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = {1}, "
+    "allow_imprecise_accumulation = false>"
+)
 CASES = [(1, 1, 1), (16, 8, 16), (65, 63, 33), (64, 64, 160), (40, 136, 72), (3, 200, 0)]
 """m, n, k: of the last two the strides of some layouts are multiples of 8."""
 
@@ -138,6 +145,31 @@ def test_f32_is_rounded_to_tf32_where_the_program_lets_it() -> None:
     assert (np.abs(got - want) <= 2.0**-10 * size).all()
     assert (np.abs(got - want) > 2.0**-20 * size).any()
     assert (np.abs(exact - want) <= 42 * 2.0**-24 * size).all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_rounded"),
+    [
+        ("", True),
+        (", precision = [DEFAULT, DEFAULT]", True),
+        (", precision = [HIGH, DEFAULT]", False),
+        (", precision = [DEFAULT, HIGHEST]", False),
+        (ALGORITHM.format("tf32", 1), True),
+        (ALGORITHM.format("tf32", 3), False),
+        (ALGORITHM.format("bf16", 1), False),
+        (ALGORITHM.format("f32", 1), False),
+    ],
+)
+def test_precision_and_algorithm_say_whether_f32_is_rounded(numbers: str, is_rounded: bool) -> None:
+    """Three products of tf32 have more digits than one."""
+    types = "(tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>"
+    text = f"""func.func @main(%x: tensor<4x8xf32>, %y: tensor<8x4xf32>) -> tensor<4x4xf32> {{
+  %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]{numbers} : {types}
+  return %z : tensor<4x4xf32>
+}}"""
+    with new_context(), ir.Location.unknown():
+        (dot,) = ops_of(ir.Module.parse(text), "stablehlo.dot_general")
+        assert may_round(dot) is is_rounded
 
 
 def test_values_that_are_not_finite_stay_in_their_rows_and_columns() -> None:

@@ -1,7 +1,8 @@
 """Kind `attention` on NVIDIA's GPUs: both products and the softmax between them in one launch.
 
-For 16-bit floats, with scores in registers (`online_softmax.py`). The planner makes no others
-(`passes/match_softmax.py`): they are two products and the rows between them.
+For 16-bit floats, and for f32 that the program lets round to tf32. Scores are in registers
+(`online_softmax.py`). The planner makes no others (`passes/match_softmax.py`): they are two
+products and the rows between them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cuda.attention_parts import MOST_ROWS, by_parts, bytes_of_parts
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
+from shlo_disc.lower.cuda.attention_tiles import tile_of
 from shlo_disc.lower.cuda.attention_warpgroups import ROWS, WarpgroupWriter
-from shlo_disc.lower.cuda.attention_warps import TILE, WarpWriter
+from shlo_disc.lower.cuda.attention_warpgroups import WIDEST as WIDEST_OF_WARPGROUPS
+from shlo_disc.lower.cuda.attention_warps import WarpWriter
 from shlo_disc.lower.cuda.machine import WITH_WARPGROUPS
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.model import MODEL
@@ -25,8 +28,8 @@ from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_attention", "model"]
 
-WIDEST = 128
-"""The largest head size: results of 16 rows have 64 registers of each thread then."""
+WIDEST = 256
+"""The largest head size: results of 16 rows have 128 registers of each thread then."""
 
 LEAST_KEYS = 256
 """Keys above which blocks share them: a block is through with fewer as soon as with a launch."""
@@ -39,7 +42,7 @@ def model(machine: Machine) -> MachineModel:
     """The planner's numbers for `machine`."""
     if machine.architecture in _WITHOUT:
         return MODEL
-    kernels = AttentionKernels(frozenset({"bf16", "f16"}), WIDEST)
+    kernels = AttentionKernels(frozenset({"bf16", "f16", "f32"}), WIDEST, frozenset({"f32"}))
     return replace(MODEL, capabilities=replace(MODEL.capabilities, attention=kernels))
 
 
@@ -91,14 +94,16 @@ def _few_rows(
 
 def _many_rows(plan: AttentionPlan) -> tuple[Step, ...]:
     few = _by_warps(plan, by_chunks=True)
-    if plan.machine.architecture not in WITH_WARPGROUPS:
+    if plan.machine.architecture not in WITH_WARPGROUPS or plan.p.a.bytes != 2:
+        return few
+    if max(plan.heads.depth, plan.heads.width) > WIDEST_OF_WARPGROUPS:
         return few
     enough = Condition(plan.p.rows, ">", Expr.const(ROWS // 2))
     return _where([enough], (WarpgroupWriter(plan).launch(),), few, plan)
 
 
 def _by_warps(plan: AttentionPlan, *, by_chunks: bool) -> tuple[Step, ...]:
-    return (WarpWriter(plan, TILE, by_chunks=by_chunks).launch(),)
+    return (WarpWriter(plan, tile_of(plan.heads), by_chunks=by_chunks).launch(),)
 
 
 def _where(

@@ -16,7 +16,8 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
-from shlo_disc.lower.cuda.attention_warps import FEW, WarpWriter
+from shlo_disc.lower.cuda.attention_tiles import FEW_ROWS, tile_of_few_rows
+from shlo_disc.lower.cuda.attention_warps import WarpWriter
 from shlo_disc.lower.cuda.attention_writer import LANES, softmax_of
 from shlo_disc.lower.cuda.fragments import store_sums
 from shlo_disc.lower.cuda.online_softmax import RowState
@@ -26,7 +27,7 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
 __all__ = ["MOST_ROWS", "by_parts", "bytes_of_parts"]
 
-MOST_ROWS = FEW.rows
+MOST_ROWS = FEW_ROWS
 """Rows of a batch entry at most."""
 
 PART = 512
@@ -46,7 +47,7 @@ def bytes_of_parts(plan: AttentionPlan) -> tuple[Expr, Expr]:
     p = plan.p
     is_few = Expr.min(Expr.max(MOST_ROWS + 1 - p.rows, 0), 1)
     rows = p.batches * p.rows * _parts(plan) * is_few
-    return rows * (4 * plan.wide), rows * 8
+    return rows * (4 * plan.heads.width), rows * 8
 
 
 def _parts(plan: AttentionPlan) -> Expr:
@@ -69,13 +70,13 @@ class _PartWriter(WarpWriter):
     units: ClassVar[str] = "parts"
 
     def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
-        super().__init__(plan, FEW, by_chunks=True)
-        b = self.b
+        super().__init__(plan, tile_of_few_rows(plan.heads), by_chunks=True)
+        b, tile = self.b, self.tile_
         self.sums = self.memory(sums, plan.p.compute)
         self.states = self.memory(states, plan.p.compute)
         self.part = b.index(0)
         # Maxima and totals of the rows of each warp.
-        self.of_warps = b.shared("f32", 2 * FEW.deep * FEW.rows)
+        self.of_warps = b.shared("f32", 2 * tile.deep * tile.rows)
 
     def launch(self) -> Launch:
         """See `ProductWriter.launch`."""
@@ -103,17 +104,16 @@ class _PartWriter(WarpWriter):
                 at = _place_of(self, place, self.part, row + own) * 2
                 self.states.store(state.maximum[half], at)
                 self.states.store(state.total[half], at + 1)
-        store_sums(
-            self, place, row, column, sums, (self.first_row, 0), self.columns, FEW.deep, self.deep
-        )
+        corner, deep = (self.first_row, 0), self.tile_.deep
+        store_sums(self, place, row, column, sums, corner, self.columns, deep, self.deep)
 
     def _across_warps(self, state: RowState) -> tuple[RowState, list[Register]]:
         """The state of the rows from those of all warps, and what the results of this warp are
         scaled by.
         """
-        b, s = self.b, self.softmax
-        size = FEW.deep * FEW.rows
-        own = self.deep * FEW.rows + self.lane // 4
+        b, s, tile = self.b, self.softmax, self.tile_
+        size = tile.deep * tile.rows
+        own = self.deep * tile.rows + self.lane // 4
         with b.if_((self.lane % 4).equals(0)):
             for half in range(2):
                 self.of_warps.store(state.maximum[half], own + 8 * half)
@@ -121,7 +121,7 @@ class _PartWriter(WarpWriter):
         b.barrier_of_block()
         maxima, totals, scales = [], [], []
         for half in range(2):
-            places = [self.lane // 4 + (8 * half + warp * FEW.rows) for warp in range(FEW.deep)]
+            places = [self.lane // 4 + (8 * half + warp * tile.rows) for warp in range(tile.deep)]
             each = [self.of_warps.load(at, readonly=False) for at in places]
             most = each[0]
             for one in each[1:]:
@@ -160,14 +160,14 @@ class _TotalWriter(ProductWriter):
     units: ClassVar[str] = "total"
 
     def __init__(self, plan: AttentionPlan, sums: Workspace, states: Workspace) -> None:
-        self.vectors = plan.wide // LANES
+        self.vectors = plan.heads.width // LANES
         self.groups = _THREADS // self.vectors
-        super().__init__(plan, rows=1, columns=plan.wide, threads=_THREADS, lanes=LANES)
+        super().__init__(plan, rows=1, columns=plan.heads.width, threads=_THREADS, lanes=LANES)
         b = self.b
         self.sums = self.memory(sums, plan.p.compute)
         self.states = self.memory(states, plan.p.compute)
         self.softmax = softmax_of(self)
-        self.own_sums = b.shared("f32", self.groups * plan.wide)
+        self.own_sums = b.shared("f32", self.groups * plan.heads.width)
         self.own_totals = b.shared("f32", self.groups)
         self.own_maxima = b.shared("f32", self.groups)
 

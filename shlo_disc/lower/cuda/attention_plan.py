@@ -11,6 +11,8 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.cuda.attention_tiles import Heads
+from shlo_disc.lower.gpu.builder import ACCESS_BYTES
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import TiledProduct
 from shlo_disc.lower.plan import Condition, Input, Output
@@ -24,10 +26,7 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 from shlo_disc.passes.match_softmax import match_softmax
 
-__all__ = ["CHUNK", "AttentionPlan"]
-
-CHUNK = 8
-"""Elements of 16 bits in one copy."""
+__all__ = ["AttentionPlan"]
 
 ONE = Expr.const(1)
 
@@ -85,14 +84,16 @@ class AttentionPlan(TiledProduct):
         return Input(self.key_input)
 
     @property
-    def head(self) -> int:
-        """Elements of a query and of a key, rounded up to steps of matrix instructions."""
-        return _steps(self.attention.depth)
+    def element(self) -> str:
+        """What matrix units multiply: "f16", "bf16" or "tf32"."""
+        name = self.p.a.name
+        return "tf32" if name == "f32" else name
 
     @property
-    def wide(self) -> int:
-        """Elements of a value, rounded up likewise."""
-        return _steps(self.attention.width)
+    def heads(self) -> Heads:
+        """The sizes of heads, rounded up to steps of matrix instructions."""
+        a = self.attention
+        return Heads(_steps(a.depth), _steps(a.width), self.p.a.bytes)
 
     def sizes(self) -> dict[str, Expr]:
         """See `TiledProduct.sizes`."""
@@ -129,10 +130,11 @@ class AttentionPlan(TiledProduct):
             return None
         strides = [self.p.a_first, self.p.b_first, a.record.keys.first, a.m.q, a.k_key, a.v_key]
         strides += [step for x in a.batch for step in (x.q, x.k, x.v)]
+        chunk = ACCESS_BYTES // self.p.a.bytes
         asked = [
-            Condition(size % CHUNK, "==", Expr.const(0))
+            Condition(size % chunk, "==", Expr.const(0))
             for size in dict.fromkeys(strides)
-            if not self.divisible(size, CHUNK)
+            if not self.divisible(size, chunk)
         ]
         return None if any(condition.lhs.is_const for condition in asked) else asked
 

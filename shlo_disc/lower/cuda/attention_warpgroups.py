@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from shlo_disc.lower.cuda.attention_plan import CHUNK, AttentionPlan
+from shlo_disc.lower.cuda.attention_plan import AttentionPlan
 from shlo_disc.lower.cuda.attention_writer import AttentionWriter
 from shlo_disc.lower.cuda.instructions import (
     commit_copies,
@@ -42,17 +42,23 @@ from shlo_disc.lower.cuda.swizzle import (
 )
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["ROWS", "WarpgroupWriter"]
+__all__ = ["ROWS", "WIDEST", "WarpgroupWriter"]
 
 _WARPGROUPS = 2
 ROWS = 64 * _WARPGROUPS
 """Rows of queries of a block."""
 
+WIDEST = 128
+"""The largest head size: results of 64 rows have 64 registers of each thread then."""
+
 _KEYS = 128
 """Keys of a tile."""
 
 _ELEMENTS = 64
-"""Elements of a line."""
+"""Elements of a line, of 16 bits."""
+
+CHUNK = 8
+"""Elements of one copy."""
 
 
 class _Lines:
@@ -116,13 +122,13 @@ class WarpgroupWriter(AttentionWriter):
     units: ClassVar[str] = "warpgroups"
 
     def __init__(self, plan: AttentionPlan) -> None:
-        columns = -(-plan.wide // _ELEMENTS) * _ELEMENTS
+        columns = -(-plan.heads.width // _ELEMENTS) * _ELEMENTS
         threads = 4 * _WARPGROUPS * plan.machine.warp
         super().__init__(plan, ROWS, columns, threads, _KEYS)
         b = self.b
         b.shared_alignment = 8 * LINE  # the swizzle counts lines from there
-        self.query_lines = _Lines(self, ROWS, plan.head, 1)
-        self.key_lines = _Lines(self, _KEYS, plan.head, 2)
+        self.query_lines = _Lines(self, ROWS, plan.heads.depth, 1)
+        self.key_lines = _Lines(self, _KEYS, plan.heads.depth, 2)
         self.value_lines = _Lines(self, _KEYS, columns, 2)
         self.warpgroup = b.thread // (4 * plan.machine.warp)
 
@@ -218,7 +224,7 @@ class WarpgroupWriter(AttentionWriter):
         """Begin the products of the queries with the keys of a stage."""
         mine, theirs = self.query_lines, self.key_lines
         offsets = []
-        for k in range(0, self.plan.head, 16):
+        for k in range(0, self.plan.heads.depth, 16):
             block, within = divmod(k, _ELEMENTS)
             offsets.append((block * mine.block_bytes + 2 * within,
                             block * theirs.block_bytes + 2 * within))  # fmt: skip

@@ -3,46 +3,26 @@
     keys of a warp      all of a tile, and rows of its own      (`down` warps)
                         a part of a tile, and the rows of all   (`deep` warps)
 
-Queries are fragments in registers. Tiles of keys and values pass through a ring of stages in shared
-memory, which `cp.async` fills ahead.
+Queries are fragments in registers, or lines of shared memory where registers are too few. Tiles of
+keys and values pass through a ring of stages in shared memory, which `cp.async` fills ahead.
+
+f32 is rounded to tf32 as operand of both products; scores, softmax and sums have all digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
+from shlo_disc.lower.cuda.attention_tiles import AttentionTile
 from shlo_disc.lower.cuda.attention_writer import AttentionWriter
 from shlo_disc.lower.cuda.instructions import commit_copies, multiply, wait_for_copies
 from shlo_disc.lower.cuda.lines import Lines
 from shlo_disc.lower.cuda.online_softmax import RowState
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["FEW", "TILE", "AttentionTile", "WarpWriter"]
-
-
-@dataclass(frozen=True)
-class AttentionTile:
-    """How a block divides its work."""
-
-    down: int
-    """Warps below each other, 16 rows each."""
-    deep: int
-    """Warps that share rows; each has a part of the keys of a tile."""
-    keys: int
-    stages: int
-
-    @property
-    def rows(self) -> int:
-        """Rows of queries of a block."""
-        return 16 * self.down
-
-
-TILE = AttentionTile(4, 1, 64, 2)
-FEW = AttentionTile(1, 4, 64, 2)
-"""For up to 16 rows. A block has less than the 99 KiB of shared memory that any device has."""
+__all__ = ["WarpWriter"]
 
 
 class WarpWriter(AttentionWriter):
@@ -52,14 +32,18 @@ class WarpWriter(AttentionWriter):
 
     def __init__(self, plan: AttentionPlan, tile: AttentionTile, *, by_chunks: bool) -> None:
         warps = tile.down * tile.deep
-        super().__init__(plan, tile.rows, plan.wide, warps * plan.machine.warp, tile.keys)
+        super().__init__(plan, tile.rows, plan.heads.width, warps * plan.machine.warp, tile.keys)
         self.tile_, self.by_chunks = tile, by_chunks
-        self.key_lines = Lines(self.b, tile.keys, plan.head, tile.stages)
-        self.value_lines = Lines(self.b, tile.keys, plan.wide, tile.stages)
-        self.own_keys = tile.keys // tile.deep
+        size = plan.p.a.bytes
+        self.key_lines = Lines(self.b, tile.keys, plan.heads.depth, size, tile.stages)
+        self.value_lines = Lines(self.b, tile.keys, plan.heads.width, size, tile.stages)
+        self.query_lines = self.key_lines
+        if not tile.keeps_queries:
+            self.query_lines = Lines(self.b, tile.rows, plan.heads.depth, size, 1)
         self.down = self.warp // tile.deep
         self.deep = self.warp % tile.deep
-        self.fragments: list[list[Register]] = []
+        self.query: Callable[[int], list[Register]]
+        """The left fragment of this warp's queries from an element on."""
 
     @property
     def first_row(self) -> IndexValue:
@@ -69,12 +53,17 @@ class WarpWriter(AttentionWriter):
     def begin(self, place: list[IndexValue], row: IndexValue) -> None:
         """See `AttentionWriter.begin`: fragments of this warp's rows."""
         b, zero = self.b, self.b.index(0)
-        self.key_lines.copy(self.queries(place), row, zero, self.rows, by_chunks=self.by_chunks)
+        lines = self.query_lines
+        lines.copy(self.queries(place), row, zero, self.rows, by_chunks=self.by_chunks)
         commit_copies(b)
         wait_for_copies(b, 0)
         b.barrier_of_block()
-        load = self.key_lines.left(zero, self.first_row, self.lane)
-        self.fragments = [load(k) for k in range(0, self.plan.head, 16)]
+        load = lines.left(zero, self.first_row, self.lane)
+        if not self.tile_.keeps_queries:
+            self.query = load
+            return
+        kept = {k: load(k) for k in range(0, self.plan.heads.depth, lines.step)}
+        self.query = kept.__getitem__
         b.barrier_of_block()  # all have read them: keys take their place
 
     def through(
@@ -118,15 +107,16 @@ class WarpWriter(AttentionWriter):
         carried: list[Register],
     ) -> list[Register]:
         """State and results behind one more tile of keys, which begins at `key`."""
-        b, name, own = self.b, self.p.a.name, self.own_keys
+        b, name, own = self.b, self.plan.element, self.tile_.own_keys
         inner = self.is_inner(row, key)
         first = self.deep * own
         zero = b.constant(0.0, "f32")
         sums = [zero] * (own // 8 * 4)
         right = self.key_lines.right(stage, first, self.lane)
-        for step, left in enumerate(self.fragments):
+        for k in range(0, self.plan.heads.depth, self.key_lines.step):
+            left = self.query(k)
             for group in range(0, own, 16):
-                both = right(group, 16 * step)
+                both = right(group, k)
                 for half in range(2):
                     at = 4 * (group // 8 + half)
                     pair = both[2 * half : 2 * half + 2]
@@ -136,10 +126,10 @@ class WarpWriter(AttentionWriter):
         results = [x * scales[k // 2 % 2] for k, x in enumerate(carried[4:])]
         fragments = self.packed(weights)
         across = self.value_lines.right_across(stage, first, self.lane)
-        for step in range(own // 16):
-            left = fragments[4 * step : 4 * step + 4]
+        for number, line in enumerate(range(0, own, self.value_lines.step)):
+            left = fragments[4 * number : 4 * number + 4]
             for column in range(0, self.columns, 16):
-                both = across(16 * step, column)
+                both = across(line, column)
                 for half in range(2):
                     at = 4 * (column // 8 + half)
                     pair = both[2 * half : 2 * half + 2]

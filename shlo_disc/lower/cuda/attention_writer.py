@@ -13,10 +13,7 @@ from collections.abc import Sequence
 
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
 from shlo_disc.lower.cuda.fragments import store_sums
-from shlo_disc.lower.cuda.instructions import (
-    packed_pair,
-    true_for_any,
-)
+from shlo_disc.lower.cuda.instructions import packed_pair, round_to_tf32, true_for_any
 from shlo_disc.lower.cuda.lines import Source
 from shlo_disc.lower.cuda.online_softmax import OnlineSoftmax, RowState
 from shlo_disc.lower.gpu.products import ProductWriter
@@ -226,6 +223,13 @@ class AttentionWriter(ProductWriter):
         return visible is not None and visible.hidden != -math.inf
 
     def packed(self, weights: Sequence[Register]) -> list[Register]:
-        """Weights as left fragments of the second product: four registers for each 16 keys."""
-        name = self.p.a.name
-        return [packed_pair(self.b, name, *weights[k : k + 2]) for k in range(0, len(weights), 2)]
+        """Weights as left fragments of the second product: four registers for each of them.
+
+        A thread has weights of two neighbouring keys, of a row and of the eighth behind it. Of f32
+        these are steps `lane % 4` and 4 behind it (`Lines.right_across`).
+        """
+        b, name = self.b, self.plan.element
+        if name != "tf32":
+            return [packed_pair(b, name, *weights[k : k + 2]) for k in range(0, len(weights), 2)]
+        rounded = [round_to_tf32(b, b.bitcast(x, "i32")) for x in weights]
+        return [rounded[k + at] for k in range(0, len(rounded), 4) for at in (0, 2, 1, 3)]

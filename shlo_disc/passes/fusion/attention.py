@@ -83,7 +83,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if isinstance(record, str):
         return record
     if kernels.widest is not None:
-        return why_not_online(record, kernels.widest, p.graph.shapes)
+        return why_not_online(record, kernels.widest, kernels.rounded, p.graph.shapes)
     return _several_types(record)
 
 
