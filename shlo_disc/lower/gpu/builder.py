@@ -357,6 +357,15 @@ class GpuBuilder(FloatBuilder):
         right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
         self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
 
+    def add_shared(self, value: Register, address: Register) -> None:
+        """Add to an integer at an address of shared memory (i32), in one piece."""
+        space = "!llvm.ptr<3>"
+        pointer = self.define(
+            Pointer, f"llvm.inttoptr {address} : i32 to {space}", space, [address]
+        )
+        right = f"llvm.atomicrmw add {pointer}, {value} monotonic : {space}, {value.type}"
+        self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
+
     def join(self) -> None:
         """Have the threads of a warp come together here, after work that some of them had not.
 
@@ -372,6 +381,20 @@ class GpuBuilder(FloatBuilder):
         self._barriers += 1
         fence = "memfence [#gpu.address_space<workgroup>]"
         self.emit(f"gpu.barrier {fence} {{disc.number = {self._barriers} : i64}}")
+
+    def barrier_of_warp(self) -> None:
+        """Wait for all threads of the warp; they see what each wrote to shared memory.
+
+        A wave of AMD runs in step, and its accesses to shared memory keep their order: nothing is
+        executed there, but the compiler moves no access over it.
+        """
+        for line in self.machine.warp_barrier:
+            self.emit(line.format(all_threads=self.constant(-1, "i32")))
+
+    def ballot(self, mask: Mask) -> Register:
+        """The bits of `mask` of all threads of the warp: an integer of a bit for each."""
+        type_ = f"i{self.machine.warp}"
+        return self.define(Register, f"gpu.ballot {mask} : {type_}", type_, [mask], pure=False)
 
     def from_lane(self, value: Register, distance: int) -> Register:
         """`value` of the thread of this warp whose number differs in the bit `distance`."""
