@@ -9,7 +9,7 @@ task to each thread, or a run of tasks where tasks need scratch memory of their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -119,9 +119,13 @@ class GpuBuilder(FloatBuilder):
 
     def load_if(self, mask: Mask, memory: MemRef, index: IndexValue, size: int) -> Register:
         """One element where the scalar `mask`, else 0."""
-        zero = self.constant(0, memory.element)
+        return self.only_if(mask, lambda: self.load(memory, index), memory.element)
+
+    def only_if(self, mask: Mask, made: Callable[[], Register], type_: str) -> Register:
+        """What `made` writes where the scalar `mask`, else 0."""
+        zero = self.constant(0, type_)
         with self.if_(mask) as branch:
-            branch.yield_(self.load(memory, index))
+            branch.yield_(made())
             with branch.otherwise():
                 branch.yield_(zero)
         return branch.results[0]

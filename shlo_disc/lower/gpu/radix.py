@@ -140,9 +140,10 @@ class Ranks:
         self.b.barrier_of_warp()
 
     def rank(self, digit: Register) -> Register:
-        """Elements of the warp with this digit that came before, in program order and lane by lane.
+        """What :meth:`place` needs of an element: its digit, and above that its rank in the warp.
 
-        All threads of the warp must come here.
+        Elements that came before have lower ranks, in program order and lane by lane. All threads
+        of the warp must come here.
         """
         b = self.b
         peers = b.constant(-1, self.word)
@@ -157,7 +158,7 @@ class Ranks:
         with b.if_(before.equals(0)):
             self.counts.store(old + count, at)
         b.barrier_of_warp()
-        return old + before
+        return (old + before << DIGIT_BITS) | digit
 
     def add(self, digit: Register) -> None:
         """Count an element, without a rank."""
@@ -190,10 +191,10 @@ class Ranks:
             self.counts.store(front + fronts[0], b.thread + k * DIGITS)
         return fronts
 
-    def place(self, digit: Register, rank: Register) -> IndexValue:
-        """Where an element goes in the tile."""
-        first = self.counts.load(self._counter(digit), readonly=False)
-        return self.b.to_index("arith.index_castui", first + rank)
+    def place(self, rank: Register) -> IndexValue:
+        """Where an element of :meth:`rank` goes in the tile."""
+        first = self.counts.load(self._counter(rank & DIGITS - 1), readonly=False)
+        return self.b.to_index("arith.index_castui", first + (rank >> DIGIT_BITS))
 
     def _counter(self, digit: Register) -> IndexValue:
         return self.warp * DIGITS + self.b.to_index("arith.index_castui", digit)

@@ -17,7 +17,8 @@ Source: D. Merrill, A. Grimshaw, "High Performance and Scalable Radix Sorting" (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
@@ -44,7 +45,7 @@ from shlo_disc.lower.gpu.sorted_rows import (
 from shlo_disc.lower.plan import Buffer, Condition, If, Launch, Step, Workspace
 from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import Elemental
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 __all__ = ["MOST_ELEMENTS", "RadixSort"]
 
@@ -150,16 +151,17 @@ class RadixSort:
         tile = _Tile(e, self)
         ranks = Ranks(b, self.key.bits)
         counts = b.memref(e.arguments.slot(_COUNTS), "i32")
-        with b.loop(b.lo, b.hi, 1, hint="task") as task:
-            tile.enter(task.index)
+        with b.if_(b.lo < b.hi):
+            tile.enter(b.lo)
             for k in range(ranks.warps):
                 ranks.counts.store(b.constant(0, "i32"), b.thread + k * THREADS)
             b.barrier_of_block()
-            ats = [b.thread + k * THREADS for k in range(_MOST)]
-            for at, element in zip(ats, tile.read(self.key.array, ats), strict=True):
-                own = digit(e, self.key, element, tile.digit)
-                with b.if_(at < tile.count):
-                    ranks.add(own)
+            with b.loop(0, tile.count, _BATCH * THREADS, hint="batch") as batch:
+                elements = tile.read(self.key.array, batch.index + b.thread, THREADS, _BATCH)
+                for element, is_there in elements:
+                    own = digit(e, self.key, element, tile.digit)
+                    with b.if_(is_there):
+                        ranks.add(own)
             b.join()
             b.barrier_of_block()
             total = b.constant(0, "i32")
@@ -199,53 +201,49 @@ class RadixSort:
         tile = _Tile(e, self)
         ranks = Ranks(b, key.bits)
         firsts = b.shared("i32", DIGITS)
+        ordered = b.shared("i8", _MOST * THREADS)
         stage = b.shared_offset(_MOST * THREADS * max(rows.storages[i][1] for i in rows.arrays))
         warp = self.machine.warp
         last = b.constant(last_digit(key), "i32")
-        with b.loop(b.lo, b.hi, 1, hint="task") as task:
-            tile.enter(task.index)
+        with b.if_(b.lo < b.hi):
+            tile.enter(b.lo)
             ranks.clear()
             first = ranks.warp * (tile.each * warp) + ranks.lane
-            own = [first + k * warp for k in range(_MOST)]
-            values = tile.read(key.array, own)
+            values = tile.read(key.array, first, warp, _MOST)
             in_front, total = self._counted(e, tile)
-            digits = [
-                b.select(at < tile.count, digit(e, key, value, tile.digit), last)
-                for at, value in zip(own, values, strict=True)
-            ]
-            found = []
-            for k, mine in enumerate(digits):
-                with b.if_(tile.each > k) as branch:
-                    branch.yield_(ranks.rank(mine))
-                    with branch.otherwise():
-                        branch.yield_(b.constant(0, "i32"))
-                found.append(branch.results[0])
+            found: list[Register] = []
+            each = b.cast("arith.index_cast", tile.each, "i32")
+            for k, (value, is_there) in enumerate(values):
+
+                def ranked(value: Register = value, is_there: Mask = is_there) -> Register:
+                    mine = digit(e, key, value, tile.digit)
+                    # What is behind the tile stays behind it.
+                    return ranks.rank(b.select(is_there, mine, last))
+
+                found.append(b.only_if(each > k, ranked, "i32"))
             begin, below = ranks.finish(total)
             firsts.store(below + in_front - begin, b.thread)
             b.barrier_of_block()
-            places = [ranks.place(mine, at) for mine, at in zip(digits, found, strict=True)]
-            ats = [b.thread + k * THREADS for k in range(_MOST)]
-            targets: list[IndexValue] = []
-
-            def through(i: int, elements: Sequence[Register]) -> list[Register]:
-                """The elements of array i in the order of the digit."""
+            for i in [key.array, *self.moved]:
+                if i != key.array:
+                    values = tile.read(i, first, warp, _MOST)
+                    b.barrier_of_block()
                 memory = b.shared_at(rows.storages[i][0], stage, _MOST * THREADS)
-                for k, element in enumerate(elements):
-                    with b.if_(tile.each > k):
-                        memory.store(element, places[k])
+                for k, (rank, (value, _)) in enumerate(zip(found, values, strict=True)):
+                    with b.if_(each > k):
+                        to = ranks.place(rank)
+                        memory.store(value, to)
+                        if i == key.array and self.moved:
+                            ordered.store(rank.cast("arith.trunci", "i8"), to)
                 b.join()
                 b.barrier_of_block()
-                return [memory.load(b.min(at, tile.count - 1), readonly=False) for at in ats]
 
-            ordered = through(key.array, values)
-            for at, element in zip(ats, ordered, strict=True):
-                shift = firsts.load(_place(b, digit(e, key, element, tile.digit)), readonly=False)
-                targets.append(at + b.to_index("arith.index_cast", shift))
-            self._write(e, tile, key.array, ats, targets, ordered)
-            for i in self.moved:
-                elements = tile.read(i, own)
-                b.barrier_of_block()
-                self._write(e, tile, i, ats, targets, through(i, elements))
+                def of(i: int, at: IndexValue, value: Register) -> Register:
+                    if i == key.array:
+                        return digit(e, key, value, tile.digit)
+                    return ordered.load(at, readonly=False).cast("arith.extui", "i32")
+
+                self._write(e, tile, i, memory, firsts, of)
         return self.single.launch(e, "radix_move", Expr.const(1), Expr.const(1))
 
     def _counted(self, e: Elemental, tile: _Tile) -> tuple[Register, Register]:
@@ -274,21 +272,22 @@ class RadixSort:
         e: Elemental,
         tile: _Tile,
         i: int,
-        ats: Sequence[IndexValue],
-        targets: Sequence[IndexValue],
-        elements: Sequence[Register],
+        memory: MemRef,
+        firsts: MemRef,
+        digit_of: Callable[[int, IndexValue, Register], Register],
     ) -> None:
         """Elements of array i to the results, or to where the next pass reads them."""
-        b = e.b
-        with b.if_(tile.is_last) as branch:
-            for at, target, element in zip(ats, targets, elements, strict=True):
-                with b.if_(at < tile.count):
-                    write_last(e, self.rows, tile.row, target, {i: element})
-            with branch.otherwise():
-                memory = array(e, self.rows, Workspace(TARGET + i), i)
-                for at, target, element in zip(ats, targets, elements, strict=True):
-                    with b.if_(at < tile.count):
-                        memory.store(element, tile.start + target)
+        b = builder(e)
+        with b.loop(b.thread, tile.count, THREADS, hint="at") as loop:
+            at = loop.index
+            value = memory.load(at, readonly=False)
+            digit = b.to_index("arith.index_castui", digit_of(i, at, value))
+            shift = b.to_index("arith.index_cast", firsts.load(digit, readonly=False))
+            with b.if_(tile.is_last) as branch:
+                write_last(e, self.rows, tile.row, at + shift, {i: value})
+                with branch.otherwise():
+                    target = array(e, self.rows, Workspace(TARGET + i), i)
+                    target.store(value, tile.start + at + shift)
 
 
 class _Tile:
@@ -327,17 +326,24 @@ class _Tile:
         self.count = b.min(n - self.first, self.each * THREADS)
         self.counter = (self.row * DIGITS + b.thread) * self.tiles + self.number
 
-    def read(self, i: int, ats: Sequence[IndexValue]) -> list[Register]:
-        """Array i of the records at `ats` in the tile; of the last one where there is none."""
+    def read(self, i: int, first: IndexValue, step: int, count: int) -> list[tuple[Register, Mask]]:
+        """Array i of `count` records of the tile, and which of them there are; 0 for others."""
         e, b = self.e, self.b
-        near = [self.first + b.min(at, self.count - 1) for at in ats]
+        # One number that is compared with constants, where places would take a register each.
+        left = b.cast("arith.index_cast", self.count - first, "i32")
+        there = [left > k * step for k in range(count)]
+        type_ = self.rows.storages[i][0]
+
+        def each(read: Callable[[IndexValue], Register]) -> list[Register]:
+            return [
+                b.only_if(is_there, partial(read, first + k * step), type_)
+                for k, is_there in enumerate(there)
+            ]
+
         with b.if_(self.is_first) as branch:
-            branch.yield_(*(self.rows.read(e, i, self.row, at) for at in near))
+            branch.yield_(*each(lambda at: self.rows.read(e, i, self.row, self.first + at)))
             with branch.otherwise():
                 memory = array(e, self.rows, Workspace(SOURCE + i), i)
-                branch.yield_(*(memory.load(self.start + at, readonly=False) for at in near))
-        return branch.results
-
-
-def _place(b: GroupBuilder, digit: Register) -> IndexValue:
-    return b.to_index("arith.index_castui", digit)
+                start = self.start + self.first
+                branch.yield_(*each(lambda at: memory.load(start + at, readonly=False)))
+        return list(zip(branch.results, there, strict=True))

@@ -7,16 +7,16 @@ as the row needs, so short rows cost less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.radix import Ranks, digit, last_digit, pass_count
-from shlo_disc.lower.gpu.sorted_rows import Rows, builder, write_last
+from shlo_disc.lower.gpu.sorted_rows import Rows, builder, put_all, write_last
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.tasks.single_op import SingleOp
-from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
 __all__ = ["radix_tiles"]
@@ -41,110 +41,93 @@ class _Tiles:
         b, rows, key = self.b, self.rows, self.key
         n = b.param(rows.size, opaque=True)
         count = b.param(pass_count(key), opaque=True)
-        each = n.ceil_div(THREADS)
         keys = b.shared(rows.storages[key.array][0], self.tile)
         places = b.shared("i16", self.tile) if rows.moved else None
         ranks = Ranks(b, key.bits)
-        with b.loop(b.lo, b.hi, 1, hint="row") as row:
+        # One number that is compared with constants, where places would take a register each.
+        left = b.cast("arith.index_cast", n - b.thread, "i32")
+        stored = [i for i in rows.arrays if rows.results[i] is not None]
+        with b.if_(b.lo < b.hi):  # a loop would keep addresses in registers, from in front of it
+            row = b.lo
             ats = [b.thread + k * THREADS for k in range(self.most)]
-            near = [b.min(at, n - 1) for at in ats]
-            read = [rows.read(self.e, key.array, row.index, at) for at in near]
-            for at, value in zip(ats, read, strict=True):
-                keys.store(value, at)
-                if places is not None:
-                    places.store(b.cast("arith.index_cast", at, "i16"), at)
+            there = [left > k * THREADS for k in range(self.most)]
+
+            def elements(read: Callable[[IndexValue], Register], type_: str) -> list[Register]:
+                """What the records have that there are; all are read before one is stored."""
+                return [
+                    b.only_if(is_there, partial(read, at), type_)
+                    for at, is_there in zip(ats, there, strict=True)
+                ]
+
+            type_ = rows.storages[key.array][0]
+            read = elements(partial(rows.read, self.e, key.array, row), type_)
+            for at, is_there, value in zip(ats, there, read, strict=True):
+                with b.if_(is_there):
+                    keys.store(value, at)
+                    if places is not None:
+                        places.store(b.cast("arith.index_cast", at, "i16"), at)
+            b.join()
             b.barrier_of_block()
-            with b.loop(0, count, 1, hint="digit") as turn:
-                self._pass(turn.index, n, each, keys, places, ranks)
-            self._write(row.index, n, ats, near, keys, places)
+            each = n.ceil_div(THREADS)
+            first = ranks.warp * (each * b.machine.warp) + ranks.lane
+            # LLVM would compare these with each constant in front of the loop, and keep the
+            # answers in registers. It does not know that the parameter is zero.
+            zero = b.cast("arith.index_cast", b.param(Expr.const(0), opaque=True), "i32")
+            sizes = [b.cast("arith.index_cast", x, "i32") for x in (each, n - first)]
+            with b.loop(0, count, 1, sizes, hint="digit") as turn:
+                self._pass(turn.index, first, turn.args, keys, places, ranks)
+                turn.yield_(*(size ^ zero for size in turn.args))
+            for i in stored:
+                found = partial(self._element, i, row, keys, places)
+                values = elements(found, rows.storages[i][0])
+                for at, is_there, value in zip(ats, there, values, strict=True):
+                    with b.if_(is_there):
+                        write_last(self.e, rows, row, at, {i: value})
         return self.single.launch(self.e, "sort_radix_tiles", rows.rows, Expr.const(1))
 
     def _pass(
         self,
         number: IndexValue,
-        n: IndexValue,
-        each: IndexValue,
+        first: IndexValue,
+        sizes: Sequence[Register],
         keys: MemRef,
         places: MemRef | None,
         ranks: Ranks,
     ) -> None:
-        """Put keys and places in the order of one digit."""
-        b = self.b
+        """Put keys and places in the order of one digit.
+
+        `sizes`: elements of a thread, and those from the thread's first one, `first`, on.
+        """
+        b, warp = self.b, self.b.machine.warp
+        memories = [keys] if places is None else [keys, places]
+        last = b.constant(last_digit(self.key), "i32")
         ranks.clear()
-        warp = b.machine.warp
-        first = ranks.warp * (each * warp) + ranks.lane
-        # Behind the last element of the tile anything is read.
-        ats = [b.min(first + k * warp, self.tile - 1) for k in range(self.most)]
-        values = [keys.load(at, readonly=False) for at in ats]
-        moved = [] if places is None else [places.load(at, readonly=False) for at in ats]
-        digits = self._digits(number, n, ats, values)
-        found: list[Register] = []
-        for k, own in enumerate(digits):
+        each, left = sizes
+        carried: list[list[Register]] = []
+        for k in range(self.most):
             with b.if_(each > k) as branch:
-                branch.yield_(ranks.rank(own))
+                values = [memory.load(first + k * warp, readonly=False) for memory in memories]
+                # What is behind the row stays behind it.
+                own = digit(self.e, self.key, values[0], number)
+                branch.yield_(ranks.rank(b.select(left > k * warp, own, last)), *values)
                 with branch.otherwise():
-                    branch.yield_(b.constant(0, "i32"))
-            found.append(branch.results[0])
+                    nothing = [b.constant(0, value.type) for value in values]
+                    branch.yield_(b.constant(0, "i32"), *nothing)
+            carried.append(branch.results)
         ranks.finish()
         b.barrier_of_block()
-        for k, own in enumerate(digits):
+        for k, (rank, *values) in enumerate(carried):
             with b.if_(each > k):
-                to = ranks.place(own, found[k])
-                keys.store(values[k], to)
-                if places is not None:
-                    places.store(moved[k], to)
+                put_all(memories, values, ranks.place(rank))
         b.join()
         b.barrier_of_block()
 
-    def _digits(
-        self,
-        number: IndexValue,
-        n: IndexValue,
-        ats: Sequence[IndexValue],
-        values: Sequence[Register],
-    ) -> list[Register]:
-        """Digits of the keys; what is behind the row stays behind it."""
-        b = self.b
-        last = b.constant(last_digit(self.key), "i32")
-        return [
-            b.select(at < n, digit(self.e, self.key, value, number), last)
-            for at, value in zip(ats, values, strict=True)
-        ]
-
-    def _write(
-        self,
-        row: IndexValue,
-        n: IndexValue,
-        ats: Sequence[IndexValue],
-        near: Sequence[IndexValue],
-        keys: MemRef,
-        places: MemRef | None,
-    ) -> None:
-        e, b, rows = self.e, self.b, self.rows
-        stored = [i for i in rows.arrays if rows.results[i] is not None]
-        found = [_record(e, rows, stored, row, at, keys, places) for at in near]
-        for at, record in zip(ats, found, strict=True):
-            with b.if_(at < n):
-                write_last(e, rows, row, at, dict(zip(stored, record, strict=True)))
-
-
-def _record(
-    e: Elemental,
-    rows: Rows,
-    stored: Sequence[int],
-    row: IndexValue,
-    at: IndexValue,
-    keys: MemRef,
-    places: MemRef | None,
-) -> list[Register]:
-    """The `stored` arrays of the record that is at `at` in the tile."""
-    assert rows.radix is not None
-    found = []
-    for i in stored:
-        if i == rows.radix.array:
-            found.append(keys.load(at, readonly=False))
-            continue
+    def _element(
+        self, i: int, row: IndexValue, keys: MemRef, places: MemRef | None, at: IndexValue
+    ) -> Register:
+        """Array i of the record that is at `at` in the tile."""
+        if i == self.key.array:
+            return keys.load(at, readonly=False)
         assert places is not None
-        place = e.b.to_index("arith.index_castui", places.load(at, readonly=False))
-        found.append(rows.read(e, i, row, place))
-    return found
+        place = self.b.to_index("arith.index_castui", places.load(at, readonly=False))
+        return self.rows.read(self.e, i, row, place)
