@@ -22,6 +22,7 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.radix import passes
 from shlo_disc.lower.gpu.radix_sort import MOST_ELEMENTS as MOST_OF_RADIX
 from shlo_disc.lower.gpu.radix_sort import RadixSort
+from shlo_disc.lower.gpu.radix_tiles import MOST_ELEMENTS as MOST_OF_TILE
 from shlo_disc.lower.gpu.radix_tiles import radix_tiles
 from shlo_disc.lower.gpu.sorted_rows import (
     SOURCE,
@@ -60,9 +61,6 @@ _GROUP, _SEGMENTS, _INNER, _WIDTH = (
 """Sizes in which launches of one kernel differ: threads of a row, its tiles, the distance of
 neighbours in the target, the length of runs."""
 
-_RADIX_TILE = 2
-"""Tiles of merges in a row that one launch sorts by digits: it has no second half to merge to."""
-
 _RightFirst = Callable[[IndexValue, IndexValue], Mask]
 _Put = Callable[[IndexValue, IndexValue, list[Register]], None]
 
@@ -80,7 +78,7 @@ class BlockSort:
         self.longest = self.tile
         """Records of a row that one launch sorts."""
         if rows.radix is not None:
-            self.longest *= _RADIX_TILE
+            self.longest = MOST_OF_TILE
         self.first = first
         is_long = Expr.min(rows.size // (self.longest + 1), 1)
         count = rows.rows * rows.size * is_long
@@ -112,7 +110,7 @@ class BlockSort:
             group = 1 if 1 < group < _GROUPS else group // _GROUPS
         steps = self._of_tiles()
         if self.radix is not None:
-            tiles = radix_tiles(self.single, self.machine, self.rows, _RADIX_TILE * self.neighbours)
+            tiles = radix_tiles(self.single, self.machine, self.rows)
             steps = (self._up_to(self.longest, (tiles,), steps),)
             groups = groups[1:]
         for group in groups:

@@ -60,6 +60,8 @@ _BLOCKS = 264
 
 _FEW_TILES = 32
 """Tiles of a row whose counters every block may as well add up."""
+_COUNTED = 4
+"""Elements that a thread reads at once to count them."""
 _BATCH = 8
 """Counters that a thread reads at once."""
 
@@ -156,8 +158,8 @@ class RadixSort:
             for k in range(ranks.warps):
                 ranks.counts.store(b.constant(0, "i32"), b.thread + k * THREADS)
             b.barrier_of_block()
-            with b.loop(0, tile.count, _BATCH * THREADS, hint="batch") as batch:
-                elements = tile.read(self.key.array, batch.index + b.thread, THREADS, _BATCH)
+            with b.loop(0, tile.count, _COUNTED * THREADS, hint="batch") as batch:
+                elements = tile.read(self.key.array, batch.index + b.thread, THREADS, _COUNTED)
                 for element, is_there in elements:
                     own = digit(e, self.key, element, tile.digit)
                     with b.if_(is_there):

@@ -19,38 +19,42 @@ from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
-__all__ = ["radix_tiles"]
+__all__ = ["MOST_ELEMENTS", "radix_tiles"]
+
+_NEIGHBOURS = 12
+"""Elements of a thread, at most: it has all of them in registers at a time."""
+
+MOST_ELEMENTS = THREADS * _NEIGHBOURS
+"""Records of a row, at most."""
 
 
-def radix_tiles(single: SingleOp, machine: Machine, rows: Rows, neighbours: int) -> Launch:
-    """The launch that sorts rows of up to `neighbours` records for each thread of a block."""
-    assert rows.radix is not None
-    return _Tiles(single, machine, rows, neighbours).launch()
+def radix_tiles(single: SingleOp, machine: Machine, rows: Rows) -> Launch:
+    """The launch that sorts rows of up to :data:`MOST_ELEMENTS` records."""
+    return _Tiles(single, machine, rows).launch()
 
 
 class _Tiles:
-    def __init__(self, single: SingleOp, machine: Machine, rows: Rows, neighbours: int) -> None:
+    def __init__(self, single: SingleOp, machine: Machine, rows: Rows) -> None:
         assert rows.radix is not None
-        self.single, self.rows, self.key, self.most = single, rows, rows.radix, neighbours
+        self.single, self.rows, self.key = single, rows, rows.radix
         self.e = single.kernel(0, GroupBuilder(machine, THREADS, THREADS))
         self.b = builder(self.e)
-        self.tile = THREADS * neighbours
 
     def launch(self) -> Launch:
         """See :func:`radix_tiles`."""
         b, rows, key = self.b, self.rows, self.key
         n = b.param(rows.size, opaque=True)
         count = b.param(pass_count(key), opaque=True)
-        keys = b.shared(rows.storages[key.array][0], self.tile)
-        places = b.shared("i16", self.tile) if rows.moved else None
+        keys = b.shared(rows.storages[key.array][0], MOST_ELEMENTS)
+        places = b.shared("i16", MOST_ELEMENTS) if rows.moved else None
         ranks = Ranks(b, key.bits)
         # One number that is compared with constants, where places would take a register each.
         left = b.cast("arith.index_cast", n - b.thread, "i32")
         stored = [i for i in rows.arrays if rows.results[i] is not None]
         with b.if_(b.lo < b.hi):  # a loop would keep addresses in registers, from in front of it
             row = b.lo
-            ats = [b.thread + k * THREADS for k in range(self.most)]
-            there = [left > k * THREADS for k in range(self.most)]
+            ats = [b.thread + k * THREADS for k in range(_NEIGHBOURS)]
+            there = [left > k * THREADS for k in range(_NEIGHBOURS)]
 
             def elements(read: Callable[[IndexValue], Register], type_: str) -> list[Register]:
                 """What the records have that there are; all are read before one is stored."""
@@ -104,7 +108,7 @@ class _Tiles:
         ranks.clear()
         each, left = sizes
         carried: list[list[Register]] = []
-        for k in range(self.most):
+        for k in range(_NEIGHBOURS):
             with b.if_(each > k) as branch:
                 values = [memory.load(first + k * warp, readonly=False) for memory in memories]
                 # What is behind the row stays behind it.
