@@ -121,6 +121,15 @@ class GpuBuilder(FloatBuilder):
         """One element where the scalar `mask`, else 0."""
         return self.only_if(mask, lambda: self.load(memory, index), memory.element)
 
+    def again(self, value: Register) -> Register:
+        """The same number (i32), which the compiler does not know to be the same.
+
+        What is computed of it again takes no register in between: answers of comparisons with
+        constants, for example, of which there are too many to keep.
+        """
+        nothing = self.cast("arith.index_cast", self.param(0, opaque=True), "i32")
+        return value + nothing
+
     def only_if(self, mask: Mask, made: Callable[[], Register], type_: str) -> Register:
         """What `made` writes where the scalar `mask`, else 0."""
         zero = self.constant(0, type_)

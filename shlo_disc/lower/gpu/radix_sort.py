@@ -159,10 +159,11 @@ class RadixSort:
                 ranks.counts.store(b.constant(0, "i32"), b.thread + k * THREADS)
             b.barrier_of_block()
             with b.loop(0, tile.count, _COUNTED * THREADS, hint="batch") as batch:
+                left = tile.left(batch.index + b.thread)
                 elements = tile.read(self.key.array, batch.index + b.thread, THREADS, _COUNTED)
-                for element, is_there in elements:
+                for k, element in enumerate(elements):
                     own = digit(e, self.key, element, tile.digit)
-                    with b.if_(is_there):
+                    with b.if_(left > k * THREADS):
                         ranks.add(own)
             b.join()
             b.barrier_of_block()
@@ -215,7 +216,9 @@ class RadixSort:
             in_front, total = self._counted(e, tile)
             found: list[Register] = []
             each = b.cast("arith.index_cast", tile.each, "i32")
-            for k, (value, is_there) in enumerate(values):
+            left = b.again(tile.left(first))
+            for k, value in enumerate(values):
+                is_there = left > k * warp
 
                 def ranked(value: Register = value, is_there: Mask = is_there) -> Register:
                     mine = digit(e, key, value, tile.digit)
@@ -227,11 +230,12 @@ class RadixSort:
             firsts.store(below + in_front - begin, b.thread)
             b.barrier_of_block()
             for i in [key.array, *self.moved]:
+                each = b.again(each)
                 if i != key.array:
                     values = tile.read(i, first, warp, _MOST)
                     b.barrier_of_block()
                 memory = b.shared_at(rows.storages[i][0], stage, _MOST * THREADS)
-                for k, (rank, (value, _)) in enumerate(zip(found, values, strict=True)):
+                for k, (rank, value) in enumerate(zip(found, values, strict=True)):
                     with b.if_(each > k):
                         to = ranks.place(rank)
                         memory.store(value, to)
@@ -328,11 +332,15 @@ class _Tile:
         self.count = b.min(n - self.first, self.each * THREADS)
         self.counter = (self.row * DIGITS + b.thread) * self.tiles + self.number
 
-    def read(self, i: int, first: IndexValue, step: int, count: int) -> list[tuple[Register, Mask]]:
-        """Array i of `count` records of the tile, and which of them there are; 0 for others."""
-        e, b = self.e, self.b
+    def left(self, first: IndexValue) -> Register:
+        """Records of the tile from `first` on, or less than 1: i32."""
         # One number that is compared with constants, where places would take a register each.
-        left = b.cast("arith.index_cast", self.count - first, "i32")
+        return self.b.cast("arith.index_cast", self.count - first, "i32")
+
+    def read(self, i: int, first: IndexValue, step: int, count: int) -> list[Register]:
+        """Array i of `count` records of the tile, so many apart; 0 where there is none."""
+        e, b = self.e, self.b
+        left = self.left(first)
         there = [left > k * step for k in range(count)]
         type_ = self.rows.storages[i][0]
 
@@ -348,4 +356,4 @@ class _Tile:
                 memory = array(e, self.rows, Workspace(SOURCE + i), i)
                 start = self.start + self.first
                 branch.yield_(*each(lambda at: memory.load(start + at, readonly=False)))
-        return list(zip(branch.results, there, strict=True))
+        return branch.results

@@ -74,13 +74,10 @@ class _Tiles:
             b.barrier_of_block()
             each = n.ceil_div(THREADS)
             first = ranks.warp * (each * b.machine.warp) + ranks.lane
-            # LLVM would compare these with each constant in front of the loop, and keep the
-            # answers in registers. It does not know that the parameter is zero.
-            zero = b.cast("arith.index_cast", b.param(Expr.const(0), opaque=True), "i32")
             sizes = [b.cast("arith.index_cast", x, "i32") for x in (each, n - first)]
             with b.loop(0, count, 1, sizes, hint="digit") as turn:
                 self._pass(turn.index, first, turn.args, keys, places, ranks)
-                turn.yield_(*(size ^ zero for size in turn.args))
+                turn.yield_(*map(b.again, turn.args))
             for i in stored:
                 found = partial(self._element, i, row, keys, places)
                 values = elements(found, rows.storages[i][0])
@@ -120,6 +117,7 @@ class _Tiles:
             carried.append(branch.results)
         ranks.finish()
         b.barrier_of_block()
+        each = b.again(each)
         for k, (rank, *values) in enumerate(carried):
             with b.if_(each > k):
                 put_all(memories, values, ranks.place(rank))
