@@ -9,6 +9,7 @@ import pytest
 from shlo_disc.lower.gpu import radix_sort
 from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.radix_tiles import MOST_ELEMENTS as TILE
+from shlo_disc.lower.plan import kernels_of
 from tests.gpu import values
 from tests.gpu.run import gpu_plan, launches_of, run_gpu
 from tests.lower import test_sort
@@ -209,6 +210,21 @@ def test_which_rows_are_sorted_by_digits():
 
 def _at(plan, n: int):
     return launches_of(plan, [np.zeros(0, np.uint8)] * len(plan.symbols), {"n": n})
+
+
+@pytest.mark.parametrize("n", ["400", "1000", "5000", "50000"])
+def test_known_sizes_have_no_other_kernels(n):
+    plan = test_sort.sorting(n, ["i32"], 0, test_sort.less("i32"))
+    found = {kernel.name for kernel in kernels_of(plan.plan.steps)}
+    assert (
+        found
+        == {
+            "400": {"sort_tiles"},
+            "1000": {"sort_radix_tiles"},
+            "5000": {"sort_tiles", "sort_merge"},
+            "50000": {COUNT, SUMS, MOVE},
+        }[n]
+    )
 
 
 OTHER = {

@@ -5,6 +5,9 @@
     sort_merge   a launch for each doubling: a block finds where its part of the merged run begins
                  and ends in both runs, and merges that part in shared memory
 
+Rows whose order is that of one key are sorted by its digits instead: in one launch up to a tile
+(`radix_tiles.py`), and above that where this moves less memory (`radix_sort.py`).
+
 Where a part begins is found by bisection along a diagonal, so all threads merge as many elements.
 Every merge stays inside of its runs, whatever the comparator says. Arrays that the comparator does
 not read are moved from where their elements were. Sizes decide how many launches run.
@@ -36,7 +39,7 @@ from shlo_disc.lower.gpu.sorted_rows import (
     with_buffers,
     write_last,
 )
-from shlo_disc.lower.plan import All, Buffer, Condition, If, Launch, Step, Workspace
+from shlo_disc.lower.plan import Buffer, Condition, If, Launch, Step, Workspace
 from shlo_disc.lower.tasks.merge_sort import Keys
 from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -111,31 +114,33 @@ class BlockSort:
         steps = self._of_tiles()
         if self.radix is not None:
             tiles = radix_tiles(self.single, self.machine, self.rows)
-            steps = (self._up_to(self.longest, (tiles,), steps),)
+            steps = self._up_to(self.longest, (tiles,), steps)
             groups = groups[1:]
         for group in groups:
             blocks = ceil_div(self.rows.rows, self.threads // group)
             sizes: dict[Expr, Expr | int] = {_GROUP: group, _SEGMENTS: 1, _INNER: inner}
             launch = with_buffers(short, results, sizes, blocks)
-            steps = (self._up_to(self.neighbours * group, (launch,), steps),)
+            steps = self._up_to(self.neighbours * group, (launch,), steps)
         return steps
 
-    def _up_to(self, most: int, then: tuple[Step, ...], otherwise: tuple[Step, ...]) -> Step:
-        return If(Condition(self.rows.size, "<=", Expr.const(most)), then, otherwise)
+    def _up_to(
+        self, most: int, then: tuple[Step, ...], otherwise: tuple[Step, ...]
+    ) -> tuple[Step, ...]:
+        """`then` for rows of up to `most` records, else `otherwise`; both where either may be."""
+        least, longest = self.single.shapes.constraints.bounds(self.rows.size)
+        if longest is not None and longest <= most:
+            return then
+        if least is not None and least > most:
+            return otherwise
+        return (If(Condition(self.rows.size, "<=", Expr.const(most)), then, otherwise),)
 
     def _of_tiles(self) -> tuple[Step, ...]:
         """The launches for rows of several tiles."""
         merged = self._merged()
         if self.radix is None:
             return merged
-        size = self.rows.size
-        is_by_digits = All(
-            (
-                Condition(size, ">", Expr.const(self._longest_merged())),
-                Condition(size, "<=", Expr.const(MOST_OF_RADIX)),
-            )
-        )
-        return (If(is_by_digits, self.radix.steps(), merged),)
+        by_digits = self._up_to(MOST_OF_RADIX, self.radix.steps(), merged)
+        return self._up_to(self._longest_merged(), merged, by_digits)
 
     def _longest_merged(self) -> int:
         """Records of a row up to which merges move less memory than passes by digits.

@@ -2,7 +2,8 @@
 
 Along the innermost dimension a block takes a row, a tile after the other. A thread has 8
 neighbours, which it combines one by one. A warp combines its threads as a balanced tree, and a
-block its warps one after the other.
+block its warps one after the other. Warps exchange elements without the others; a tile has one
+barrier of the block, and the next tile is read while it is combined.
 
 Along another dimension a thread takes a column, in pieces of 128 rows. It combines 8 rows at a time
 one by one.
