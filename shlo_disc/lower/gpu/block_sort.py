@@ -5,8 +5,8 @@
     sort_merge   a launch for each doubling: a block finds where its part of the merged run begins
                  and ends in both runs, and merges that part in shared memory
 
-Rows whose order is that of one key are sorted by its digits instead: in one launch up to a tile
-(`radix_tiles.py`), and above that where this moves less memory (`radix_sort.py`).
+Rows whose order is that of one key are sorted by its digits instead. One launch sorts rows of up to
+a tile (`radix_tiles.py`). Longer ones take `radix_sort.py` where this moves less memory.
 
 Where a part begins is found by bisection along a diagonal, so all threads merge as many elements.
 Every merge stays inside of its runs, whatever the comparator says. Arrays that the comparator does

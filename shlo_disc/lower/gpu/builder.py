@@ -124,8 +124,8 @@ class GpuBuilder(FloatBuilder):
     def again(self, value: Register) -> Register:
         """The same number (i32), which the compiler does not know to be the same.
 
-        What is computed of it again takes no register in between: answers of comparisons with
-        constants, for example, of which there are too many to keep.
+        So the compiler computes again what it would keep in registers, such as the answers of many
+        comparisons with constants.
         """
         nothing = self.cast("arith.index_cast", self.param(0, opaque=True), "i32")
         return value + nothing
@@ -398,8 +398,8 @@ class GpuBuilder(FloatBuilder):
     def barrier_of_warp(self) -> None:
         """Wait for all threads of the warp; they see what each wrote to shared memory.
 
-        A wave of AMD runs in step, and its accesses to shared memory keep their order: nothing is
-        executed there, but the compiler moves no access over it.
+        A wave of AMD runs in step, and its accesses to shared memory keep their order. Nothing is
+        executed there, but the compiler moves no access over the barrier.
         """
         for line in self.machine.warp_barrier:
             self.emit(line.format(all_threads=self.constant(-1, "i32")))

@@ -1,13 +1,13 @@
 """Digits of keys, and stable ranks of the elements of a tile by one digit.
 
 Each thread of a warp has an element. Ballots, one for each bit of the digit, tell which threads
-have the same digit; those in front of a thread are its rank among the 32 or 64. Counters of each
-warp, one for each digit, are what is added for the elements that came before. No atomic operation
-is needed, and ranks are those of the elements' order. When all are ranked, the counters of all
-warps are added up, digit by digit and warp by warp.
+have the same digit. Those in front of a thread are its rank among the 32 or 64. Each warp has a
+counter for each digit, which stands for the elements that came before. No atomic operation is
+needed, and equal digits keep their order. When all are ranked, the counters of all warps are added
+up, digit by digit and warp by warp.
 
 Source: A. Adinets, D. Merrill, "Onesweep: a faster least significant digit radix sort for GPUs"
-(2022), section 3.2, which ranks so; its tiles wait for each other, and these do not.
+(2022), section 3.2, on ranks. Its tiles wait for each other; these do not.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def exclusive(
 class Ranks:
     """Ranks of the elements of a block's tile; see the module.
 
-    Element k of a thread is `warp` elements behind its element k - 1, and the elements of a warp
+    A thread's next element is as many places behind as a warp has threads. The elements of a warp
     are in front of those of the next warp.
     """
 

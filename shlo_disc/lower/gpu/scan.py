@@ -234,8 +234,8 @@ class _Rows(_Lines):
         """See `_Lines.scan`: tile by tile, of which each warp takes neighbouring elements.
 
         Elements of the next tile are on their way from memory while a tile is added up. The threads
-        of a warp exchange elements through shared memory of its own; one barrier of the block, in
-        front of what its warps have in total, is all that a tile waits for.
+        of a warp exchange elements through shared memory of its own. A tile has one barrier of the
+        block, in front of the totals of its warps.
         """
         b, merge = self.b, self.merge
         tile = self.threads * _NEIGHBOURS
