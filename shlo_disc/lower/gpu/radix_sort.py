@@ -68,8 +68,8 @@ _BATCH = 8
 _EACH, _TILES, _DIGIT, _LAST = (
     Expr.symbol(f"radix_{name}") for name in ("each", "tiles", "digit", "last")
 )
-"""Sizes in which launches of one kernel differ: elements of a thread, tiles of a row, the digit, and
-the last one."""
+"""Sizes in which launches of one kernel differ: elements of a thread, tiles of a row, the digit,
+and the last one."""
 
 _COUNTS, _SUMS = Workspace(3000), Workspace(3001)
 """The counters of each row, digit and tile, and of each row and digit."""
