@@ -21,6 +21,12 @@ PROGRAMS = {
         (("n, m", "float64"), ("n, m", "int64"), ("n, m", "bfloat16")),
         (),
     ),
+    "by_digits": Family(
+        lambda x, y, z: lax.sort((x, y, z), num_keys=1, dimension=0),
+        (("n, m", "float64"), ("n, m", "int64"), ("n, m", "bfloat16")),
+        (),
+    ),
+    "rows_by_digits": Family(jnp.sort, (("n, m", "float32"),), ()),
     "embedding": Family(
         lambda x, i, u: x.at[i].add(u),
         (("n, 768", "bfloat16"), ("k", "int32"), ("k, 768", "bfloat16")),
@@ -38,9 +44,6 @@ PROGRAMS = {
     "top_100": Family(lambda x: lax.top_k(x, 100), (("n, m", "int8"),), (), 0, ("m >= 100",)),
 }
 
-SPILLED = {("rows", "cuda:sm_80"): 8}
-"""Bytes that the assembler keeps in memory."""
-
 
 @pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90", "rocm:gfx942", "rocm:gfx1100"])
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -50,13 +53,14 @@ def test_no_kernel_spills(name: str, target: str) -> None:
     except FileNotFoundError:
         pytest.skip(WHY_NOT)
     for kernel in kernels:
-        most = SPILLED.get((name, target), 0)
-        assert max(kernel.spilled, kernel.private_bytes) <= most, kernel
+        assert max(kernel.spilled, kernel.private_bytes) == 0, kernel
         assert 0 < kernel.registers * kernel.threads <= REGISTERS, kernel
         assert kernel.shared_bytes <= SHARED_BYTES[target], kernel
 
 
-@pytest.mark.parametrize("name", ["argsort", "keys", "embedding", "scalars", "top_100"])
+@pytest.mark.parametrize(
+    "name", ["argsort", "keys", "by_digits", "embedding", "scalars", "top_100"]
+)
 def test_threads_come_back_to_a_barrier_by_one_way(name: str) -> None:
     """Else threads of a warp that have nothing to do may wait there once more than the others."""
     text = shlo_disc.compile(PROGRAMS[name].exported, target="cuda:sm_90").as_text("ptx")

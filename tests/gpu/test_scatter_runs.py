@@ -68,6 +68,19 @@ def test_scalars_of_which_many_meet(body):
         check(plans, sample((n,), "f32"), i, sample((s,), "f32", 1), "scatter_runs")
 
 
+def test_as_many_passes_as_places_have_digits():
+    """Windows outside of the operand have a place of their own, behind the last one."""
+    plans = planned("n", "s", "s", POINTS)
+    s = 3201
+    for n, passes in ((254, 1), (255, 1), (256, 2), (65535, 2), (65536, 3)):
+        i = np.random.default_rng(n).integers(-1, n + 1, s).astype(np.int32)
+        i[::3] = i[0]
+        arrays = [sample((n,), "f32"), i, sample((s,), "f32", 1)]
+        check(plans, *arrays, "scatter_runs")
+        found = [name for name in names(plans[0], arrays) if name.startswith("radix")]
+        assert found == ["radix_count", "radix_move"] * passes
+
+
 @pytest.mark.parametrize("case", ["points", "vector_first", "batched", "window_in_front",
                                   "last_moves"])  # fmt: skip
 def test_every_arrangement_of_dimensions(case):

@@ -54,6 +54,7 @@ def machine_of(architecture: str) -> Machine:
         warp=32,
         shared_bytes=48 << 10,
         stack_space=0,
+        warp_barrier=("nvvm.bar.warp.sync {all_threads} : i32",),
         rewrite=overlapping if _number(architecture) >= WITH_OVERLAP else None,
         assemble=assembler.cubin,
         halves=() if _number(architecture) < _WITH_HALVES else ("bf16", "f16"),

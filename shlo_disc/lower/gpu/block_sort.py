@@ -5,6 +5,9 @@
     sort_merge   a launch for each doubling: a block finds where its part of the merged run begins
                  and ends in both runs, and merges that part in shared memory
 
+Rows whose order is that of one key are sorted by its digits instead. One launch sorts rows of up to
+a tile (`radix_tiles.py`). Longer ones take `radix_sort.py` where this moves less memory.
+
 Where a part begins is found by bisection along a diagonal, so all threads merge as many elements.
 Every merge stays inside of its runs, whatever the comparator says. Arrays that the comparator does
 not read are moved from where their elements were. Sizes decide how many launches run.
@@ -15,19 +18,35 @@ Source: O. Green, R. McColl, D. Bader, "GPU Merge Path: a GPU merging algorithm"
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.radix import passes
+from shlo_disc.lower.gpu.radix_sort import MOST_ELEMENTS as MOST_OF_RADIX
+from shlo_disc.lower.gpu.radix_sort import RadixSort
+from shlo_disc.lower.gpu.radix_tiles import MOST_ELEMENTS as MOST_OF_TILE
+from shlo_disc.lower.gpu.radix_tiles import radix_tiles
+from shlo_disc.lower.gpu.sorted_rows import (
+    SOURCE,
+    TARGET,
+    Rows,
+    array,
+    builder,
+    place_in_results,
+    put_all,
+    renumbered,
+    with_buffers,
+    write_last,
+)
 from shlo_disc.lower.plan import Buffer, Condition, If, Launch, Step, Workspace
 from shlo_disc.lower.tasks.merge_sort import Keys
 from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
-from shlo_disc.lower.values.typed import IndexLike, IndexValue, Mask, MemRef, Register, Value
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 
-__all__ = ["MOST_ELEMENTS", "BlockSort", "Rows"]
+__all__ = ["MOST_ELEMENTS", "BlockSort"]
 
 MOST_ELEMENTS = 1 << 37
 """Elements of a row, at most: more than the memory of any GPU holds."""
@@ -45,35 +64,8 @@ _GROUP, _SEGMENTS, _INNER, _WIDTH = (
 """Sizes in which launches of one kernel differ: threads of a row, its tiles, the distance of
 neighbours in the target, the length of runs."""
 
-_SOURCE, _TARGET = 1000, 2000
-"""Numbers of the workspaces in which launches of one kernel differ, for the first array."""
-
 _RightFirst = Callable[[IndexValue, IndexValue], Mask]
 _Put = Callable[[IndexValue, IndexValue, list[Register]], None]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of records (an element of each of several arrays), and their order."""
-
-    storages: Sequence[tuple[str, int]]
-    """MLIR type and bytes of an element of each array, as it lies in memory."""
-    keys: Sequence[bool]
-    """Which arrays the order depends on."""
-    size: Expr
-    """Records of a row."""
-    rows: Expr
-    inner: Expr
-    """The distance of neighbours of a row in the results; so many rows lie side by side."""
-    read: Callable[[Elemental, int, IndexValue, IndexValue], Register]
-    """Array i of the record at a place of a row: (kernel, i, row, place)."""
-    less: Callable[[Elemental, Keys, Keys], Mask]
-    """True if the first record must come before the second."""
-    results: Sequence[Buffer | None]
-    """Where each array goes; None if nobody reads it."""
-    write: Callable[[Elemental, IndexValue, IndexValue, Mapping[int, Register]], None] | None = None
-    """Stores a record of the results, by array: (kernel, row, place, record). None: all of it, at
-    its place."""
 
 
 class BlockSort:
@@ -81,43 +73,85 @@ class BlockSort:
 
     def __init__(self, single: SingleOp, machine: Machine, rows: Rows, first: int) -> None:
         self.single, self.machine, self.rows = single, machine, rows
-        pairs = list(zip(rows.keys, rows.results, strict=True))
-        self.keys = [i for i, (is_key, _) in enumerate(pairs) if is_key]
-        self.moved = [i for i, (is_key, to) in enumerate(pairs) if to is not None and not is_key]
-        self.arrays = sorted([*self.keys, *self.moved])
+        self.keys = [i for i, is_key in enumerate(rows.keys) if is_key]
+        self.moved, self.arrays = rows.moved, rows.arrays
         key_bytes = sum(rows.storages[i][1] for i in self.keys) + (2 if self.moved else 0)
         self.threads, self.neighbours = _tile(machine, key_bytes)
         self.tile = self.threads * self.neighbours
+        self.longest = self.tile
+        """Records of a row that one launch sorts."""
+        if rows.radix is not None:
+            self.longest = MOST_OF_TILE
         self.first = first
-        is_long = Expr.min(rows.size // (self.tile + 1), 1)
+        is_long = Expr.min(rows.size // (self.longest + 1), 1)
         count = rows.rows * rows.size * is_long
         self.workspaces = [
             count * rows.storages[i][1] for _ in range(2) for i in self.arrays
         ]  # none for rows of a tile
+        self.radix: RadixSort | None = None
+        if rows.radix is not None:
+            halves = [self._places(half) for half in range(2)]
+            counters = first + len(self.workspaces)
+            self.radix = RadixSort(single, machine, rows, halves, counters)
+            is_long = Expr.min(rows.size // (self._longest_merged() + 1), 1)
+            self.workspaces += [is_long * size for size in self.radix.workspaces]
 
     def steps(self) -> tuple[Step, ...]:
         """All launches, chosen by the size of a row."""
-        size, inner = self.rows.size, self.rows.inner
+        inner = self.rows.inner
         results: dict[Buffer, Buffer] = {
-            Workspace(_TARGET + i): to
+            Workspace(TARGET + i): to
             for i in self.arrays
             if (to := self.rows.results[i]) is not None
         }
         stored = [i for i in self.arrays if self.rows.results[i] is not None]
         short = self._tiles(stored, is_last=True)
-        steps: tuple[Step, ...] = self._merged()
         group = self.threads
         groups = []
         while group:
             groups.append(group)
             group = 1 if 1 < group < _GROUPS else group // _GROUPS
+        steps = self._of_tiles()
+        if self.radix is not None:
+            tiles = radix_tiles(self.single, self.machine, self.rows)
+            steps = self._up_to(self.longest, (tiles,), steps)
+            groups = groups[1:]
         for group in groups:
             blocks = ceil_div(self.rows.rows, self.threads // group)
             sizes: dict[Expr, Expr | int] = {_GROUP: group, _SEGMENTS: 1, _INNER: inner}
-            launch = _with(short, results, sizes, blocks)
-            fits = Condition(size, "<=", Expr.const(self.neighbours * group))
-            steps = (If(fits, (launch,), steps),)
+            launch = with_buffers(short, results, sizes, blocks)
+            steps = self._up_to(self.neighbours * group, (launch,), steps)
         return steps
+
+    def _up_to(
+        self, most: int, then: tuple[Step, ...], otherwise: tuple[Step, ...]
+    ) -> tuple[Step, ...]:
+        """`then` for rows of up to `most` records, else `otherwise`; both where either may be."""
+        least, longest = self.single.shapes.constraints.bounds(self.rows.size)
+        if longest is not None and longest <= most:
+            return then
+        if least is not None and least > most:
+            return otherwise
+        return (If(Condition(self.rows.size, "<=", Expr.const(most)), then, otherwise),)
+
+    def _of_tiles(self) -> tuple[Step, ...]:
+        """The launches for rows of several tiles."""
+        merged = self._merged()
+        if self.radix is None:
+            return merged
+        by_digits = self._up_to(MOST_OF_RADIX, self.radix.steps(), merged)
+        return self._up_to(self._longest_merged(), merged, by_digits)
+
+    def _longest_merged(self) -> int:
+        """Records of a row up to which merges move less memory than passes by digits.
+
+        A pass reads the key twice, and a merge once. There is a merge for each doubling of a tile.
+        """
+        assert self.rows.radix is not None
+        if self.rows.radix.most is not None:  # there are few passes
+            return self.longest
+        merges = 3 * passes(self.rows.radix) // 2 - 1
+        return max(self.longest, self.tile << max(merges - 1, 0))
 
     def _merged(self) -> tuple[Step, ...]:
         """The launches for rows of several tiles."""
@@ -126,16 +160,16 @@ class BlockSort:
         sizes: dict[Expr, Expr | int] = {_GROUP: self.threads, _SEGMENTS: segments, _INNER: 1}
         places = [self._places(half) for half in range(2)]
         tiles = self._tiles(self.arrays, is_last=False)
-        steps: list[Step] = [_with(tiles, _renumbered(_TARGET, places[0]), sizes, blocks)]
+        steps: list[Step] = [with_buffers(tiles, renumbered(TARGET, places[0]), sizes, blocks)]
         merge = self._merge_launch()
         longest = self.single.shapes.constraints.bounds(self.rows.size)[1]
         width, turn = self.tile, 0
         while width < min(MOST_ELEMENTS, longest or MOST_ELEMENTS):
             between = {
-                **_renumbered(_SOURCE, places[turn % 2]),
-                **_renumbered(_TARGET, places[(turn + 1) % 2]),
+                **renumbered(SOURCE, places[turn % 2]),
+                **renumbered(TARGET, places[(turn + 1) % 2]),
             }
-            launch = _with(merge, between, {_WIDTH: width}, blocks)
+            launch = with_buffers(merge, between, {_WIDTH: width}, blocks)
             is_needed = Condition(self.rows.size, ">", Expr.const(width))
             steps.append(If(is_needed, (launch,), ()))
             width, turn = 2 * width, turn + 1
@@ -151,7 +185,7 @@ class BlockSort:
     def _tiles(self, stored: Sequence[int], *, is_last: bool) -> Launch:
         """Sort tiles; `stored` arrays go to the targets, or are results."""
         e = self._kernel()
-        b, rows = _builder(e), self.rows
+        b, rows = builder(e), self.rows
         n, group = b.param(rows.size, opaque=True), b.param(_GROUP)
         segments = b.param(_SEGMENTS)
         inner = b.index(1) if rows.inner == Expr.const(1) else b.param(_INNER)
@@ -174,7 +208,7 @@ class BlockSort:
                 read = [[rows.read(e, i, row, first + at) for i in self.keys] for at in near]
                 for at, record in zip(ats, read, strict=True):
                     with b.if_(at < count):
-                        _store(keys, record, base + at)
+                        put_all(keys, record, base + at)
             b.barrier_of_block()
             own = member * each
             limit = b.min(own + each, count)
@@ -199,7 +233,7 @@ class BlockSort:
                     with b.if_(own < limit):
                         to = target + base + own + k
                         moved = [place.load(at, readonly=False) for place in places]
-                        _store([*keys, *places], [*record, *moved], to)
+                        put_all([*keys, *places], [*record, *moved], to)
 
                 runs = begin + start, begin + middle, begin + end
                 steps = b.max(limit - own, 1)
@@ -218,9 +252,9 @@ class BlockSort:
                         if is_last and rows.write is not None:
                             rows.write(e, row, first + at, values)
                             continue
-                        place = _place(b, row, first + at, n, inner)
+                        place = place_in_results(b, row, first + at, n, inner)
                         for i, value in values.items():
-                            self._array(e, Workspace(_TARGET + i), i).store(value, place)
+                            array(e, rows, Workspace(TARGET + i), i).store(value, place)
         return self.single.launch(e, "sort_tiles", Expr.const(1), Expr.const(1))
 
     def _record(
@@ -270,20 +304,20 @@ class BlockSort:
                 records[k + 1] = [b.select(swap, p, q) for p, q in pairs]
         for k, record in enumerate(records):
             with b.if_(own + k < limit):
-                _store([*keys, *places], record, base + own + k)
+                put_all([*keys, *places], record, base + own + k)
 
     # ---------------------------------------------------------------- merges of runs
 
     def _merge_launch(self) -> Launch:
         """Merge pairs of runs; each block writes a tile of what they become."""
         e = self._kernel()
-        b, rows = _builder(e), self.rows
+        b, rows = builder(e), self.rows
         n, width = b.param(rows.size, opaque=True), b.param(_WIDTH)
         tiles = b.param(ceil_div(rows.size, self.tile), opaque=True)
         keys = [b.shared(rows.storages[i][0], self.tile) for i in self.keys]
         origins = b.shared("i16", self.tile)
         ends = b.shared("i64", 2)
-        sources = {i: self._array(e, Workspace(_SOURCE + i), i) for i in self.arrays}
+        sources = {i: array(e, rows, Workspace(SOURCE + i), i) for i in self.arrays}
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             row = task.index // tiles
             first = task.index % tiles * self.tile
@@ -324,7 +358,7 @@ class BlockSort:
             read = [[sources[i].load(at, readonly=False) for i in self.keys] for at in near]
             for at, record in zip(ats, read, strict=True):
                 with b.if_(at < count):
-                    _store(keys, record, at)
+                    put_all(keys, record, at)
             b.barrier_of_block()
             own = b.thread * self.neighbours
             with b.if_(own < count):
@@ -404,25 +438,11 @@ class BlockSort:
         for at, record in zip(ats, found, strict=True):
             values = dict(zip(self.arrays, record, strict=True))
             with b.if_(at < count), b.if_(is_last) as branch:
-                self._write_last(e, row, first + at, values)
+                write_last(e, rows, row, first + at, values)
                 with branch.otherwise():
                     for i, value in values.items():
-                        target = self._array(e, Workspace(_TARGET + i), i)
+                        target = array(e, rows, Workspace(TARGET + i), i)
                         target.store(value, row * n + first + at)
-
-    def _write_last(
-        self, e: Elemental, row: IndexValue, at: IndexValue, values: Mapping[int, Register]
-    ) -> None:
-        """A record to the results."""
-        b, rows = e.b, self.rows
-        results = {i: to for i in values if (to := rows.results[i]) is not None}
-        if rows.write is not None:
-            rows.write(e, row, at, {i: values[i] for i in results})
-            return
-        n = b.param(rows.size, opaque=True)
-        place = _place(b, row, at, n, b.param(rows.inner))
-        for i, result in results.items():
-            self._array(e, result, i).store(values[i], place)
 
     def _merge(
         self,
@@ -484,9 +504,6 @@ class BlockSort:
             full.append(found)
         return self.rows.less(e, *full)
 
-    def _array(self, e: Elemental, place: Buffer, i: int) -> MemRef:
-        return e.b.memref(e.arguments.slot(place), self.rows.storages[i][0])
-
 
 def _tile(machine: Machine, key_bytes: int) -> tuple[int, int]:
     """Threads of a block, and elements of each, for records whose keys have so many bytes."""
@@ -522,39 +539,3 @@ def _split(
         return [b.select(is_right, low, middle + 1), b.select(is_right, middle, high)]
 
     return b.while_([b.max(diagonal - right, 0), b.min(diagonal, left)], is_open, halve)[0]
-
-
-def _place(
-    b: KernelBuilder, row: IndexValue, at: IndexValue, n: IndexValue, inner: IndexValue
-) -> IndexValue:
-    """Where record `at` of a row lies, if `inner` rows lie side by side."""
-    return row // inner * (n * inner) + at * inner + row % inner
-
-
-def _store(memories: Sequence[MemRef], values: Sequence[Register], at: IndexLike) -> None:
-    for memory, value in zip(memories, values, strict=True):
-        memory.store(value, at)
-
-
-def _renumbered(base: int, places: Mapping[int, Buffer]) -> dict[Buffer, Buffer]:
-    return {Workspace(base + i): place for i, place in places.items()}
-
-
-def _with(
-    launch: Launch,
-    buffers: Mapping[Buffer, Buffer],
-    sizes: Mapping[Expr, Expr | int],
-    blocks: Expr,
-) -> Launch:
-    """A launch of the same kernel with other buffers and sizes."""
-    return replace(
-        launch,
-        args=tuple(buffers.get(buffer, buffer) for buffer in launch.args),
-        params=tuple(Expr.of(sizes.get(size, size)) for size in launch.params),
-        extent=blocks,
-    )
-
-
-def _builder(e: Elemental) -> GroupBuilder:
-    assert isinstance(e.b, GroupBuilder)
-    return e.b

@@ -9,7 +9,7 @@ task to each thread, or a run of tasks where tasks need scratch memory of their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -120,9 +120,22 @@ class GpuBuilder(FloatBuilder):
 
     def load_if(self, mask: Mask, memory: MemRef, index: IndexValue, size: int) -> Register:
         """One element where the scalar `mask`, else 0."""
-        zero = self.constant(0, memory.element)
+        return self.only_if(mask, lambda: self.load(memory, index), memory.element)
+
+    def again(self, value: Register) -> Register:
+        """The same number (i32), which the compiler does not know to be the same.
+
+        So the compiler computes again what it would keep in registers, such as the answers of many
+        comparisons with constants.
+        """
+        nothing = self.cast("arith.index_cast", self.param(0, opaque=True), "i32")
+        return value + nothing
+
+    def only_if(self, mask: Mask, made: Callable[[], Register], type_: str) -> Register:
+        """What `made` writes where the scalar `mask`, else 0."""
+        zero = self.constant(0, type_)
         with self.if_(mask) as branch:
-            branch.yield_(self.load(memory, index))
+            branch.yield_(made())
             with branch.otherwise():
                 branch.yield_(zero)
         return branch.results[0]
@@ -364,6 +377,15 @@ class GpuBuilder(FloatBuilder):
         right = f"llvm.atomicrmw {name} {pointer}, {value} monotonic : !llvm.ptr, {value.type}"
         self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
 
+    def add_shared(self, value: Register, address: Register) -> None:
+        """Add to an integer at an address of shared memory (i32), in one piece."""
+        space = "!llvm.ptr<3>"
+        pointer = self.define(
+            Pointer, f"llvm.inttoptr {address} : i32 to {space}", space, [address]
+        )
+        right = f"llvm.atomicrmw add {pointer}, {value} monotonic : {space}, {value.type}"
+        self.define(Register, right, value.type, [pointer, value], hint="old", pure=False)
+
     def join(self) -> None:
         """Have the threads of a warp come together here, after work that some of them had not.
 
@@ -379,6 +401,20 @@ class GpuBuilder(FloatBuilder):
         self._barriers += 1
         fence = "memfence [#gpu.address_space<workgroup>]"
         self.emit(f"gpu.barrier {fence} {{disc.number = {self._barriers} : i64}}")
+
+    def barrier_of_warp(self) -> None:
+        """Wait for all threads of the warp; they see what each wrote to shared memory.
+
+        A wave of AMD runs in step, and its accesses to shared memory keep their order. Nothing is
+        executed there, but the compiler moves no access over the barrier.
+        """
+        for line in self.machine.warp_barrier:
+            self.emit(line.format(all_threads=self.constant(-1, "i32")))
+
+    def ballot(self, mask: Mask) -> Register:
+        """The bits of `mask` of all threads of the warp: an integer of a bit for each."""
+        type_ = f"i{self.machine.warp}"
+        return self.define(Register, f"gpu.ballot {mask} : {type_}", type_, [mask], pure=False)
 
     def from_lane(self, value: Register, distance: int) -> Register:
         """`value` of the thread of this warp whose number differs in the bit `distance`."""

@@ -34,6 +34,8 @@ class Machine:
     """Shared memory that a block of threads has without asking for more."""
     stack_space: int
     """LLVM's number of the address space of a thread's stack."""
+    warp_barrier: tuple[str, ...]
+    """Operations of `GpuBuilder.barrier_of_warp`; `{all_threads}` is a mask of 32 ones."""
     halves: tuple[str, ...] = ()
     """See `TextBuilder.halves`."""
     reciprocal: str = ""

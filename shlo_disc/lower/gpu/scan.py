@@ -2,7 +2,8 @@
 
 Along the innermost dimension a block takes a row, a tile after the other. A thread has 8
 neighbours, which it combines one by one. A warp combines its threads as a balanced tree, and a
-block its warps one after the other.
+block its warps one after the other. Warps exchange elements without the others; a tile has one
+barrier of the block, and the next tile is read while it is combined.
 
 Along another dimension a thread takes a column, in pieces of 128 rows. It combines 8 rows at a time
 one by one.
@@ -17,6 +18,7 @@ the n-th result of a row. Of a column it is 60 + n / 128 times.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.gpu.builder import THREADS, GpuBuilder, GroupBuilder
@@ -27,7 +29,7 @@ from shlo_disc.lower.tasks.scan import Scan, scanned_dimension
 from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.typed import IndexValue, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
@@ -229,53 +231,78 @@ class _Rows(_Lines):
         self, first: IndexValue, last: IndexValue, before: Sequence[Register], load: _Load,
         store: _Store | None, *, exclusive: bool = False,
     ) -> list[Register]:  # fmt: skip
-        """See `_Lines.scan`: tile by tile."""
+        """See `_Lines.scan`: tile by tile, of which each warp takes neighbouring elements.
+
+        Elements of the next tile are on their way from memory while a tile is added up. The threads
+        of a warp exchange elements through shared memory of its own. A tile has one barrier of the
+        block, in front of the totals of its warps.
+        """
         b, merge = self.b, self.merge
         tile = self.threads * _NEIGHBOURS
         (like,) = self.reducer.neutral(0)
+        size, warps = b.machine.warp, self.threads // b.machine.warp
+        lane, warp = b.thread % size, b.thread // size
         # A place more for each thread, so that the threads of a warp meet in no bank.
         room = b.shared(stored(like), self.threads * (_NEIGHBOURS + 1))
-        warp, warps = b.machine.warp, self.threads // b.machine.warp
-        of_warps = b.shared(stored(like), warps)
+        base = warp * (size * (_NEIGHBOURS + 1))
+        own = base + lane * (_NEIGHBOURS + 1)
+        # Warps that are a tile ahead write another half.
+        of_warps = b.shared(stored(like), 2 * warps)
 
         def spread(k: int) -> IndexValue:
-            at = b.thread + k * self.threads
-            return at + at // _NEIGHBOURS
+            at = lane + k * size
+            return base + at + at // _NEIGHBOURS
 
-        with b.loop(first, last, tile, list(before), hint="tile") as loop:
-            ats = [loop.index + b.thread + k * self.threads for k in range(_NEIGHBOURS)]
-            # Behind the last element anything is added up: nobody reads the total.
-            values = [load(b.min(at, last - 1)) for at in ats]
-            for k, (value,) in enumerate(values):
+        def of_tile(start: IndexValue) -> tuple[IndexValue, list[Mask]]:
+            """The thread's first element, and which of them there are."""
+            at = start + warp * (size * _NEIGHBOURS) + lane
+            # One number that is compared with constants, where places would take a register each.
+            left = b.cast("arith.index_cast", b.min(last - at, tile), "i32")
+            return at, [left > k * size for k in range(_NEIGHBOURS)]
+
+        def loaded(start: IndexValue) -> list[Register]:
+            """The thread's elements. Behind the last one 0 is added up: nobody reads the total."""
+            at, there = of_tile(start)
+            return [
+                b.only_if(is_there, partial(_only, load, at + k * size), like.type)
+                for k, is_there in enumerate(there)
+            ]
+
+        carried = [*before, *loaded(first)]
+        with b.loop(first, last, tile, carried, hint="tile") as loop:
+            total = Register.each_of(loop.args[:1])
+            following = loaded(loop.index + tile)
+            for k, value in enumerate(loop.args[1:]):
                 put(b, value, room, spread(k))
-            b.barrier_of_block()
-            own = b.thread * (_NEIGHBOURS + 1)
+            b.barrier_of_warp()
             runs = [[get(b, like, room, own)]]
             for k in range(1, _NEIGHBOURS):
                 runs.append(merge(runs[-1], [get(b, like, room, own + k)]))
-            front, total = self._in_warp(runs[-1])
-            with b.if_((b.thread % warp).equals(warp - 1)):
-                put(b, total[0], of_warps, b.thread // warp)
+            front, of_warp = self._in_warp(runs[-1])
+            half = (loop.index - first) // tile % 2 * warps
+            with b.if_(lane.equals(size - 1)):
+                put(b, of_warp[0], of_warps, half + warp)
             b.barrier_of_block()
             inside, mine = self.reducer.neutral(0), self.reducer.neutral(0)
             for number in range(warps):
-                is_mine = (b.thread // warp).equals(number)
+                is_mine = warp.equals(number)
                 mine = [b.select(is_mine, x, y) for x, y in zip(inside, mine, strict=True)]
-                inside = merge(inside, [get(b, like, of_warps, number)])
+                inside = merge(inside, [get(b, like, of_warps, half + number)])
             if store is not None:
-                mine = merge(loop.args, merge(mine, front))
+                mine = merge(total, merge(mine, front))
                 results = [merge(mine, run) for run in runs]
                 if exclusive:
                     results = [mine, *results[:-1]]
                 for k, result in enumerate(results):
                     put(b, result[0], room, own + k)
-                b.barrier_of_block()
-                for k, at in enumerate(ats):
-                    with b.if_(at < last):
-                        store(at, [get(b, like, room, spread(k))])
+                b.barrier_of_warp()
+                at, there = of_tile(loop.index)
+                for k, is_there in enumerate(there):
+                    with b.if_(is_there):
+                        store(at + k * size, [get(b, like, room, spread(k))])
             b.join()
-            loop.yield_(*merge(loop.args, inside))
-        return Register.each_of(loop.results)
+            loop.yield_(*merge(total, inside), *following)
+        return Register.each_of(loop.results[:1])
 
     def _in_warp(self, own: Sequence[Register]) -> tuple[list[Register], list[Register]]:
         """What is in front of this thread in its warp, and the total of the warp."""
@@ -293,6 +320,11 @@ class _Rows(_Lines):
             total = self.merge(left, right)
             distance *= 2
         return front, total
+
+
+def _only(load: _Load, at: IndexValue) -> Register:
+    (value,) = load(at)
+    return value
 
 
 class _Columns(_Lines):

@@ -20,9 +20,10 @@ from functools import partial
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.lower.gpu.block_sort import BlockSort, Rows
+from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.sorted_rows import RadixKey, Rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step, Workspace
 from shlo_disc.lower.tasks.merge_sort import Keys
 from shlo_disc.lower.tasks.scatter import Scatter
@@ -188,6 +189,7 @@ class _Scatter(Scatter):
         rows = Rows(
             [("i64", 8)], [True], self.count, Expr.const(1), Expr.const(1),
             lambda e, _, row, at: self._key(e, at), less, [order],
+            radix=RadixKey(0, _HALF, _place_of, self._place_count()),
         )  # fmt: skip
         sorter = BlockSort(self.single, self.machine, rows, first + 1)
         self.sorted_bytes = [self.count * 8, *sorter.workspaces]
@@ -315,6 +317,10 @@ class _Run:
         found = self.e.b.while_(start, partial(self._has, 2 * _BATCH), turn)
         values, last = Register.each_of(found[1:count]), Register.each_of(found[count:])
         return [IndexValue.of(found[0]) + _BATCH, *self._applied(values, last)]
+
+
+def _place_of(_: Elemental, key: Register) -> Register:
+    return (key >> _HALF).cast("arith.trunci", f"i{_HALF}")
 
 
 def _atomic(op: ir.Operation) -> bool:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.gpu.block_sort import BlockSort, Rows
+from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.sorted_rows import RadixKey, Rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step, Workspace
 from shlo_disc.lower.tasks.merge_sort import Keys
 from shlo_disc.lower.tasks.single_op import SingleOp
@@ -93,11 +94,16 @@ class _TopK(TopK):
         storages = [self.storages[0], (self.positions.storage, self.positions.bytes)]
         rows = Rows(
             storages, [True, False], self.n, self.rows, Expr.const(1), read, before,
-            self.single.results, write,
+            self.single.results, write, RadixKey(0, int(self.key_type[1:]), self._from_largest),
         )  # fmt: skip
         sorter = BlockSort(self.single, self.machine, rows, len(self.workspaces))
         self.workspaces += sorter.workspaces
         return sorter.steps()
+
+    def _from_largest(self, e: Elemental, key: Register) -> Register:
+        """A key as an unsigned integer, the smaller the larger the key."""
+        highest = -1 << int(self.key_type[1:]) - 1
+        return key ^ e.b.constant(~highest if self.above == "sgt" else -1, self.key_type)
 
     # ---------------------------------------------------------------- by lists
 

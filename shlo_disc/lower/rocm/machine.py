@@ -55,6 +55,11 @@ def machine_of(architecture: str) -> Machine:
         warp=row.wave,
         shared_bytes=row.shared_bytes,
         stack_space=5,
+        warp_barrier=(
+            'llvm.fence syncscope("wavefront") release',
+            'llvm.call_intrinsic "llvm.amdgcn.wave.barrier"() : () -> ()',
+            'llvm.fence syncscope("wavefront") acquire',
+        ),
         flags=(("amdhsa_code_object_version", 100 * CODE_OBJECT_VERSION),),
         link=link,
     )

@@ -30,7 +30,7 @@ from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["Arguments", "Elemental", "Read", "Rule", "emit_region"]
+__all__ = ["Arguments", "Elemental", "Read", "Rule", "emit_region", "emit_value"]
 
 Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Register]
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
@@ -508,6 +508,13 @@ def emit_region(e: Elemental, block: ir.Block, args: Sequence[Register]) -> list
     return _Region(e).results(block, args)
 
 
+def emit_value(
+    e: Elemental, block: ir.Block, args: Sequence[Register], value: ir.Value
+) -> Register:
+    """`value` of a region of scalars, as :func:`emit_region` computes its results."""
+    return _Region(e).value(block, args, value)
+
+
 class _Region:
     """The values of one call of a region."""
 
@@ -524,6 +531,15 @@ class _Region:
                 return [self._value(v) for v in op.operands]
             self._compute(op)
         raise InternalError("a region without stablehlo.return")
+
+    def value(self, block: ir.Block, args: Sequence[Register], value: ir.Value) -> Register:
+        """`value`, which `block` has before it returns."""
+        self.known.update(zip(block.arguments, args, strict=True))
+        for view in block.operations:
+            if value in self.known:
+                break
+            self._compute(view.operation)
+        return self._value(value)
 
     def _value(self, value: ir.Value) -> Register:
         if value in self.known:
