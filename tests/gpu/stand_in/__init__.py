@@ -19,7 +19,7 @@ import struct
 import subprocess
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,13 @@ class Kernel:
     sizes: tuple[int, ...]
 
 
-def _of_others(pointers: set[int], own: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _of_others(
+    pointers: set[int], own: set[tuple[int, int]], arrays: Mapping[int, int]
+) -> Iterator[tuple[int, int]]:
     """Address and bytes of memory that pointers begin, but for the driver's own.
 
-    It reaches to the next known place, or to the end of what is mapped: arrays of JAX's CPU do not
-    tell their sizes. Mappings side by side are one: an array may lie in several.
+    `arrays` has the bytes of some, by address. Others reach to the next known place, or to the end
+    of what is mapped. Mappings side by side are one: an array may lie in several.
     """
     ranges: list[tuple[int, int]] = []
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -136,6 +138,9 @@ def _of_others(pointers: set[int], own: set[tuple[int, int]]) -> Iterator[tuple[
     foreign = sorted(pointers.difference(inside))
     stops = sorted([*foreign, *(at for at, _ in own)])
     for pointer in foreign:
+        if pointer in arrays:
+            yield pointer, arrays[pointer]
+            continue
         for first, last in ranges:
             if first <= pointer < last:
                 stop = next((at for at in stops if at > pointer), last)
@@ -160,6 +165,8 @@ class StandIn:
         self.library.stand_in_pending.restype = ctypes.c_int64
         self.kernels: dict[str, Kernel] = {}
         self.errors: list[BaseException] = []
+        self.arrays: dict[int, int] = {}
+        """Bytes of memory that is not the driver's, by address, where they are known."""
         self.refused_images = 0
         self._images: dict[int, bytes] = {}
         self._loaded: dict[int, emulator.Loaded] = {}
@@ -179,6 +186,7 @@ class StandIn:
         self.library.stand_in_reset()
         self.kernels.clear()
         self.errors.clear()
+        self.arrays.clear()
         self.refused_images = 0
 
     def count(self, what: str) -> int:
@@ -255,7 +263,7 @@ class StandIn:
         pointers |= {address for address in maps if address is not None}
         places = {place for pointer in pointers if (place := self._memory_at(pointer))}
         if not self.is_strict:
-            places |= set(_of_others(pointers, places))
+            places |= set(_of_others(pointers, places, self.arrays))
         sizes = launch.grid, launch.block, launch.shared_bytes
         launch_raw(text, symbol, *sizes, bytes(values), sorted(places))
 
