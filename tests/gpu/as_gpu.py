@@ -1,7 +1,7 @@
 """Runs our side of a comparison for a GPU that is not there, by the stand-in driver.
 
     with as_gpu("cuda:sm_90a") as gpu:
-        ...                        # programs of shlo_disc run for the GPU, those of jax.jit on the CPU
+        ...  # programs of shlo_disc run for the GPU, others on the CPU
     gpu.fault()                    # what the interpreter of kernels said
 
 A CPU device of JAX stands for the GPU. The random programs (`tests/fuzz`) and the sweep over

@@ -26,7 +26,7 @@ _ENGINES: dict[str, Any] = {}
 
 
 def check(module: Module, compare: bool = True) -> Outcome:
-    """Every call twice, on a GPU as often as makes it a graph; without `compare` only errors are told."""
+    """Every call twice, or as often as makes it a graph; without `compare` only errors."""
     text = module.text()
     refused = verify(text)
     if refused:
