@@ -63,11 +63,11 @@ def asked() -> str:
 
 
 @contextlib.contextmanager
-def as_gpu(target: str | None = None) -> Iterator[AsGpu | None]:
+def as_gpu(target: str | None = None, *, all_digits: bool = True) -> Iterator[AsGpu | None]:
     """Inside, arrays of JAX's first CPU device are on a GPU for shlo_disc; yields None for a CPU.
 
-    `target`: None takes what the environment asks for. Products keep all digits, on both sides:
-    those of f32 at the default precision are rounded to tf32 on NVIDIA's GPUs alone.
+    `target`: None takes what the environment asks for. `all_digits`: so do products, on both
+    sides; at the default precision NVIDIA's GPUs alone round f32 to tf32.
 
     Raises ValueError where the driver was started in this process for another target.
     """
@@ -86,7 +86,7 @@ def as_gpu(target: str | None = None) -> Iterator[AsGpu | None]:
     device = jax.devices("cpu")[0]
     with (
         devices.stand_in_for(device, platform) as place,
-        jax.default_matmul_precision("highest"),
+        jax.default_matmul_precision("highest" if all_digits else "default"),
         flags.overridden(gpu_cubins=0),
     ):
         if place.target != target:
