@@ -9,10 +9,12 @@ libcuda and libamdhip64. One process has one stand-in, for good.
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import functools
 import hashlib
 import itertools
+import mmap
 import os
 import shlex
 import struct
@@ -118,33 +120,47 @@ class Kernel:
     sizes: tuple[int, ...]
 
 
+_PAGE = mmap.PAGESIZE
+_MOST = 1 << 26
+"""Bytes that memory of others has at most: interpreted kernels use no more."""
+_mincore = ctypes.CDLL(None).mincore
+_pages_in_memory = ctypes.create_string_buffer(_MOST // _PAGE + 2)
+
+
 def _of_others(
     pointers: set[int], own: set[tuple[int, int]], arrays: Mapping[int, int]
 ) -> Iterator[tuple[int, int]]:
     """Address and bytes of memory that pointers begin, but for the driver's own.
 
     `arrays` has the bytes of some, by address. Others reach to the next known place, or to the end
-    of what is mapped. Mappings side by side are one: an array may lie in several.
+    of what is mapped.
     """
-    ranges: list[tuple[int, int]] = []
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, permissions, *_ = line.split()
-        if permissions.startswith("rw"):
-            first, last = (int(part, 16) for part in span.split("-"))
-            if ranges and ranges[-1][1] == first:
-                first = ranges.pop()[0]
-            ranges.append((first, last))
     inside = [p for p in pointers if any(at <= p < at + size for at, size in own)]
     foreign = sorted(pointers.difference(inside))
     stops = sorted([*foreign, *(at for at, _ in own)])
     for pointer in foreign:
         if pointer in arrays:
             yield pointer, arrays[pointer]
-            continue
-        for first, last in ranges:
-            if first <= pointer < last:
-                stop = next((at for at in stops if at > pointer), last)
-                yield pointer, min(stop, last) - pointer
+        else:
+            stop = next((at for at in stops if at > pointer), pointer + _MOST)
+            if size := _mapped(pointer, min(stop - pointer, _MOST)):
+                yield pointer, size
+
+
+def _mapped(address: int, most: int) -> int:
+    """How many bytes from `address` on are mapped, up to `most`."""
+
+    def is_mapped(size: int) -> bool:
+        first = address - address % _PAGE
+        length = ctypes.c_size_t(address + size - first)
+        return _mincore(ctypes.c_void_p(first), length, _pages_in_memory) == 0
+
+    if is_mapped(most):
+        return most
+    pages = range(most // _PAGE + 1)  # to the end of so many pages more than that of `address`
+    rest = _PAGE - address % _PAGE
+    count = bisect.bisect_left(pages, True, key=lambda n: not is_mapped(rest + n * _PAGE))
+    return min(rest + (count - 1) * _PAGE, most) if count else 0
 
 
 def _emulate(loaded: emulator.Loaded, symbol: str, launch: Launch) -> None:
