@@ -2,7 +2,7 @@
 
     with as_gpu("cuda:sm_90a") as gpu:
         ...  # programs of shlo_disc run for the GPU, others on the CPU
-    gpu.fault()                    # what the interpreter of kernels said
+        gpu.fault()  # what the interpreter of kernels said
 
 A CPU device of JAX stands for the GPU. The random programs (`tests/fuzz`) and the sweep over
 functions (`tests/functions`) ask for it by the environment, which their child processes inherit.
@@ -92,6 +92,7 @@ def as_gpu(target: str | None = None, *, all_digits: bool = True) -> Iterator[As
         if place.target != target:
             raise ValueError(f"the stand-in is {place.target}, and not {target}")
         yield AsGpu(target, driver)
+    driver.reset()
 
 
 _PRODUCTS = ("dot", "dot_general", "convolution", "dynamic_conv")
