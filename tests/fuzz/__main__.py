@@ -187,9 +187,16 @@ def _write(
         small = shrunk(program, fails)
     folder.mkdir(exist_ok=True)
     path = folder / f"{program.seed}.py"
-    path.write_text(f"# {signature}\n" + small.script())
+    path.write_text(f"# {signature}\n{_how_on_gpu(path, small)}{small.script()}")
     console.rule(f"{path}: {signature}")
     console.print(small.source(), markup=False, highlight=False)
+
+
+def _how_on_gpu(path: Path, program: Program) -> str:
+    """How to run the file of a program for the GPU that was asked for; empty without one."""
+    target = os.environ.get(TARGET)
+    more = "" if program.all_digits else " --default-precision"
+    return f"# python -m tests.gpu.as_gpu {target} {path}{more}\n" if target else ""
 
 
 def _alike(a: str, b: str) -> bool:

@@ -4,8 +4,11 @@
         ...  # programs of shlo_disc run for the GPU, others on the CPU
         gpu.fault()  # what the interpreter of kernels said
 
-A CPU device of JAX stands for the GPU. The random programs (`tests/fuzz`) and the sweep over
-functions (`tests/functions`) ask for it by the environment, which their child processes inherit.
+    python -m tests.gpu.as_gpu cuda:sm_90a SCRIPT [--default-precision]
+
+runs a script in this way. A CPU device of JAX stands for the GPU. The random programs
+(`tests/fuzz`) and the sweep over functions (`tests/functions`) ask for it by the environment, which
+their child processes inherit.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import runpy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -111,3 +116,16 @@ def with_all_digits(text: str) -> str:
             if "algorithm" not in op.attributes:
                 op.attributes["precision_config"] = highest
         return str(module)
+
+
+def _run(target: str, script: str, *options: str) -> int:
+    """Run a script; the exit status is 1 if a launch was bad."""
+    with as_gpu(target, all_digits="--default-precision" not in options) as gpu:
+        runpy.run_path(script, run_name="__main__")
+        fault = gpu.fault() if gpu else None
+    print(fault[1] if fault else "no fault")
+    return 1 if fault else 0
+
+
+if __name__ == "__main__":
+    sys.exit(_run(*sys.argv[1:]))
