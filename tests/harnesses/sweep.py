@@ -29,7 +29,7 @@ def run(listed: Sequence[Job], processes: int) -> Iterator[tuple[Job, Finding]]:
 def summary(found: Mapping[Job, Finding]) -> tuple[str, bool]:
     """A table of counts for each group, and whether the harnesses are as they should be.
 
-    No value may be wrong, no kernel at fault, and at most one call in a hundred may fail in another way.
+    No value may be wrong and no kernel at fault; at most one call in a hundred may fail otherwise.
     """
     table: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, _), finding in found.items():
