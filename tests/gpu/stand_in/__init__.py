@@ -75,7 +75,7 @@ def shared_library(source: Path, *includes: str) -> Path:
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=folder) as made:
             new = Path(made, library.name)
-            subprocess.run([*command, "-o", str(new), str(source), "-pthread"], check=True)
+            subprocess.run([*command, "-o", str(new), str(source), "-pthread", "-lm"], check=True)
             new.rename(library)
     return library
 
