@@ -83,6 +83,7 @@ def as_gpu(target: str | None = None, *, all_digits: bool = True) -> Iterator[As
     driver, (platform, _, architecture) = StandIn.started(), target.partition(":")
     driver.reset()
     driver.library.stand_in_strict(0)
+    driver.asks_malloc = True
     if platform == "cuda":
         number = int(re.sub(r"\D", "", architecture))
         driver.library.stand_in_capability(number // 10, number % 10)

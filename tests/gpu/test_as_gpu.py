@@ -6,6 +6,8 @@ import ctypes
 import mmap
 import os
 
+import jax
+import numpy as np
 import pytest
 
 from tests.functions import check as functions
@@ -18,7 +20,8 @@ from tests.fuzz.text import check as text_check
 from tests.fuzz.text.generate import generate as generate_text
 from tests.gpu import as_gpu as ours
 from tests.gpu.as_gpu import TARGET, AsGpu, as_gpu, with_all_digits
-from tests.gpu.stand_in import StandIn, _mapped
+from tests.gpu.stand_in import StandIn
+from tests.gpu.stand_in.host_memory import allocated, mapped, of_others
 from tests.ptx.interpreter import PtxFault
 
 pytest.importorskip("llvmlite")
@@ -183,12 +186,35 @@ def test_what_is_mapped_behind_an_address():
     libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     private, rights = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE
     first = libc.mmap(None, 10 * page, rights, private, -1, 0)
-    assert _mapped(first, 10 * page) == 10 * page
+    assert mapped(first, 10 * page) == 10 * page
     assert libc.munmap(first + 7 * page, page) == 0
     for at, most in ((0, 10 * page), (5000, 1 << 26), (0, 100), (7 * page - 1, 9)):
-        assert _mapped(first + at, most) == min(most, 7 * page - at)
-    assert _mapped(first + 7 * page, 50) == 0
+        assert mapped(first + at, most) == min(most, 7 * page - at)
+    assert mapped(first + 7 * page, 50) == 0
     assert libc.munmap(first, 7 * page) == libc.munmap(first + 8 * page, 2 * page) == 0
+
+
+def test_what_malloc_gave():
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    for size in (1, 24, 25, 1000, 100_000, 1_000_000):
+        address = libc.malloc(size)
+        ctypes.memset(address, 0xFF, size)
+        found = allocated(address)
+        assert size <= found < size + (4096 if size == 1_000_000 else 24)  # it may be pages
+        assert size < 100 or not allocated(address + 16)
+        libc.free(address)
+
+
+def test_results_of_xla_have_bounds():
+    for result in jax.jit(lambda x: (x * 2, x[:5], x.sum()))(np.ones((7, 9), "f4")):
+        address = result.unsafe_buffer_pointer()
+        ((_, size),) = of_others({address}, set(), {}, True)
+        assert result.nbytes <= size < result.nbytes + 24
+        ((_, size),) = of_others({address}, set(), {address: 3}, True)
+        assert size == 3
+        assert not list(of_others({address}, {(address - 64, 128)}, {}, True))
 
 
 def test_a_sample_of_random_programs(asks):

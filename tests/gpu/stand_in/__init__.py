@@ -9,19 +9,17 @@ libcuda and libamdhip64. One process has one stand-in, for good.
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import functools
 import hashlib
 import itertools
-import mmap
 import os
 import shlex
 import struct
 import subprocess
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ import numpy.typing as npt
 
 from shlo_disc import ral
 from tests.gpu import emulator
+from tests.gpu.stand_in.host_memory import of_others
 from tests.ptx.interpreter import launch_raw, parameters_of
 from tests.ptx.tensor_map import address_of
 
@@ -120,49 +119,6 @@ class Kernel:
     sizes: tuple[int, ...]
 
 
-_PAGE = mmap.PAGESIZE
-_MOST = 1 << 26
-"""Bytes that memory of others has at most: interpreted kernels use no more."""
-_mincore = ctypes.CDLL(None).mincore
-_pages_in_memory = ctypes.create_string_buffer(_MOST // _PAGE + 2)
-
-
-def _of_others(
-    pointers: set[int], own: set[tuple[int, int]], arrays: Mapping[int, int]
-) -> Iterator[tuple[int, int]]:
-    """Address and bytes of memory that pointers begin, but for the driver's own.
-
-    `arrays` has the bytes of some, by address. Others reach to the next known place, or to the end
-    of what is mapped.
-    """
-    inside = [p for p in pointers if any(at <= p < at + size for at, size in own)]
-    foreign = sorted(pointers.difference(inside))
-    stops = sorted([*foreign, *(at for at, _ in own)])
-    for pointer in foreign:
-        if pointer in arrays:
-            yield pointer, arrays[pointer]
-        else:
-            stop = next((at for at in stops if at > pointer), pointer + _MOST)
-            if size := _mapped(pointer, min(stop - pointer, _MOST)):
-                yield pointer, size
-
-
-def _mapped(address: int, most: int) -> int:
-    """How many bytes from `address` on are mapped, up to `most`."""
-
-    def is_mapped(size: int) -> bool:
-        first = address - address % _PAGE
-        length = ctypes.c_size_t(address + size - first)
-        return _mincore(ctypes.c_void_p(first), length, _pages_in_memory) == 0
-
-    if is_mapped(most):
-        return most
-    pages = range(most // _PAGE + 1)  # to the end of so many pages more than that of `address`
-    rest = _PAGE - address % _PAGE
-    count = bisect.bisect_left(pages, True, key=lambda n: not is_mapped(rest + n * _PAGE))
-    return min(rest + (count - 1) * _PAGE, most) if count else 0
-
-
 def _emulate(loaded: emulator.Loaded, symbol: str, launch: Launch) -> None:
     sizes = launch.grid, launch.block, launch.shared_bytes
     emulator.launch(loaded, symbol, *sizes, launch.params)
@@ -183,6 +139,8 @@ class StandIn:
         self.errors: list[BaseException] = []
         self.arrays: dict[int, int] = {}
         """Bytes of memory that is not the driver's, by address, where they are known."""
+        self.asks_malloc = False
+        """True if other memory that is not the driver's is as long as malloc says."""
         self.refused_images = 0
         self._images: dict[int, bytes] = {}
         self._loaded: dict[int, emulator.Loaded] = {}
@@ -203,6 +161,7 @@ class StandIn:
         self.kernels.clear()
         self.errors.clear()
         self.arrays.clear()
+        self.asks_malloc = False
         self.refused_images = 0
 
     def count(self, what: str) -> int:
@@ -279,7 +238,7 @@ class StandIn:
         pointers |= {address for address in maps if address is not None}
         places = {place for pointer in pointers if (place := self._memory_at(pointer))}
         if not self.is_strict:
-            places |= set(_of_others(pointers, places, self.arrays))
+            places |= set(of_others(pointers, places, self.arrays, self.asks_malloc))
         sizes = launch.grid, launch.block, launch.shared_bytes
         launch_raw(text, symbol, *sizes, bytes(values), sorted(places))
 
