@@ -214,6 +214,7 @@ def test_results_of_xla_have_bounds():
         assert result.nbytes <= size < result.nbytes + 24
         ((_, size),) = of_others({address}, set(), {address: 3}, True)
         assert size == 3
+        assert not list(of_others({0, 16, 400, 1 << 47, 2**64 - 16}, set(), {}, True))
         assert not list(of_others({address}, {(address - 64, 128)}, {}, True))
 
 

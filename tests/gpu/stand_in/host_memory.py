@@ -27,6 +27,8 @@ def of_others(
 ) -> Iterator[tuple[int, int]]:
     """Address and bytes of memory that pointers begin, but for the driver's `own`.
 
+    Any numbers may be among `pointers`.
+
     `arrays` has the bytes of some, by address. Others reach as far as malloc says, if it is asked
     and knows them; else to the next known place, or to the end of what is mapped.
     """
@@ -61,7 +63,7 @@ def allocated(address: int) -> int:
 
     The words around are looked at: inside of an array they may mislead, though rarely.
     """
-    if address % 16 or address % _PAGE < _WORD:
+    if address % 16 or address % _PAGE < _WORD or not mapped(address, 1):
         return 0
     word = ctypes.c_size_t.from_address(address - _WORD).value
     size = word & ~_FLAGS
