@@ -58,7 +58,7 @@ def check(program: Program, compare: bool = True) -> Outcome:
         jax.enable_x64(program.x64),
         warnings.catch_warnings(),
         cut(program.seed) as is_cut,
-        as_gpu(all_digits=program.all_digits) as gpu,
+        as_gpu(all_digits=program.all_digits, in_parts=is_cut) as gpu,
     ):
         warnings.simplefilter("ignore")
         options = {"on_unsupported": "xla"} if is_cut else {}

@@ -68,11 +68,14 @@ def asked() -> str:
 
 
 @contextlib.contextmanager
-def as_gpu(target: str | None = None, *, all_digits: bool = True) -> Iterator[AsGpu | None]:
+def as_gpu(
+    target: str | None = None, *, all_digits: bool = True, in_parts: bool = False
+) -> Iterator[AsGpu | None]:
     """Inside, arrays of JAX's first CPU device are on a GPU for shlo_disc; yields None for a CPU.
 
     `target`: None takes what the environment asks for. `all_digits`: so do products, on both
-    sides; at the default precision NVIDIA's GPUs alone round f32 to tf32.
+    sides; at the default precision NVIDIA's GPUs alone round f32 to tf32. `in_parts`: XLA may run
+    some of a program, and give us pieces of its memory, whose bounds malloc does not know.
 
     Raises ValueError where the driver was started in this process for another target.
     """
@@ -83,7 +86,7 @@ def as_gpu(target: str | None = None, *, all_digits: bool = True) -> Iterator[As
     driver, (platform, _, architecture) = StandIn.started(), target.partition(":")
     driver.reset()
     driver.library.stand_in_strict(0)
-    driver.asks_malloc = True
+    driver.asks_malloc = not in_parts
     if platform == "cuda":
         number = int(re.sub(r"\D", "", architecture))
         driver.library.stand_in_capability(number // 10, number % 10)

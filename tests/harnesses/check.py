@@ -56,7 +56,7 @@ def check(job: Job) -> Finding:
             return Finding("nothing", str(why))
         # Other numbers are drawn where floats are wider: float64 tells nothing of them.
         is_random = group_of(name).startswith(("random_", "rng_"))
-        with as_gpu() as gpu:
+        with as_gpu(in_parts=True) as gpu:
             found = check_call(harnesses()[name].dyn_fun, call, args, has_truth=not is_random)
             fault = gpu.fault() if gpu else None
         return Finding("fault", fault[1]) if fault else found
