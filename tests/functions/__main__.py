@@ -23,6 +23,8 @@ from tests.gpu.as_gpu import TARGET
 @click.option("--store", is_flag=True, help="Write results.json, then run `make fix`.")
 def main(jobs: int, only: str, verbose: bool, target: str, store: bool) -> None:
     """Print what became of every function; exit status 1 if one is wrong or too many recompile."""
+    if store and target:
+        raise click.UsageError("what is stored is of the CPU: leave --target out")
     children.prepare()
     if target:
         os.environ[TARGET] = target
