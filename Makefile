@@ -116,8 +116,9 @@ acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ..
 	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE))
 
 .PHONY: fuzz
-fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000; TEXT=1: StableHLO modules)
-	$(RUN) -m tests.fuzz --count $(or $(COUNT),3000) --seed $(or $(SEED),0) -j $(JOBS) $(if $(TEXT),--stablehlo)
+fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000; TEXT=1: StableHLO modules; GPU=1 or cuda:sm_80)
+	$(RUN) -m tests.fuzz --count $(or $(COUNT),3000) --seed $(or $(SEED),0) -j $(JOBS) $(if $(TEXT),--stablehlo) \
+		$(if $(GPU),--target $(GPU:1=cuda:sm_90a))
 
 .PHONY: test-ends
 test-ends: tools/venv.sh  ## The tests on both ends of the version ranges

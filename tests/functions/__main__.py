@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
 
 from tests import children
+from tests.gpu.as_gpu import TARGET
 
 
 @click.command()
 @click.option("-j", "--jobs", default=2, show_default=True, help="Processes.")
 @click.option("--only", default="", help="Names that match this regular expression.")
 @click.option("-v", "--verbose", is_flag=True, help="Every function as it is done.")
+@click.option(
+    "--target",
+    default="",
+    help="Run our side for a GPU, as cuda:sm_90a, by the stand-in driver (tests/gpu/as_gpu.py).",
+)
 @click.option("--store", is_flag=True, help="Write results.json, then run `make fix`.")
-def main(jobs: int, only: str, verbose: bool, store: bool) -> None:
+def main(jobs: int, only: str, verbose: bool, target: str, store: bool) -> None:
     """Print what became of every function; exit status 1 if one is wrong or too many recompile."""
+    if store and target:
+        raise click.UsageError("what is stored is of the CPU: leave --target out")
     children.prepare()
+    if target:
+        os.environ[TARGET] = target
     from tests.functions import results
     from tests.functions.sweep import run, summary
     from tests.functions.table import names, unlisted

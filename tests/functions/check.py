@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import traceback
 import warnings
@@ -13,14 +14,19 @@ import jax
 import numpy as np
 
 import shlo_disc
+from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
 from tests.alarms import pinned
 from tests.functions.cases import Case, arrays
 from tests.functions.table import case_of, function_of
+from tests.gpu.as_gpu import as_gpu
 from tests.models.harness import allowed_error, error_of, in_float64, is_float, widened
 
 __all__ = ["GOOD", "Finding", "check", "check_case"]
 
 GOOD = ("one compilation", "more compilations", "unsupported")
+
+CALLS_ON_GPU = CALLS_BEFORE_XLA + 2
+"""At each pair of sizes: calls from Python, then calls through XLA."""
 
 UNSUPPORTED = re.compile(
     r"complex|stablehlo\.fft|custom_call @|calls back into Python|float8|lapack|type .* not"
@@ -33,7 +39,8 @@ class Finding:
     """What became of a function."""
 
     state: str
-    """One of `GOOD`, or: wrong, error, refused (by `jax.jit`), crash, hang."""
+    """One of `GOOD`, or: wrong, error, fault (of a kernel, on a GPU), refused (by
+    `jax.jit`), crash, hang."""
     message: str = ""
     compilations: int = 0
     because: tuple[str, ...] = ()
@@ -49,25 +56,32 @@ def check(name: str) -> Finding:
 
 def check_case(case: Case, function: Callable[..., Any]) -> Finding:
     """The same for a case that is in no table."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), as_gpu() as gpu:
         warnings.simplefilter("ignore")
-        calls = [arrays(case, n, m) for n, m in case.sizes]
-        reference = jax.jit(function)
+        found = _checked(case, function, CALLS_ON_GPU if gpu else 1)
+        if gpu and (fault := gpu.fault()):
+            return Finding("fault", fault[1])
+        return found
+
+
+def _checked(case: Case, function: Callable[..., Any], times: int) -> Finding:
+    calls = [arrays(case, n, m) for n, m in case.sizes]
+    reference = jax.jit(function)
+    try:
+        expected = [jax.block_until_ready(reference(*call)) for call in calls]
+    except Exception as error:
+        return Finding("refused", _text(error))
+    f = shlo_disc.jit(function)
+    for (call, want), _ in itertools.product(zip(calls, expected, strict=True), range(times)):
         try:
-            expected = [jax.block_until_ready(reference(*call)) for call in calls]
+            got = jax.block_until_ready(f(*call))
+        except shlo_disc.UnsupportedError as error:
+            known = UNSUPPORTED.search(str(error))
+            return Finding("unsupported" if known else "error", _text(error))
         except Exception as error:
-            return Finding("refused", _text(error))
-        f = shlo_disc.jit(function)
-        for call, want in zip(calls, expected, strict=True):
-            try:
-                got = jax.block_until_ready(f(*call))
-            except shlo_disc.UnsupportedError as error:
-                known = UNSUPPORTED.search(str(error))
-                return Finding("unsupported" if known else "error", _text(error))
-            except Exception as error:
-                return Finding("error", _text(error))
-            if found := _difference(case, function, call, got, want):
-                return Finding("wrong", f"{[np.shape(a) for a in call]}: {found}")
+            return Finding("error", _text(error))
+        if found := _difference(case, function, call, got, want):
+            return Finding("wrong", f"{[np.shape(a) for a in call]}: {found}")
     count = f.cache_info().misses
     if count > 1:
         why = case.reason and f"[{case.reason}] "

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.fuzz import batches
 from tests.fuzz.cut import SHARE
+from tests.gpu.as_gpu import TARGET
 
 if TYPE_CHECKING:  # JAX is loaded when its flags are set
     from tests.fuzz.program import Program
@@ -37,6 +38,11 @@ console = Console()
     help="Run programs in parts: XLA runs this share of their equations, chosen at random.",
 )
 @click.option(
+    "--target",
+    default="",
+    help="Run our side for a GPU, as cuda:sm_90a, by the stand-in driver (tests/gpu/as_gpu.py).",
+)
+@click.option(
     "--alarms",
     is_flag=True,
     help="Only trace, and count false alarms (tests/alarms.py): these programs, and those of the "
@@ -57,6 +63,7 @@ def main(
     minutes: float,
     show: bool,
     share: float,
+    target: str,
     alarms: bool,
     text: bool,
 ) -> None:
@@ -64,6 +71,8 @@ def main(
     if share:
         os.environ[SHARE] = str(share)
     batches.prepare()
+    if target:
+        os.environ[TARGET] = target
     generate = _generator(text)
     if show:
         print(generate(seed).script())
@@ -178,9 +187,16 @@ def _write(
         small = shrunk(program, fails)
     folder.mkdir(exist_ok=True)
     path = folder / f"{program.seed}.py"
-    path.write_text(f"# {signature}\n" + small.script())
+    path.write_text(f"# {signature}\n{_how_on_gpu(path, small)}{small.script()}")
     console.rule(f"{path}: {signature}")
     console.print(small.source(), markup=False, highlight=False)
+
+
+def _how_on_gpu(path: Path, program: Program) -> str:
+    """How to run the file of a program for the GPU that was asked for; empty without one."""
+    target = os.environ.get(TARGET)
+    more = "" if program.all_digits else " --default-precision"
+    return f"# python -m tests.gpu.as_gpu {target} {path}{more}\n" if target else ""
 
 
 def _alike(a: str, b: str) -> bool:

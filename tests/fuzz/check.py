@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -13,19 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
+from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
 from tests.alarms import pinned
 from tests.fuzz.cut import cut
 from tests.fuzz.program import Program
+from tests.gpu.as_gpu import AsGpu, as_gpu
 
-__all__ = ["Failure", "Outcome", "check", "error_of"]
+__all__ = ["Failure", "Outcome", "blamed", "check", "error_of"]
 
 ROUNDS = 3
+ROUNDS_ON_GPU = CALLS_BEFORE_XLA + 3
+"""Calls from Python, then calls through XLA, then graphs of the driver (docs/gpu.md)."""
 
 
 @dataclass(frozen=True)
 class Failure:
     kind: str
-    """error, difference, unstable, crash or hang."""
+    """error, fault (of a kernel, on a GPU), difference, unstable, crash or hang."""
     signature: str
     """What failures of one cause have in common, as far as can be told from outside."""
     message: str
@@ -50,13 +54,26 @@ def check(program: Program, compare: bool = True) -> Outcome:
 
     Without `compare` every call is made once and only errors are told, which is cheaper.
     """
-    with jax.enable_x64(program.x64), warnings.catch_warnings(), cut(program.seed) as is_cut:
+    with (
+        jax.enable_x64(program.x64),
+        warnings.catch_warnings(),
+        cut(program.seed) as is_cut,
+        as_gpu(all_digits=program.all_digits, in_parts=is_cut) as gpu,
+    ):
         warnings.simplefilter("ignore")
         options = {"on_unsupported": "xla"} if is_cut else {}
-        return _checked(program, options) if compare else _called(program)
+        found = _checked(program, options, gpu) if compare else _called(program)
+        return blamed(found, gpu)
 
 
-def _checked(program: Program, options: dict[str, str]) -> Outcome:
+def blamed(outcome: Outcome, gpu: AsGpu | None) -> Outcome:
+    """`outcome`; or, where a launch on the stand-in was bad, what was said of it."""
+    if gpu is None or (fault := gpu.fault()) is None:
+        return outcome
+    return replace(outcome, failure=Failure("fault", *fault), legal=True)
+
+
+def _checked(program: Program, options: dict[str, str], gpu: AsGpu | None) -> Outcome:
     inputs = [program.inputs(call) for call in range(program.calls)]
     reference = jax.jit(program.function())
     try:
@@ -66,7 +83,7 @@ def _checked(program: Program, options: dict[str, str]) -> Outcome:
     f = shlo_disc.jit(program.function(), **options)
     found: list[Any] = []
     optimised = False
-    for turn in range(ROUNDS):
+    for turn in range(ROUNDS_ON_GPU if gpu else ROUNDS):
         for call, arrays in enumerate(inputs):
             try:
                 got = jax.block_until_ready(f(*arrays))
@@ -83,6 +100,8 @@ def _checked(program: Program, options: dict[str, str]) -> Outcome:
                 return Outcome(failure)
         if turn == 0:
             inputs = [[jnp.asarray(a) for a in arrays] for arrays in inputs]
+            if gpu:
+                gpu.set_bounds(inputs)
     return Outcome(None, f.cache_info().misses, optimised=optimised, alarms=pinned(f))
 
 

@@ -172,6 +172,7 @@ def product(s: Scope) -> Draft | None:
         texts += ["$0 @ jnp.swapaxes($1, -1, -2)", "$0 @ jnp.conj(jnp.swapaxes($1, -1, -2))"]
 
     def real(a: Facts, b: Facts) -> Facts:
+        a, b = s.in_product(a, x.dtype), s.in_product(b, x.dtype)
         found = BINARY["$0 * $1"][0](a, b)
         return Facts(found.magnitude * max(count, 1), found.error * max(count, 1), None)
 

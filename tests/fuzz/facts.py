@@ -23,10 +23,11 @@ __all__ = [
     "is_unsigned",
     "join",
     "largest",
+    "narrowed",
     "rounded",
 ]
 
-_MANTISSA = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+_MANTISSA = {"bfloat16": 8, "float16": 11, "tf32": 11, "float32": 24, "float64": 53}
 _MANTISSA |= {"complex64": 24, "complex128": 53}
 _FLOAT_LIMIT = {"bfloat16": 1e6, "float16": 3e4, "float32": 1e6, "float64": 1e6}
 _FLOAT_LIMIT |= {"complex64": 1e6, "complex128": 1e6}
@@ -112,6 +113,13 @@ def join(*many: Facts) -> Facts:
         None if None in grains else max(g for g in grains if g is not None),
         any(f.special for f in many),
     )
+
+
+def narrowed(facts: Facts) -> Facts:
+    """Numbers of f32 rounded to tf32, which has 11 digits."""
+    if facts.fits("tf32"):
+        return facts
+    return replace(facts, error=facts.error + 2.0**-11 * facts.magnitude, grain=None)
 
 
 def rounded(dtype: str, facts: Facts, roundings: float = 1.0) -> Facts | None:

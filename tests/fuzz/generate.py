@@ -29,6 +29,7 @@ from tests.fuzz.program import (
     function,
     step_source,
 )
+from tests.gpu.as_gpu import asked
 
 __all__ = ["Draft", "Recorded", "Rule", "Scope", "generate"]
 
@@ -45,6 +46,9 @@ DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"]
 DTYPES += ["float16", "bfloat16", "float32", "complex64"]
 DTYPES_X64 = [*DTYPES, "int64", "uint64", "float64", "complex128"]
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31, 32, 33)
+_TILES = (16, 24, 32, 40, 48, 63, 64, 65, 96, 127, 128, 129, 136, 160)
+_LONG = (200, 255, 256, 257, 500, 512, 513, 1000, 1024, 1025, 1792, 2047, 2048, 2049, 3000, 4100)
+"""Sizes at which kernels of GPUs have several tiles, blocks and pieces."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,9 @@ class Recorded:
 class Names:
     """Fresh names and everything known of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, all_digits: bool = True) -> None:
         self.count = 0
+        self.all_digits = all_digits
         self.types: dict[str, Type] = {}
         self.facts: Environment = {}
 
@@ -101,6 +106,11 @@ class Scope(Draws):
         self.recorded: list[Recorded] = []
         self.made: list[Value] = []
         self.depth = depth
+
+    def in_product(self, operand: Facts, dtype: str) -> Facts:
+        """An operand of a product, as it is multiplied: f32 may be rounded to tf32."""
+        is_rounded = not self.names.all_digits and dtype in ("float32", "complex64")
+        return known.narrowed(operand) if is_rounded else operand
 
     @property
     def dtypes(self) -> list[str]:
@@ -182,18 +192,23 @@ class Scope(Draws):
 
 
 def generate(seed: int) -> Program:
-    """The program of a seed."""
+    """The program of a seed; for a GPU half of them are long, and a third has products in tf32."""
     rng = random.Random(seed)
     x64 = seed % 5 == 4
+    on_gpu = bool(asked())
     with jax.enable_x64(x64):
-        return _generated(seed, rng, x64)
+        return _generated(seed, rng, x64, on_gpu and seed % 2 == 1, not on_gpu or seed % 3 != 0)
 
 
-def _generated(seed: int, rng: random.Random, x64: bool) -> Program:
-    names = Names()
+def _generated(
+    seed: int, rng: random.Random, x64: bool, is_long: bool, all_digits: bool
+) -> Program:
+    names = Names(all_digits)
     scope = Scope(rng, names, x64, ())
     arguments = []
     sizes = _symbols(rng)
+    if is_long:
+        sizes += _long_symbols(rng)
     special = rng.random() < 0.1
     for _ in range(rng.randint(1, 4)):
         argument, found = _argument(scope, sizes, special)
@@ -213,7 +228,7 @@ def _generated(seed: int, rng: random.Random, x64: bool) -> Program:
     }
     structure = rng.choice(["tuple", "tuple", "dict", "nested"])
     block = scope.block([v.name for v in chosen])
-    return Program(seed, x64, tuple(arguments), block, values, structure)
+    return Program(seed, x64, tuple(arguments), block, values, structure, all_digits)
 
 
 def argument_rest(a: Argument) -> tuple[str, Shapes, str, int]:
@@ -232,6 +247,13 @@ def _symbols(rng: random.Random) -> list[tuple[int, ...]]:
         symbols[1] = (symbols[0][0], *symbols[1][1:])
     fixed = [(s,) * CALLS for s in rng.sample((1, 2, 3, 4, 5, 8), 2)]
     return [*symbols, *fixed]
+
+
+def _long_symbols(rng: random.Random) -> list[tuple[int, ...]]:
+    """Sizes of tiles and of blocks at every call; the former are the same in all half the time."""
+    tiles = [tuple(rng.choice(_TILES) for _ in range(CALLS)) for _ in range(2)]
+    tiles = [(t[0],) * CALLS if rng.random() < 0.5 else t for t in tiles]
+    return [*tiles, tuple(rng.choice((*_TILES, *_LONG)) for _ in range(CALLS))]
 
 
 def _argument(scope: Scope, sizes: list[tuple[int, ...]], special: bool) -> tuple[Argument, Facts]:

@@ -748,7 +748,7 @@ def product(s: Scope) -> Draft | None:
         wide = ", preferred_element_type='" + ("int32" if integers(a) else "float32") + "'"
 
     def real(f: Facts, g: Facts) -> Facts | None:
-        p = _product(f, g)
+        p = _product(s.in_product(f, a.dtype), s.in_product(g, a.dtype))
         return p and _times(count)(p)
 
     return Draft(f"jnp.einsum('{spec}', $0, $1{wide})", [a, b], each(real, count + 1))
@@ -769,6 +769,7 @@ def matmul(s: Scope) -> Draft | None:
     count = max(a.sizes(-1)) + max(a.sizes(-2))
 
     def real(f: Facts) -> Facts | None:
+        f = s.in_product(f, a.dtype)
         p = _product(f, join(f, Facts(1)))
         return p and _times(count)(p)
 
@@ -799,7 +800,7 @@ def convolution(s: Scope) -> Draft | None:
     count = math.prod(kernel) * max(x.sizes(channels))
 
     def real(f: Facts) -> Facts | None:
-        p = _product(f, Facts(2))
+        p = _product(s.in_product(f, x.dtype), Facts(2))
         return p and _times(count)(p)
 
     return Draft(text, [x], each(real, count + 1))

@@ -90,6 +90,8 @@ class Program:
     values: Mapping[str, Value] = field(repr=False)
     structure: str = "tuple"
     """How the results are returned: tuple, dict or nested."""
+    all_digits: bool = True
+    """False: products are of the default precision, which rounds f32 to tf32 on a GPU."""
 
     is_typed_later: ClassVar[bool] = True
     """Values get their types when the program runs, not when it is written."""

@@ -8,6 +8,7 @@ if any operation that runs is wrong, and must otherwise give the model's values.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 
 import shlo_disc
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from tests.gpu.as_gpu import TARGET, as_gpu
 
 VECTOR, SCALAR, FLAG, ONE = "tensor<?xi32>", "tensor<i32>", "tensor<i1>", "tensor<1xi32>"
 MOST = 3000
@@ -396,8 +398,14 @@ class Program:
 
     def problem(self, seed: int) -> str:
         """What is wrong with what shlo_disc makes of it, at arguments of `seed`; empty: nothing."""
+        with as_gpu() as gpu:
+            told = self._told(seed, gpu.target if gpu else "cpu")
+            fault = gpu.fault() if gpu else None
+        return f"fault: {fault[1]}" if fault else told
+
+    def _told(self, seed: int, target: str) -> str:
         try:
-            made = shlo_disc.compile(self.text())
+            made = shlo_disc.compile(self.text(), target=target)
         except UnsupportedError as error:
             return f"unsupported: {error}"
         for arguments in _calls(seed):
@@ -434,9 +442,11 @@ def _calls(seed: int) -> Iterator[list[Any]]:
 @click.option("--count", default=200, show_default=True, help="Programs to check.")
 @click.option("--seed", default=0, show_default=True, help="The first seed.")
 @click.option("--minutes", default=0.0, help="Stop after this time (0: when all are checked).")
+@click.option("--target", default="", help="Run for a GPU, as of `python -m tests.fuzz`.")
 @click.option("--show", is_flag=True, help="Print the program of --seed and end.")
-def main(count: int, seed: int, minutes: float, show: bool) -> None:
+def main(count: int, seed: int, minutes: float, target: str, show: bool) -> None:
     """Check random programs of regions."""
+    os.environ[TARGET] = target
     if show:
         print(Program.of(seed).text())
         return

@@ -21,8 +21,8 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import LaunchShape
 from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
 from shlo_disc.lower.target import parse
-from shlo_disc.mlir import ir, new_context, ops_of
 from tests.gpu import device, emulator
+from tests.gpu.as_gpu import with_all_digits
 from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
 from tests.ptx.tensor_map import TensorMap
@@ -51,26 +51,12 @@ def _launch(machine: Machine) -> Callable[..., None]:
     return device.launch if device.ON_DEVICE else interpreter.launch
 
 
-def _exact(text: str) -> str:
-    """`text` with contractions of the highest precision, as tests of CPU kernels expect."""
-    if "dot_general" not in text and "convolution" not in text:
-        return text
-    with new_context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
-        highest = ir.Attribute.parse(
-            "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
-        )
-        for op in ops_of(module, "stablehlo.dot_general", "stablehlo.convolution"):
-            op.attributes["precision_config"] = highest
-        return str(module)
-
-
 def gpu_plan(text: str, machine: Machine = MACHINE, *, exact: bool = True) -> Emitted:
     """The plan of the one fusion in `text`, by the emitter of its kind.
 
     `exact`: f32 products are not rounded to fewer digits.
     """
-    text = _exact(text) if exact else text
+    text = with_all_digits(text) if exact else text
     kind = text.rpartition('kind = "')[2].partition('"')[0]
     return plan_of(parse(machine.name).emitters[kind], text, machine)
 

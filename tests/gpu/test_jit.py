@@ -96,6 +96,13 @@ def test_conditions_in_explain_are_short():
     assert len(program.explain(format="json")) > 4 * len(text)  # it has all
 
 
+def test_denormals_through_xla(stand_in, gpu):
+    """XLA's threads flush them to zero: what the stand-in runs there does not."""
+    f, x = shlo_disc.jit(lambda x: x * 0.5), np.float32([1e-40, -3e-39, 1.0])
+    for _ in range(CALLS_BEFORE_XLA + 3):
+        np.testing.assert_array_equal(f(jnp.asarray(x)), x * np.float32(0.5))
+
+
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 def test_donation_through_xla(stand_in, gpu):
     """Results are written where donated arguments were, without a copy."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
@@ -23,19 +24,33 @@ WAYS = ("jit", "grad", "vmap", "jvp")
 )
 @click.option("-j", "--jobs", "processes", default=2, show_default=True, help="Processes.")
 @click.option("--only", default="", help="Full names that match this regular expression.")
+@click.option(
+    "--target",
+    default="",
+    help="Run our side for a GPU, as cuda:sm_90a, by the stand-in driver (tests/gpu/as_gpu.py).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Every call as it is done.")
 def main(
-    count: int, skip: int, transform: tuple[str, ...], processes: int, only: str, verbose: bool
+    count: int,
+    skip: int,
+    transform: tuple[str, ...],
+    processes: int,
+    only: str,
+    target: str,
+    verbose: bool,
 ) -> None:
     """Print what became of a sample that has every group at least twice, and a table.
 
     The exit status is 1 if a value is wrong, or more than one call in a hundred fails.
     """
     children.prepare()
+    from tests.gpu.as_gpu import TARGET
     from tests.harnesses.cases import harnesses, sample
     from tests.harnesses.check import BAD
     from tests.harnesses.sweep import jobs, run, summary
 
+    if target:
+        os.environ[TARGET] = target
     names = sample((skip + count) if count else len(harnesses()))[skip:]
     listed = jobs([name for name in names if re.search(only, name)], transform or WAYS)
     found = {}

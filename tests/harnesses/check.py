@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
+from tests.gpu.as_gpu import as_gpu
 from tests.harnesses.cases import group_of, harnesses
 from tests.harnesses.ways import Call, NothingToDoError, call_of
 from tests.models.harness import float64_of
@@ -24,8 +25,8 @@ __all__ = ["BAD", "STATES", "Finding", "Job", "check", "check_call", "difference
 Job = tuple[str, str]
 """The full name of a harness, and a key of `WAYS`."""
 
-STATES = ("equal", "by XLA", "refused", "nothing", "differs", "error", "crash", "hang")
-BAD = ("differs", "error", "crash", "hang")
+STATES = ("equal", "by XLA", "refused", "nothing", "differs", "error", "fault", "crash", "hang")
+BAD = ("differs", "error", "fault", "crash", "hang")
 
 UNITS = 4
 """Units in the last place of an element by which two good results may be apart."""
@@ -37,7 +38,7 @@ class Finding:
 
     `equal`: compiled, and as under `jax.jit`; `by XLA`: the same, but XLA ran it, as the message
     says; `refused`: `jax.jit` raises an error, and so do we; `nothing`: the transformation has
-    nothing to transform; and the states of `BAD`.
+    nothing to transform; and the states of `BAD`. `fault`: of a kernel, on the stand-in of a GPU.
     """
 
     state: str
@@ -55,7 +56,10 @@ def check(job: Job) -> Finding:
             return Finding("nothing", str(why))
         # Other numbers are drawn where floats are wider: float64 tells nothing of them.
         is_random = group_of(name).startswith(("random_", "rng_"))
-        return check_call(harnesses()[name].dyn_fun, call, args, has_truth=not is_random)
+        with as_gpu(in_parts=True) as gpu:
+            found = check_call(harnesses()[name].dyn_fun, call, args, has_truth=not is_random)
+            fault = gpu.fault() if gpu else None
+        return Finding("fault", fault[1]) if fault else found
 
 
 def check_call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,13 @@ from typing import Any
 import numpy as np
 
 import shlo_disc
-from tests.fuzz.check import Failure, Outcome, error_of
+from tests.fuzz.check import Failure, Outcome, blamed, error_of
 from tests.fuzz.program import Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import facts
 from tests.fuzz.text.module import Module
 from tests.fuzz.text.oracles import Interpreter, NoReferenceError, Xla, verify
+from tests.gpu.as_gpu import AsGpu, as_gpu, with_all_digits
 
 __all__ = ["check", "differs"]
 
@@ -24,13 +26,21 @@ _ENGINES: dict[str, Any] = {}
 
 
 def check(module: Module, compare: bool = True) -> Outcome:
-    """Every call twice; without `compare` only errors are told."""
+    """Every call twice, or as often as makes it a graph; without `compare` only errors."""
     text = module.text()
     refused = verify(text)
     if refused:
         return Outcome(Failure("illegal", "illegal", refused), legal=False)
+    with as_gpu() as gpu:
+        return blamed(_checked(module, text, gpu, compare), gpu)
+
+
+def _checked(module: Module, text: str, gpu: AsGpu | None, compare: bool) -> Outcome:
     try:
-        executable = shlo_disc.compile(text)
+        if gpu is None:
+            executable = shlo_disc.compile(text)
+        else:
+            executable = shlo_disc.compile(with_all_digits(text), target=gpu.target)
     except shlo_disc.UnsupportedError as error:
         return Outcome(Failure("unsupported", *_short(error)))
     except Exception as error:
@@ -39,15 +49,15 @@ def check(module: Module, compare: bool = True) -> Outcome:
     for call in range(module.calls):
         inputs = module.inputs(call)
         try:
-            found = executable.run_numpy(inputs)
-            again = executable.run_numpy(inputs)
+            found, *others = (executable.run_numpy(inputs) for _ in range(4 if gpu else 2))
         except Exception as error:
             return Outcome(error_of(error, call))
         if not compare:
             continue
-        for index, (a, b) in enumerate(zip(found, again, strict=True)):
-            if a.tobytes() != b.tobytes():
-                return Outcome(Failure("unstable", str(a.dtype), f"call {call}, result {index}"))
+        for again, index in itertools.product(others, range(len(found))):
+            if found[index].tobytes() != again[index].tobytes():
+                dtype = str(found[index].dtype)
+                return Outcome(Failure("unstable", dtype, f"call {call}, result {index}"))
         failure = _judged(module, call, found)
         if failure is not None and failure.kind == "no oracle":
             unjudged = failure.message

@@ -14,11 +14,14 @@ from tests.fuzz.program import Argument, Block, Body, Shapes, Step, Value, free_
 from tests.fuzz.text import types as known
 from tests.fuzz.text.module import Module
 from tests.fuzz.text.types import Facts
+from tests.gpu.as_gpu import asked
 
 __all__ = ["CALLS", "Scope", "facts", "generate"]
 
 CALLS = 2
 MAX_ELEMENTS = 400
+_LONG = (16, 32, 33, 64, 65, 100, 128, 129, 257, 300)
+"""Sizes at which kernels of GPUs have several tiles and warps."""
 MAX_RANK = 4
 
 Result = tuple[str, Shapes, Facts]
@@ -32,7 +35,9 @@ def facts(value: Value) -> Facts:
 class Names:
     """Fresh names and every value that has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        """Elements of a value."""
         self.count = 0
         self.values: dict[str, Value] = {}
 
@@ -89,7 +94,7 @@ class Scope(Draws):
             dtype, shapes, found = result
             if found.special and dtype in known.FINITE:
                 return None  # what infinities and NaN become is open
-            large = max(int(np.prod(s)) for s in shapes) > MAX_ELEMENTS
+            large = max(int(np.prod(s)) for s in shapes) > self.names.most
             if op != "constant" and (large or len(shapes[0]) > MAX_RANK):
                 return None
             made.append((dtype, shapes, found))
@@ -221,14 +226,17 @@ _COMMON = ("f32", "i32", "i1", "f32", "bf16", "f16", "f64", "i64", "i8", "ui8")
 
 
 def generate(seed: int) -> Module:
-    """The module of a seed."""
+    """The module of a seed; for a GPU every third one is long."""
     rng = random.Random(seed)
-    names = Names()
+    is_long = bool(asked()) and seed % 3 == 0
+    names = Names(10 * MAX_ELEMENTS if is_long else MAX_ELEMENTS)
     rare = [*known.FLOAT, *known.INTEGER, *known.COMPLEX, "i1"]
     dtypes = [*rng.sample(_COMMON, 3), *rng.sample(rare, 2)]
     scope = Scope(rng, names, (), dtypes, _makers(rng))
     arguments = []
     sizes = _sizes(rng)
+    if is_long:
+        sizes += [(s,) * CALLS for s in rng.sample(_LONG, 3)]
     special = rng.random() < 0.15
     for _ in range(rng.randint(1, 4)):
         argument, found = _argument(scope, sizes, special)
@@ -274,7 +282,7 @@ def _argument(scope: Scope, sizes: list[tuple[int, ...]], special: bool) -> tupl
     rank = rng.choices(range(5), (2, 4, 6, 4, 2))[0]
     axes = [rng.choice(sizes) for _ in range(rank)]
     shapes = tuple(tuple(a[call] for a in axes) for call in range(CALLS))
-    while max(int(np.prod(s)) for s in shapes) > MAX_ELEMENTS:
+    while max(int(np.prod(s)) for s in shapes) > scope.names.most:
         axes.pop()
         shapes = tuple(tuple(a[call] for a in axes) for call in range(CALLS))
     dtype = rng.choice(scope.dtypes)

@@ -12,6 +12,7 @@ import numpy as np
 from tests.fuzz.program import Argument, Program, Step, Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.spelled import SPELLED
+from tests.gpu.as_gpu import asked, with_all_digits
 
 __all__ = ["FUNCTIONS", "Module", "oracle_result", "type_text"]
 
@@ -52,7 +53,8 @@ class Module(Program):
         texts = [f'ORACLE{c} = """\n{self.oracle(c)}"""' for c in range(self.calls)]
         return _SCRIPT.format(
             seed=self.seed,
-            text=self.text(),
+            text=with_all_digits(self.text()) if asked() else self.text(),
+            target=asked() or "cpu",
             oracles="\n\n".join(texts),
             calls="\n".join(calls),
         )
@@ -285,7 +287,7 @@ CALLS = [
 
 
 def main():
-    f = shlo_disc.compile(TEXT)
+    f = shlo_disc.compile(TEXT, target="{target}")
     for inputs, oracle in CALLS:
         found = f.run_numpy(inputs)
         print("ours       ", *found, sep="\\n")

@@ -422,7 +422,7 @@ def cumulative(scope: Scope) -> object:
     monoid = draw_monoid(scope, [x])
     if monoid is None:
         return None
-    inits = initials(scope, monoid, [x.dtype])
+    inits = initials(scope, monoid, [x.dtype], any_value=monoid.is_idempotent)
     if inits is None:
         return None
     size = x.shapes[0][axis]

@@ -69,7 +69,8 @@ def reduce_window(scope: Scope) -> object:
                 return None
             row.append((padded - reach) // strides[axis] + 1 if padded >= reach else 0)
         shapes.append(tuple(row))
-    inits = initials(scope, monoid, [v.dtype for v in many])
+    # Padding holds the initial value, and XLA leaves padding out.
+    inits = initials(scope, monoid, [v.dtype for v in many], any_value=monoid.is_idempotent)
     if inits is None:
         return None
     count = int(np.prod(window))

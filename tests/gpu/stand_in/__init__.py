@@ -19,7 +19,7 @@ import struct
 import subprocess
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from shlo_disc import ral
 from tests.gpu import emulator
+from tests.gpu.stand_in.host_memory import of_others
 from tests.ptx.interpreter import launch_raw, parameters_of
 from tests.ptx.tensor_map import address_of
 
@@ -73,7 +74,7 @@ def shared_library(source: Path, *includes: str) -> Path:
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=folder) as made:
             new = Path(made, library.name)
-            subprocess.run([*command, "-o", str(new), str(source), "-pthread"], check=True)
+            subprocess.run([*command, "-o", str(new), str(source), "-pthread", "-lm"], check=True)
             new.rename(library)
     return library
 
@@ -118,30 +119,6 @@ class Kernel:
     sizes: tuple[int, ...]
 
 
-def _of_others(pointers: set[int], own: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Address and bytes of memory that pointers begin, but for the driver's own.
-
-    It reaches to the next known place, or to the end of what is mapped: arrays of JAX's CPU do not
-    tell their sizes. Mappings side by side are one: an array may lie in several.
-    """
-    ranges: list[tuple[int, int]] = []
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, permissions, *_ = line.split()
-        if permissions.startswith("rw"):
-            first, last = (int(part, 16) for part in span.split("-"))
-            if ranges and ranges[-1][1] == first:
-                first = ranges.pop()[0]
-            ranges.append((first, last))
-    inside = [p for p in pointers if any(at <= p < at + size for at, size in own)]
-    foreign = sorted(pointers.difference(inside))
-    stops = sorted([*foreign, *(at for at, _ in own)])
-    for pointer in foreign:
-        for first, last in ranges:
-            if first <= pointer < last:
-                stop = next((at for at in stops if at > pointer), last)
-                yield pointer, min(stop, last) - pointer
-
-
 def _emulate(loaded: emulator.Loaded, symbol: str, launch: Launch) -> None:
     sizes = launch.grid, launch.block, launch.shared_bytes
     emulator.launch(loaded, symbol, *sizes, launch.params)
@@ -160,6 +137,10 @@ class StandIn:
         self.library.stand_in_pending.restype = ctypes.c_int64
         self.kernels: dict[str, Kernel] = {}
         self.errors: list[BaseException] = []
+        self.arrays: dict[int, int] = {}
+        """Bytes of memory that is not the driver's, by address, where they are known."""
+        self.asks_malloc = False
+        """True if other memory that is not the driver's is as long as malloc says."""
         self.refused_images = 0
         self._images: dict[int, bytes] = {}
         self._loaded: dict[int, emulator.Loaded] = {}
@@ -179,6 +160,8 @@ class StandIn:
         self.library.stand_in_reset()
         self.kernels.clear()
         self.errors.clear()
+        self.arrays.clear()
+        self.asks_malloc = False
         self.refused_images = 0
 
     def count(self, what: str) -> int:
@@ -255,7 +238,7 @@ class StandIn:
         pointers |= {address for address in maps if address is not None}
         places = {place for pointer in pointers if (place := self._memory_at(pointer))}
         if not self.is_strict:
-            places |= set(_of_others(pointers, places))
+            places |= set(of_others(pointers, places, self.arrays, self.asks_malloc))
         sizes = launch.grid, launch.block, launch.shared_bytes
         launch_raw(text, symbol, *sizes, bytes(values), sorted(places))
 

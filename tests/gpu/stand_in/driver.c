@@ -6,6 +6,7 @@
  * to the host are late. Freed memory is overwritten. Calls that need a current context refuse to work
  * without one. Failures are set by functions that begin with stand_in.
  */
+#include <fenv.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -172,8 +173,12 @@ static int run_launch(Work* work) {
   pthread_mutex_unlock(&mutex);
   if (faults) return fault_code;
   is_running = 1;
+  fenv_t of_thread; /* threads of XLA flush denormals, GPUs do not */
+  fegetenv(&of_thread);
+  fesetenv(FE_DFL_ENV);
   const int error = run_kernel(work->function->module->handle, work->function->symbol, work->grid,
                                work->block, work->shared_bytes, params);
+  fesetenv(&of_thread);
   is_running = 0;
   return error;
 }
