@@ -470,9 +470,11 @@ class Executable(OfThisProcess):
             register_ffi_target()
             # A hash of the machine-independent program: XLA's compilation cache on disk outlives
             # this process and must find this program or none.
-            texts = [self.host.text, *(kernel.text for kernel in self.host.kernels)]
+            texts = [self.target.name, str(self.signature), self.host.text]
+            texts += [kernel.text for kernel in self.host.kernels]
             texts += [constant.tobytes().hex() for constant in self.host.constants]
-            digest = hashlib.sha256("\0".join([str(self.signature), *texts]).encode()).digest()
+            texts += [repr(call) for call, _ in self.host.foreign]
+            digest = hashlib.sha256("\0".join(texts).encode()).digest()
             self._fingerprint = int.from_bytes(digest[:8], "little") >> 1
             self._native.register_ffi(self._fingerprint)
         return self._fingerprint
