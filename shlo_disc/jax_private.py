@@ -1027,7 +1027,9 @@ of the type's id and info."""
 def _ffi_platform(platform: str) -> str:
     """XLA's name of a platform, which users may write otherwise."""
     name = _xla.xla_platform_names.get(platform, platform)
-    return next((known for known in ("Host", "CUDA", "ROCM") if known.lower() == name.lower()), name)
+    return next(
+        (known for known in ("Host", "CUDA", "ROCM") if known.lower() == name.lower()), name
+    )
 
 
 def _note_target(name: Any, fn: Any, platform: str, api_version: int) -> None:

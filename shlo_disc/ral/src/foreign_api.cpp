@@ -202,8 +202,12 @@ Error* get_device_ordinal(DeviceOrdinalArgs* args) {
   return nullptr;
 }
 
+template <bool is_on_device>
 Error* get_stream(StreamGetArgs* args) {
   const GpuPlace* const place = context_of(args->context).place;
+  if (place == nullptr && is_on_device) {
+    return error(ErrorCode::kNotFound, "there is no stream before the program runs");
+  }
   if (place == nullptr) return refused(args);
   args->stream = place->stream;
   return nullptr;
@@ -237,7 +241,7 @@ Table make_table(bool is_on_device) {
   api.error_details = &error_details;
   api.destroy_error = &destroy_error;
   api.register_handler = &refused;
-  api.get_stream = &get_stream;
+  api.get_stream = is_on_device ? &get_stream<true> : &get_stream<false>;
   api.register_type = is_on_device ? &register_type<true> : &register_type<false>;
   api.get_context = &get_context;
   api.set_state = &set_state;
