@@ -665,8 +665,8 @@ def _copies_for_handlers(
         f"@{call.target} ({where})" for call, where in host.foreign if call.target in targets
     )
     return (
-        "%s: these FFI targets have no handlers for %s and run on the host. Each call waits for the "
-        "GPU and copies operands and results: %s",
+        "%s: these FFI targets have no handlers for %s and run on the host. Each call waits for "
+        "the GPU and copies operands and results: %s",
         name,
         PLATFORMS[target.platform],
         ", ".join(lines),

@@ -3,8 +3,9 @@
 Targets are looked up when a program is compiled: `jax.ffi.register_ffi_target` may come at any time
 before that. LAPACK is registered by jaxlib itself, and gets its functions from SciPy.
 
-A program for a GPU calls the handler of the GPU's platform. A handler of the CPU is called where there is
-no other: the runtime copies operands to the host and results back (`ral/src/gpu_foreign.cpp`).
+A program for a GPU calls the handler of the GPU's platform. A handler of the CPU is called where
+there is no other: the runtime copies operands to the host and results back
+(`ral/src/gpu_foreign.cpp`).
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ def _not_registered(name: str, where: str, platform: str) -> str:
         )
     title = PLATFORMS[platform]
     return (
-        f"{where}: custom_call @{name}: no FFI target of this name is registered for {title} or for "
-        f"the CPU; register it after shlo_disc is imported and before the program is compiled: "
+        f"{where}: custom_call @{name}: no FFI target of this name is registered for {title} or "
+        "for the CPU; register it after shlo_disc is imported and before the program is compiled: "
         f"{register}{title!r}), or platform='cpu' to have it called on the host, with copies"
     )
 

@@ -1020,8 +1020,8 @@ capsule for a target of the API before FFI. XLA tells of the last stage alone, a
 the plugin of a GPU has."""
 
 _ffi_types: list[tuple[str, Any, Any]] = []
-"""Of the states of handlers, registered since this module exists: XLA's name of the platform, capsules
-of the type's id and info."""
+"""Of the states of handlers, registered since this module exists: XLA's name of the platform,
+capsules of the type's id and info."""
 
 
 def _ffi_platform(platform: str) -> str:

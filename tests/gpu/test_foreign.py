@@ -19,6 +19,7 @@ import shlo_disc
 from shlo_disc import ral
 from shlo_disc.devices import stand_in_for
 from shlo_disc.errors import DeviceError, ForeignCallError, UnsupportedError
+from shlo_disc.ffi_targets import ffi_target
 from shlo_disc.report.peak import peak
 from tests.children import python
 from tests.gpu.stand_in import StandIn, shared_library
@@ -143,12 +144,36 @@ def test_results_of_handlers_of_cuda_in_the_memory_of_operands(stand_in, gpu, ha
         assert x.is_deleted()
 
 
-def test_misaligned_slices_are_copied_for_a_handler(stand_in, gpu, handlers):
-    """Results that are stacked in place: rows of 12 bytes."""
-    f = shlo_disc.jit(lambda x: jax.lax.scan(lambda c, v: (c, rolled(v + c)), 1.0, x)[1])
-    for shape in ((4, 3, 1), (3, 5, 1)):
-        x = values(*shape)
-        np.testing.assert_array_equal(f(jnp.asarray(x)), np.roll(x + 1, -1, 1))
+@pytest.mark.parametrize("second", ["marked", "bumped"])
+def test_misaligned_buffers(stand_in, programs, handlers, second):
+    """A handler gets aligned copies; where operand and result are one, so are their copies."""
+
+    def foreign(name):
+        target = ffi_target(f"test_gpu_ffi.{name}", "here", "cuda")
+        return ral.ForeignCall(
+            target=target.name,
+            where="here",
+            handlers=target.addresses,
+            operands=[(np.dtype("f4"), 1)],
+            results=[(np.dtype("f4"), 1)],
+            attributes=[],
+            on_device=target.platform == "cuda",
+        )
+
+    stand_in.kernel("shifted")(lambda launch: None)
+    exe = programs.executable(
+        "shifted",
+        [("float32", (-1,), "x")],
+        [("float32", 1)],
+        foreign=[foreign("rolled"), foreign(second)],
+    )
+    for n in (2, 5, 1000):
+        x = values(n)
+        (y,) = exe.run_gpu([x])
+        want = np.roll(x[1:], -1)
+        want[0] = 100 if second == "marked" else want[0] + 100
+        np.testing.assert_array_equal(y, [0, *want])
+    assert ral.gpu_pool_stats("cuda")["in_use_bytes"] == 0
 
 
 def test_states_of_handlers_of_cuda(stand_in, gpu, handlers):
@@ -204,15 +229,23 @@ def test_a_handler_of_the_host_gets_copies(stand_in, gpu, handlers, caplog):
     assert not stand_in.errors
 
 
-def test_such_a_program_is_no_graph(stand_in, gpu, handlers):
+@pytest.mark.parametrize("name", ["rolled", "halved"])
+def test_such_a_program_is_no_graph(stand_in, gpu, handlers, name):
     """The same memory and sizes, time after time: a graph would call no handler."""
-    f = shlo_disc.jit(lambda x: halved(halved(jnp.sort(x) + 1)[0][::-1] * 2)[0])
+    called = rolled if name == "rolled" else (lambda x: halved(x)[0])
+    by_numpy = (lambda x: np.roll(x, -1)) if name == "rolled" else (lambda x: x / 2)
+
+    def steps(x, f, cumsum):
+        for _ in range(3):
+            x = cumsum(f(x) + 1)
+        return x
+
+    f = shlo_disc.jit(lambda x: steps(x, called, jnp.cumsum))
     exe = f.lower(jax.ShapeDtypeStruct((9,), F32)).compile().executable
     graphs = stand_in.count("graphs")
-    for k in range(5):
+    for k in range(12):
         x = values(9) + k
-        (y,) = exe.run_numpy([x])
-        np.testing.assert_array_equal(y, (x + 1)[::-1] / 2)
+        np.testing.assert_allclose(exe.run_numpy([x])[0], steps(x, by_numpy, np.cumsum), rtol=1e-6)
     assert stand_in.count("graphs") == graphs
 
 
