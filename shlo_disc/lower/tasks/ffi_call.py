@@ -10,7 +10,7 @@ from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.lower.host.constants import array_of
+from shlo_disc.lower.constants import array_of
 from shlo_disc.lower.plan import (
     Buffer,
     FfiAlias,
