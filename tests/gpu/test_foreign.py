@@ -144,28 +144,29 @@ def test_results_of_handlers_of_cuda_in_the_memory_of_operands(stand_in, gpu, ha
         assert x.is_deleted()
 
 
+def native_call(name):
+    """A call of a vector, for an executable that is made by hand."""
+    target = ffi_target(f"test_gpu_ffi.{name}", "here", "cuda")
+    return ral.ForeignCall(
+        target=target.name,
+        where="here",
+        handlers=target.addresses,
+        operands=[(np.dtype("f4"), 1)],
+        results=[(np.dtype("f4"), 1)],
+        attributes=[],
+        on_device=target.platform == "cuda",
+    )
+
+
 @pytest.mark.parametrize("second", ["marked", "bumped"])
 def test_misaligned_buffers(stand_in, programs, handlers, second):
     """A handler gets aligned copies; where operand and result are one, so are their copies."""
-
-    def foreign(name):
-        target = ffi_target(f"test_gpu_ffi.{name}", "here", "cuda")
-        return ral.ForeignCall(
-            target=target.name,
-            where="here",
-            handlers=target.addresses,
-            operands=[(np.dtype("f4"), 1)],
-            results=[(np.dtype("f4"), 1)],
-            attributes=[],
-            on_device=target.platform == "cuda",
-        )
-
     stand_in.kernel("shifted")(lambda launch: None)
     exe = programs.executable(
         "shifted",
         [("float32", (-1,), "x")],
         [("float32", 1)],
-        foreign=[foreign("rolled"), foreign(second)],
+        foreign=[native_call("rolled"), native_call(second)],
     )
     for n in (2, 5, 1000):
         x = values(n)
@@ -174,6 +175,21 @@ def test_misaligned_buffers(stand_in, programs, handlers, second):
         want[0] = 100 if second == "marked" else want[0] + 100
         np.testing.assert_array_equal(y, [0, *want])
     assert ral.gpu_pool_stats("cuda")["in_use_bytes"] == 0
+
+
+def test_programs_of_the_cpu_call_no_handlers_of_gpus(handlers):
+    with pytest.raises(ValueError, match="calls no handlers of GPUs"):
+        ral.Executable(
+            name="f",
+            prepare=1,
+            run=1,
+            kernels=[],
+            constants=[],
+            arguments=[],
+            results=[],
+            symbols=0,
+            foreign=[native_call("rolled")],
+        )
 
 
 def test_states_of_handlers_of_cuda(stand_in, gpu, handlers):
