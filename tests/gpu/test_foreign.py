@@ -409,7 +409,7 @@ def test_gradients_and_transformations_of_jax(stand_in, gpu, exact):
     def steps(a, ys):
         return jax.lax.scan(lambda c, y: (c + f(a, y), None), jnp.zeros(()), ys)[0]
 
-    a, ys = symmetric(3), values(4, 3)
+    a, ys = symmetric(3), values(2, 3)
     want = sum(log_likelihood(a, y) for y in ys)
     np.testing.assert_allclose(jax.jit(steps)(a, ys), want, rtol=1e-5)
 
@@ -478,8 +478,9 @@ def test_scratch_memory_runs_out(stand_in, gpu, handlers):
     f = shlo_disc.jit(rolled)
     x = jnp.asarray(values(4000, 3))
     f(x)
+    gc.collect()
     ral.gpu_pool_trim("cuda")
-    stand_in.memory(50_000)
+    stand_in.memory(stand_in.count("bytes") + 60_000)  # enough for the result
     with pytest.raises(ForeignCallError, match="no stream, or no memory"):
         f(x)
     stand_in.memory(1 << 30)
