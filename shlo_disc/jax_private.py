@@ -46,8 +46,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
 * `ffi_handlers`, `ffi_types`: the FFI targets XLA knows (`xla_client.custom_call_targets`), LAPACK
   among them, whose functions jaxlib takes from SciPy on first use (`jaxlib.lapack`). XLA does not
-  tell the handlers of stages before the last one, nor how a state is deleted:
-  `register_custom_call_target` and `register_custom_type` note those.
+  tell the handlers of stages before the last one, nor how a state is deleted, nor of targets in the
+  plugin of a GPU: `register_custom_call_target` and `register_custom_type` note those, and
+  `_custom_callback` has the targets that wait for their backend.
 * `qr_p`, `hessenberg_p`, `fft_p`: lowering rules for symbolic sizes. `reduce_window_p`: one
   without calls in reducers.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
