@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 import textwrap
+from types import SimpleNamespace
 
+import jax
 import pytest
 
+from shlo_disc.errors import UnsupportedError
+from shlo_disc.frontend import primitive
 from tests.children import python
 
 pytest.importorskip("llvmlite")
@@ -164,6 +168,16 @@ CHECKS = {
         assert wrong == []
     """,
 }
+
+
+def test_gpus_that_differ_are_refused(monkeypatch):
+    targets = iter(["cuda:sm_90a", "cuda:sm_80"])
+    monkeypatch.setattr(primitive, "place_of", lambda _: SimpleNamespace(target=next(targets)))
+    monkeypatch.setattr(jax, "local_devices", lambda backend: [0, 1])
+    with pytest.raises(
+        UnsupportedError, match=r"f is used .* differ: cuda:sm_80, cuda:sm_90a; run"
+    ):
+        primitive._target_on("cuda", "f", is_alone=False)
 
 
 SHORT = ("blocks and sums inside jax.jit", "one GPU after the other")
