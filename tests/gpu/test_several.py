@@ -174,9 +174,7 @@ def test_gpus_that_differ_are_refused(monkeypatch):
     targets = iter(["cuda:sm_90a", "cuda:sm_80"])
     monkeypatch.setattr(primitive, "place_of", lambda _: SimpleNamespace(target=next(targets)))
     monkeypatch.setattr(jax, "local_devices", lambda backend: [0, 1])
-    with pytest.raises(
-        UnsupportedError, match=r"f is used .* differ: cuda:sm_80, cuda:sm_90a"
-    ):
+    with pytest.raises(UnsupportedError, match=r"f is used .* differ: cuda:sm_80, cuda:sm_90a"):
         primitive._target_on("cuda", "f", is_alone=False)
 
 
