@@ -59,9 +59,11 @@ def place_of_arrays(values: Sequence[Any], default: Place) -> Place:
 def place_of_several(values: Sequence[Any]) -> Place | None:
     """The first device of the platform of all these arrays: what runs there runs on the others.
 
-    None for arrays of several platforms, and for those of devices that no target is for.
+    None for arrays of several platforms, and for those of devices that no target is for. Devices of
+    other processes do not count: nothing is known of their drivers.
     """
-    devices = {d for x in arrays_of(values) if x is not None for d in x.sharding.device_set}
+    shardings = [x.sharding for x in arrays_of(values) if x is not None]
+    devices = {device for sharding in shardings for device in sharding.addressable_devices}
     try:
         platforms = {place_of(device).platform for device in devices}
     except ArgumentPlaceError:
