@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol, Self
@@ -25,7 +26,7 @@ from shlo_disc.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
-from shlo_disc.ffi_targets import FfiTarget, ffi_target
+from shlo_disc.ffi_targets import PLATFORMS, FfiTarget, ffi_target
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.images import KernelImage
@@ -47,6 +48,8 @@ __all__ = [
     "Signature",
     "foreign_call_error",
 ]
+
+_log = logging.getLogger("shlo_disc")
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {
     "changed": ChangedArrayError,
@@ -234,7 +237,16 @@ class Executable(OfThisProcess):
         weak = list(weak_results) or [False] * len(results)
         prepare, run = entry_points
         gpu = _gpu_program(target, host, kernels)
-        targets = {call.target: ffi_target(call.target, where) for call, where in host.foreign}
+        targets = {
+            call.target: ffi_target(call.target, where, target.platform)
+            for call, where in host.foreign
+        }
+        self.on_host = frozenset(
+            name for name, found in targets.items() if found.platform != target.platform
+        )
+        """FFI targets that a program for a GPU calls on the host, with copies."""
+        if self.on_host:
+            _log.warning(*_copies_for_handlers(name, target, host, self.on_host))
         foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]
         self._native = ral.Executable(
             name=name,
@@ -486,9 +498,11 @@ class Executable(OfThisProcess):
             register_ffi_target()
             # A hash of the machine-independent program: XLA's compilation cache on disk outlives
             # this process and must find this program or none.
-            texts = [self.host.text, *(kernel.text for kernel in self.host.kernels)]
+            texts = [self.target.name, str(self.signature), self.host.text]
+            texts += [kernel.text for kernel in self.host.kernels]
             texts += [constant.tobytes().hex() for constant in self.host.constants]
-            digest = hashlib.sha256("\0".join([str(self.signature), *texts]).encode()).digest()
+            texts += [repr(call) for call, _ in self.host.foreign]
+            digest = hashlib.sha256("\0".join(texts).encode()).digest()
             self._fingerprint = int.from_bytes(digest[:8], "little") >> 1
             self._native.register_ffi(self._fingerprint)
         return self._fingerprint
@@ -659,6 +673,22 @@ def _gpu_program(
     )
 
 
+def _copies_for_handlers(
+    name: str, target: Target, host: HostProgram, targets: frozenset[str]
+) -> tuple[str, ...]:
+    """What is logged, once, of a program for a GPU that calls `targets` on the host."""
+    lines = dict.fromkeys(
+        f"@{call.target} ({where})" for call, where in host.foreign if call.target in targets
+    )
+    return (
+        "%s: these FFI targets have no handlers for %s and run on the host. Each call waits for "
+        "the GPU and copies operands and results: %s",
+        name,
+        PLATFORMS[target.platform],
+        ", ".join(lines),
+    )
+
+
 def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCall:
     """Raises UnsupportedError where the handler cannot be called, or its first stage fails."""
     buffers = [(dtype_of(e), rank) for e, rank in zip(call.elements, call.ranks, strict=True)]
@@ -673,6 +703,7 @@ def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCa
             attributes=[attribute.row for attribute in call.attributes],
             size_attributes=[position for position, _ in call.size_attributes],
             state_types=list(target.types),
+            on_device=target.platform != "cpu",
         )
     except RuntimeError as error:
         raise UnsupportedError(

@@ -2,6 +2,10 @@
 
 Targets are looked up when a program is compiled: `jax.ffi.register_ffi_target` may come at any time
 before that. LAPACK is registered by jaxlib itself, and gets its functions from SciPy.
+
+A program for a GPU calls the handler of the GPU's platform. A handler of the CPU is called where
+there is no other: the runtime copies operands to the host and results back
+(`ral/src/gpu_foreign.cpp`).
 """
 
 from __future__ import annotations
@@ -13,6 +17,9 @@ from typing import Any
 from shlo_disc.errors import UnsupportedError
 
 __all__ = ["STAGES", "FfiTarget", "ffi_target"]
+
+PLATFORMS = {"cpu": "Host", "cuda": "CUDA", "rocm": "ROCM"}
+"""XLA's name of a target's platform."""
 
 STAGES = ("instantiate", "prepare", "initialize", "execute")
 """The stages of a handler, in the order of XLA's `XLA_FFI_ExecutionStage`."""
@@ -37,6 +44,8 @@ class FfiTarget:
     """A registered target."""
 
     name: str
+    platform: str
+    """Of its handlers: "cpu", "cuda" or "rocm"."""
     addresses: tuple[int, ...]
     """Of its handlers, one for each of `STAGES`; 0 where there is none."""
     owners: tuple[Any, ...]
@@ -45,24 +54,22 @@ class FfiTarget:
     """Addresses of `XLA_FFI_TypeId` and `XLA_FFI_TypeInfo` of states that a handler may leave."""
 
 
-def ffi_target(name: str, where: str) -> FfiTarget:
-    """The target that JAX knows by `name`; `where` is the source line of a call, for messages.
+def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
+    """The target that JAX knows by `name`, for programs of `platform`; else that of the CPU.
 
-    Raises UnsupportedError where none is registered for the CPU, where it is of the API before
-    FFI, and for those that only XLA can call.
+    `where` is the source line of a call, for messages. Raises UnsupportedError where none is
+    registered, where it is of the API before FFI, and for those that only XLA can call.
     """
     advice = "keep it outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
     if name in _OF_XLA:
         raise UnsupportedError(f"{where}: custom_call @{name} calls back into Python; {advice}")
     from shlo_disc import jax_private  # noqa: PLC0415 - programs without calls work without JAX
 
-    found = jax_private.ffi_handlers(name)
+    found, of = jax_private.ffi_handlers(name, PLATFORMS[platform]), platform
+    if found is None and platform != "cpu":
+        found, of = jax_private.ffi_handlers(name, PLATFORMS["cpu"]), "cpu"
     if found is None:
-        raise UnsupportedError(
-            f"{where}: custom_call @{name}: no FFI target of this name is registered for the CPU; "
-            f"register it before the program is compiled: jax.ffi.register_ffi_target({name!r}, "
-            "..., platform='cpu')"
-        )
+        raise UnsupportedError(_not_registered(name, where, platform))
     if not isinstance(found, dict):
         raise UnsupportedError(
             f"{where}: custom_call @{name} is registered with the API that FFI has replaced "
@@ -70,9 +77,25 @@ def ffi_target(name: str, where: str) -> FfiTarget:
         )
     capsules = [found.get(stage) for stage in STAGES]
     addresses = tuple(map(_address, capsules))
-    types = tuple((_address(a), _address(b)) for a, b in jax_private.ffi_types)
+    types = tuple((_address(a), _address(b)) for a, b in jax_private.ffi_types(PLATFORMS[of]))
     owners = tuple(c for c in capsules if c is not None)
-    return FfiTarget(name, addresses, owners, types if len(owners) > 1 else ())
+    return FfiTarget(name, of, addresses, owners, types if len(owners) > 1 else ())
+
+
+def _not_registered(name: str, where: str, platform: str) -> str:
+    """What the user is told of a target that JAX does not know."""
+    register = f"jax.ffi.register_ffi_target({name!r}, ..., platform="
+    if platform == "cpu":
+        return (
+            f"{where}: custom_call @{name}: no FFI target of this name is registered for the CPU; "
+            f"register it before the program is compiled: {register}'cpu')"
+        )
+    title = PLATFORMS[platform]
+    return (
+        f"{where}: custom_call @{name}: no FFI target of this name is registered for {title} or "
+        "for the CPU; import jax, then shlo_disc, and register it before the program is compiled: "
+        f"{register}{title!r}), or platform='cpu' to have it called on the host, with copies"
+    )
 
 
 def _address(capsule: Any) -> int:

@@ -46,8 +46,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
 * `ffi_handlers`, `ffi_types`: the FFI targets XLA knows (`xla_client.custom_call_targets`), LAPACK
   among them, whose functions jaxlib takes from SciPy on first use (`jaxlib.lapack`). XLA does not
-  tell the handlers of stages before the last one, nor how a state is deleted:
-  `register_custom_call_target` and `register_custom_type` note those.
+  tell the handlers of stages before the last one, nor how a state is deleted, nor of targets in the
+  plugin of a GPU: `register_custom_call_target` and `register_custom_type` note those, and
+  `_custom_callback` has the targets that wait for their backend.
 * `qr_p`, `hessenberg_p`, `fft_p`: lowering rules for symbolic sizes. `reduce_window_p`: one
   without calls in reducers.
 * `jaxprs_in_params`: nested jaxprs, to find every equation.
@@ -1011,35 +1012,57 @@ def sharding_of_tiles(
     return sharding
 
 
-_ffi_stages: dict[str, dict[str, Any]] = {}
-"""The capsules of targets with more stages than one, by name: XLA tells of the last one alone."""
+_Ffi = tuple[str, str]
+"""The name of an FFI target, and XLA's name of its platform."""
 
-ffi_types: list[tuple[Any, Any]] = []
-"""Capsules (type id, type info) of the states of handlers, registered since this module exists."""
+_ffi_noted: dict[_Ffi, Any] = {}
+"""What was registered since this module exists, or waits for its platform: capsules by stage; one
+capsule for a target of the API before FFI. XLA tells of the last stage alone, and of no target that
+the plugin of a GPU has."""
+
+_ffi_types: list[tuple[str, Any, Any]] = []
+"""Of the states of handlers, registered since this module exists: XLA's name of the platform,
+capsules of the type's id and info."""
+
+
+def _ffi_platform(platform: str) -> str:
+    """XLA's name of a platform, which users may write otherwise."""
+    name = _xla.xla_platform_names.get(platform, platform)
+    return next(
+        (known for known in ("Host", "CUDA", "ROCM") if known.lower() == name.lower()), name
+    )
+
+
+def _note_target(name: Any, fn: Any, platform: str, api_version: int) -> None:
+    if api_version == 1 and not isinstance(fn, dict):
+        fn = {"execute": fn}
+    text = name if isinstance(name, str) else name.decode()
+    _ffi_noted[text, _ffi_platform(platform)] = dict(fn) if isinstance(fn, dict) else fn
 
 
 def _record_ffi() -> None:
     """Note what is registered from here on, besides registering it."""
-
-    def is_cpu(platform: str) -> bool:
-        return platform.lower() in ("cpu", "host")
-
     register_target, register_type = _xla.register_custom_call_target, _xla.register_custom_type
 
     @functools.wraps(register_target)
-    def target(name: Any, fn: Any, platform: str = "cpu", *rest: Any, **named: Any) -> Any:
-        done = register_target(name, fn, platform, *rest, **named)
-        if is_cpu(platform) and isinstance(fn, dict) and len(fn) > 1:
-            _ffi_stages[name if isinstance(name, str) else name.decode()] = dict(fn)
+    def target(
+        name: Any, fn: Any, platform: str = "cpu", api_version: int = 0, *rest: Any, **named: Any
+    ) -> Any:
+        done = register_target(name, fn, platform, api_version, *rest, **named)
+        _note_target(name, fn, platform, api_version)
         return done
 
     @functools.wraps(register_type)
     def type_(type_name: str, type_id: Any, platform: str = "cpu") -> Any:
         done = register_type(type_name, type_id, platform)
-        if is_cpu(platform) and isinstance(type_id, dict) and type_id.get("type_info") is not None:
-            ffi_types.append((type_id["type_id"], type_id["type_info"]))
+        if isinstance(type_id, dict) and type_id.get("type_info") is not None:
+            platform = _ffi_platform(platform)
+            _ffi_types.append((platform, type_id["type_id"], type_id["type_info"]))
         return done
 
+    for platform, waiting in list(_xla._custom_callback.items()):
+        for name, fn, api_version, *_ in waiting:
+            _note_target(name, fn, platform, api_version)
     _xla.register_custom_call_target = target
     _xla.register_custom_type = type_
 
@@ -1047,17 +1070,24 @@ def _record_ffi() -> None:
 _record_ffi()
 
 
-def ffi_handlers(name: str) -> Any:
-    """What is registered with XLA for the CPU as FFI target `name`: capsules by stage; one capsule
-    for a target of the API before FFI; None.
+def ffi_handlers(name: str, platform: str) -> Any:
+    """What is registered with XLA for a platform, by XLA's name, as FFI target `name`: capsules by
+    stage; one capsule for a target of the API before FFI; None.
 
-    Stages other than `execute` are known of targets registered since this module was imported.
+    Stages other than `execute`, and targets of GPUs, are known if they were registered since this
+    module was imported, or before JAX had a backend.
     """
-    jax.devices("cpu")  # until there is a backend, registrations wait in Python
-    if name.startswith("lapack_"):
-        _lapack.prepare_lapack_call("potrf", np.dtype(np.float32))  # all functions, from SciPy
-    found = _xla.custom_call_targets("cpu").get(name)
-    return _ffi_stages.get(name, found) if isinstance(found, dict) else found
+    if platform == "Host":
+        jax.devices("cpu")  # until there is a backend, registrations wait in Python
+        if name.startswith("lapack_"):
+            _lapack.prepare_lapack_call("potrf", np.dtype(np.float32))  # all functions, from SciPy
+    noted = _ffi_noted.get((name, platform))
+    return _xla.custom_call_targets(platform).get(name) if noted is None else noted
+
+
+def ffi_types(platform: str) -> list[tuple[Any, Any]]:
+    """Capsules (type id, type info) of the states of handlers for a platform, by XLA's name."""
+    return [(type_id, info) for of, type_id, info in _ffi_types if of == platform]
 
 
 def key_of_words(implementation: str, words: jax.Array) -> Any:

@@ -22,7 +22,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.element_types import element_type
 from shlo_disc.executable import Executable
-from shlo_disc.lower.host.constants import constant_bytes
+from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.uses import KernelUse

@@ -39,11 +39,13 @@ Run = Callable[[Program, Sizes, Sequence[Any]], Sequence[Any]]
 """Runs a program at sizes, in a trace, on arguments of these sizes."""
 
 
-def mesh_of(count: int) -> jax.sharding.Mesh | None:
-    """A mesh that stands for any `count` CPU devices; None for one, and where JAX has fewer."""
+def mesh_of(count: int, platform: str) -> jax.sharding.Mesh | None:
+    """A mesh that stands for any `count` devices of a platform; None for one, and where JAX has
+    fewer.
+    """
     if count == 1:
         return None
-    devices = jax.devices("cpu")[:count]
+    devices = jax.devices(platform)[:count]
     return jax.sharding.Mesh(np.array(devices), (_AXIS,)) if len(devices) == count else None
 
 

@@ -41,7 +41,13 @@ from shlo_disc.frontend.leaves import (
 from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
-from shlo_disc.frontend.places import default_place, moved, place_of_arrays, usual_place
+from shlo_disc.frontend.places import (
+    default_place,
+    moved,
+    place_of_arrays,
+    place_of_several,
+    usual_place,
+)
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import Statics, static_arguments
@@ -248,7 +254,7 @@ class JitFunction(ral.Dispatcher):
     def _on_devices(
         self, why: ArgumentPlaceError, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A call with arguments elsewhere than on one CPU device, under `jax.jit`.
+        """A call with arguments elsewhere than on one device, under `jax.jit`.
 
         Where they are sharded along dimensions that blocks of the function have, JAX compiles for
         new shapes one call of ours for each device; else it compiles the function.
@@ -269,8 +275,7 @@ class JitFunction(ral.Dispatcher):
 
     def _why_not_in_blocks(self, call: Call, arrays: Sequence[Any], why: ArgumentPlaceError) -> str:
         """Why a call cannot run in blocks on the devices of these arrays; empty if it can."""
-        devices = [d for x in arrays if x is not None for d in x.sharding.device_set]
-        if self._background or any(d.platform != "cpu" for d in devices):
+        if self._background or place_of_several(call.values) is None:
             return str(why)
         try:
             reason = why_not_in_blocks(self._family(call).version(call), arrays)
@@ -323,7 +328,8 @@ class JitFunction(ral.Dispatcher):
         try:
             place = place_of_arrays(leaves, default_place())
         except ArgumentPlaceError:
-            place = place_of(jax.local_devices(backend="cpu")[0])
+            several = place_of_several(leaves)
+            place = several or place_of(jax.local_devices(backend="cpu")[0])
         return Call(self._options, args, kwargs, *self._statics.split(args, kwargs), place)
 
     def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from shlo_disc.devices import Place, place_of
+from shlo_disc.devices import Place, place_of, place_of_platform
 from shlo_disc.errors import ArgumentPlaceError
 from shlo_disc.frontend.leaves import arrays_of
 from shlo_disc.jax_private import KeyArray, chosen_device, key_of_words, on_device
 
-__all__ = ["default_place", "moved", "place_of_arrays", "usual_place"]
+__all__ = ["default_place", "moved", "place_of_arrays", "place_of_several", "usual_place"]
 
 
 def usual_place() -> Place:
@@ -54,6 +54,21 @@ def place_of_arrays(values: Sequence[Any], default: Place) -> Place:
                 f"arguments are committed to {chosen.device} and to {place.device}"
             )
     return default if chosen is None else chosen
+
+
+def place_of_several(values: Sequence[Any]) -> Place | None:
+    """The first device of the platform of all these arrays: what runs there runs on the others.
+
+    None for arrays of several platforms, and for those of devices that no target is for. Devices of
+    other processes do not count: nothing is known of their drivers.
+    """
+    shardings = [x.sharding for x in arrays_of(values) if x is not None]
+    devices = {device for sharding in shardings for device in sharding.addressable_devices}
+    try:
+        platforms = {place_of(device).platform for device in devices}
+    except ArgumentPlaceError:
+        return None
+    return place_of_platform(platforms.pop()) if len(platforms) == 1 else None
 
 
 def moved(values: Sequence[Any], place: Place) -> list[Any]:

@@ -2,10 +2,10 @@
 
 `shlo_disc_call` is an ordinary primitive with two parameters: a
 :class:`~shlo_disc.frontend.program.Program`, which is a jaxpr with *symbolic* sizes, and the values
-of its symbols. On the CPU it lowers to one XLA FFI custom call. A derivative, transpose or batched
-form of a program is again such a program, traced with symbols and compiled once for all shapes. The
-values are explicit because a derived program need not have an argument that shows every symbol: the
-gradient of a sum gets only a scalar.
+of its symbols. On CPUs and GPUs it lowers to one XLA FFI custom call for each device. A derivative,
+transpose or batched form of a program is again such a program, traced with symbols and compiled
+once for all shapes. The values are explicit because a derived program need not have an argument
+that shows every symbol: the gradient of a sum gets only a scalar.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ def _lower(*arguments: Any, program: Program, sizes: Sizes, target: str) -> Any:
 _lower_call = mlir.lower_fun(_lower, multiple_results=True)
 
 
-def _run(program: Program, sizes: Sizes, arguments: Sequence[Any]) -> Sequence[Any]:
-    """One block of several, each of which is a CPU's."""
-    results: Sequence[Any] = _lower(*arguments, program=program, sizes=sizes, target="cpu")
+def _run(target: str, program: Program, sizes: Sizes, arguments: Sequence[Any]) -> Sequence[Any]:
+    """One block of several, each of which runs on a device of its own."""
+    results: Sequence[Any] = _lower(*arguments, program=program, sizes=sizes, target=target)
     return results
 
 
@@ -157,39 +157,38 @@ _lower_plain = mlir.lower_fun(_plain, multiple_results=True)
 """As the operations of the program: an exported module outlives our executables."""
 
 
-def _lower_on_cpu(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
+def _lower_on(platform: str, context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
+    """For devices of one platform: XLA has each of several compute a block."""
     if is_export(context):
         return _lower_plain(context, *arguments, program=program, sizes=sizes)
+    mesh = mesh_of(device_count(context), platform)
+    target = _target_on(platform, program.name, is_alone=mesh is None)
+    program = program.at(sizes)
     # The module names the program by a number: until XLA has compiled it, and so found the program,
     # somebody must keep the program alive.
-    mesh = mesh_of(device_count(context))
-    if mesh is not None:
-        program = program.at(sizes)
-        blocks = Blocks(program, sizes, _run)
-        context.module_context.add_keepalive(blocks)
-        lower = mlir.lower_fun(blocks, multiple_results=True)
-        return lower(on_many_devices(context, mesh), *arguments)
-    place = place_of(jax.local_devices(backend="cpu")[0])
-    return _lower_for(place.target, context, *arguments, program=program, sizes=sizes)
+    if mesh is None:
+        context.module_context.add_keepalive(program.executable_for(target))
+        return _lower_call(context, *arguments, program=program, sizes=sizes, target=target)
+    blocks = Blocks(program, sizes, functools.partial(_run, target))
+    context.module_context.add_keepalive(blocks)
+    lower = mlir.lower_fun(blocks, multiple_results=True)
+    return lower(on_many_devices(context, mesh), *arguments)
 
 
-def _lower_for(target: str, context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
-    context.module_context.add_keepalive(program.at(sizes).executable_for(target))
-    return _lower_call(context, *arguments, program=program, sizes=sizes, target=target)
+def _target_on(platform: str, name: str, *, is_alone: bool) -> str:
+    """The target of a program for one device of a platform, or for several, which are alike.
 
-
-def _lower_on_gpu(
-    platform: str, context: Any, *arguments: Any, program: Program, sizes: Sizes
-) -> Any:
-    if is_export(context):
-        return _lower_plain(context, *arguments, program=program, sizes=sizes)
-    if device_count(context) > 1:
+    Raises UnsupportedError where they are not.
+    """
+    if is_alone:
+        return place_of_platform(platform).target
+    targets = {place_of(device).target for device in jax.local_devices(backend=platform)}
+    if len(targets) > 1:
         raise UnsupportedError(
-            f"{program.name} is used in a jax.jit over several GPUs; call it under jax.shard_map, "
-            "or outside that jit"
+            f"{name} is used in a jax.jit over several devices, which differ: "
+            f"{', '.join(sorted(targets))}; run it on those of one architecture"
         )
-    target = place_of_platform(platform).target
-    return _lower_for(target, context, *arguments, program=program, sizes=sizes)
+    return targets.pop()
 
 
 def _lower_elsewhere(context: Any, *arguments: Any, program: Program, sizes: Sizes) -> Any:
@@ -282,8 +281,7 @@ ad.primitive_jvps[call_p] = _jvp
 ad.primitive_transposes[call_p] = _transpose
 batched_by(call_p, _batch)
 mlir.register_lowering(call_p, _lower_elsewhere)
-mlir.register_lowering(call_p, _lower_on_cpu, platform="cpu")
-for _platform in ("cuda", "rocm"):
-    _rule = functools.partial(_lower_on_gpu, _platform)
+for _platform in ("cpu", "cuda", "rocm"):
+    _rule = functools.partial(_lower_on, _platform)
     mlir.register_lowering(call_p, _rule, platform=_platform)
 check_by_jaxpr(call_p, lambda program, sizes: with_numbers(program, sizes).jaxpr)

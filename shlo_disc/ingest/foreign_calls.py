@@ -38,14 +38,15 @@ _OF_STABLEHLO = ("chlo.", "mhlo.", "stablehlo.")
 """Operations of these dialects that JAX writes as custom calls; some have a dictionary, too."""
 
 
-def expand_foreign_calls(module: ir.Module) -> int:
+def expand_foreign_calls(module: ir.Module, platform: str) -> int:
     """Every FFI call of `module` is in the form above; how many there are.
 
-    Raises UnsupportedError for a target that is not registered, or that only XLA can call.
+    Raises UnsupportedError for a target that is registered neither for `platform` nor for the CPU,
+    or that only XLA can call.
     """
     found = [op for op in ops_of(module, "stablehlo.custom_call") if _is_foreign(op)]
     for op in found:
-        _expand(op)
+        _expand(op, platform)
     return len(found)
 
 
@@ -58,14 +59,14 @@ def _is_foreign(op: ir.Operation) -> bool:
     return version is not None and ir.IntegerAttr(version).value == _TYPED
 
 
-def _expand(op: ir.Operation) -> None:
+def _expand(op: ir.Operation, platform: str) -> None:
     target = target_of(op)
     if "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value:
         raise UnsupportedError(
             f"{source_line(op)}: custom_call @{target} has a side effect, which shlo_disc does not "
             f"order; {ELSEWHERE}"
         )
-    ffi_target(target, source_line(op))
+    ffi_target(target, source_line(op), platform)
     sizes: list[int] = []
     if "indices_of_shape_operands" in op.attributes:
         indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])

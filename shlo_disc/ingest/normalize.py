@@ -115,7 +115,7 @@ def normalize(
     if lapack:
         call_lapack(module)
     if lapack or "stablehlo.custom_call" in present:
-        expand_foreign_calls(module)
+        expand_foreign_calls(module, platform)
     if any(name.startswith("chlo.") for name in present):
         expand_chlo(module)
     if any(map(is_complex, kinds)) or present & {"stablehlo.real", "stablehlo.imag"}:

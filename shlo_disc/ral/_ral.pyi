@@ -32,8 +32,9 @@ class ForeignCall:
     operands, results: rows `(dtype, rank)`. attributes: rows `(name, XLA_FFI_AttrType,
     XLA_FFI_DataType, elements, bytes)`, of dictionaries `(name, XLA_FFI_AttrType, rows)`.
     size_attributes: positions of integer scalars among them that every call gives.
-    state_types: addresses of XLA_FFI_TypeId and XLA_FFI_TypeInfo, to delete states. Runs the
-    instantiate stage; raises RuntimeError where that fails.
+    state_types: addresses of XLA_FFI_TypeId and XLA_FFI_TypeInfo, to delete states. on_device: the
+    handlers are of a GPU's platform; those of the host are given copies in programs for GPUs. Runs
+    the instantiate stage; raises RuntimeError where that fails.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ForeignCall:
         attributes: list[Any],
         size_attributes: Sequence[int] = ...,
         state_types: Sequence[tuple[int, int]] = ...,
+        on_device: bool = ...,
     ) -> None: ...
 
 class GpuKernel:

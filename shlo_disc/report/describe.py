@@ -7,7 +7,7 @@ them (`bytes_read` and `bytes_read_at`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.dynamic.expr import Expr
@@ -80,7 +80,10 @@ def describe(
             }
             for unfused in executable.unfused
         ],
-        "kernels": [_kernel(number, use, sizes, calls) for number, use in enumerate(host.uses)],
+        "kernels": [
+            _kernel(number, use, sizes, calls, executable.on_host)
+            for number, use in enumerate(host.uses)
+        ],
     }
     return out
 
@@ -124,7 +127,13 @@ def _kernel(
     use: KernelUse,
     sizes: Mapping[str, int] | None,
     calls: Sequence[tuple[Mapping[str, int], int]],
+    copied: Set[str],
 ) -> Json:
+    on_host = [s.target for s in use.plan.steps if isinstance(s, FfiCall) and s.target in copied]
+    copies = [
+        f"@{name}: runs on the host, which waits for the GPU; operands and results are copied"
+        for name in on_host
+    ]
     return {
         "number": number + 1,
         "kind": use.kind,
@@ -135,9 +144,10 @@ def _kernel(
         "reads": list(use.reads),
         "writes_to": list(map(str, use.places)),
         "not_fused": list(use.not_fused),
-        "why": list(use.why),
+        "why": [*use.why, *copies],
         "work": _work(use.work, sizes),
         "variants": _variants(use.plan.steps, sizes, calls),
+        "on_host": on_host,
     }
 
 

@@ -313,6 +313,27 @@ def test_transformations_and_control_flow():
     np.testing.assert_array_equal(jax.grad(lambda x: ours(x).sum())(values(4)), np.full(4, 0.5))
 
 
+def test_calls_that_differ_in_attributes_alone_are_not_confused():
+    """XLA finds a program by a number, which tells programs of one text apart."""
+
+    def scaled(by):
+        def program(x):
+            y, _ = call("affine", like(x), jax.ShapeDtypeStruct(x.shape[:1], F32))(
+                x, jnp.ones(1), scale=np.float32(by)
+            )
+            return y
+
+        return shlo_disc.jit(program)
+
+    x = values(3, 4)
+    f, g = scaled(2), scaled(3)
+    np.testing.assert_array_equal(f(x), x * 2 + 1)
+    np.testing.assert_array_equal(g(x), x * 3 + 1)
+    for _ in range(2):  # what XLA compiled first, and what it compiled last
+        np.testing.assert_array_equal(jax.jit(lambda x: f(x) + 0)(x), x * 2 + 1)
+        np.testing.assert_array_equal(jax.jit(lambda x: g(x) + 0)(x), x * 3 + 1)
+
+
 def test_from_many_threads():
     f = shlo_disc.jit(lambda x: affine(x, jnp.ones(1))[0] + call("checked", like(x))(x))
     g = shlo_disc.jit(lambda x: call("checked", like(x))(x))

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 import shlo_disc
+from shlo_disc.lower.target import parse
+from shlo_disc.passes.kinds import KINDS
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower import (
     test_conv,
@@ -83,11 +85,19 @@ def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, "run", run_gpu)
 
 
-def test_what_has_no_kernel_is_named_with_its_line() -> None:
-    n, m = jax.export.symbolic_shape("n, m")
-    shapes = (jax.ShapeDtypeStruct((n, k), "float32") for k in (n, m))
-    program = jax.export.export(jax.jit(jnp.linalg.solve), platforms=["cpu"])(*shapes)
+def test_every_kind_has_an_emitter() -> None:
+    kinds = {name for name, kind in KINDS.items() if not kind.on_host}
+    assert parse("cuda:sm_80").emitters.keys() == kinds
+    assert parse("rocm:gfx942").emitters.keys() == kinds - {"attention"}  # is never planned there
+
+
+def test_what_has_no_kernel_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitters = dict(parse("cuda:sm_80").emitters)
+    del emitters["sort"]
+    monkeypatch.setitem(vars(parse("cuda:sm_80")), "emitters", emitters)
+    x = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), "float32")
+    program = jax.export.export(jax.jit(jnp.sort), platforms=["cpu"])(x)
     with pytest.raises(shlo_disc.UnsupportedError) as found:
         shlo_disc.compile(program, target="cuda:sm_80")
-    here = rf"{Path(__file__).name}:\d+: target cuda:sm_80 has no kernel for stablehlo.custom_call"
-    assert re.search(f"{here} @lapack_sgetrf_ffi; keep it outside", str(found.value))
+    here = rf"{Path(__file__).name}:\d+: target cuda:sm_80 has no kernel for stablehlo.sort"
+    assert re.search(f"{here}; keep it outside", str(found.value))

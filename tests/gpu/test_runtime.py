@@ -428,7 +428,7 @@ def test_faults_in_between_lose_nothing(stand_in, added):
 
 
 def test_a_program_for_a_gpu_takes_nothing_of_the_cpu(programs):
-    with pytest.raises(ValueError, match="neither kernels, packs nor calls"):
+    with pytest.raises(ValueError, match="neither kernels nor packs"):
         programs.add1(pack_layouts=["a"])
     for row, error in (
         ({"threads": 2000}, ValueError),

@@ -9,7 +9,6 @@ from shlo_disc.lower.cpu import codegen, loop, row
 from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
-from shlo_disc.lower.cpu.ffi_call import emit_ffi
 from shlo_disc.lower.cpu.fft import emit_fft
 from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
@@ -18,6 +17,7 @@ from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.probes import probes
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.target import Target
+from shlo_disc.lower.tasks.ffi_call import emit_ffi
 from shlo_disc.lower.tasks.rng import emit_rng
 from shlo_disc.lower.tasks.scan import emit_scan
 from shlo_disc.lower.tasks.scatter import emit_scatter

@@ -16,7 +16,7 @@ from shlo_disc.errors import InternalError
 from shlo_disc.lower.gpu.builder import BODY, MEMORY
 from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.plan import If, Input, KernelPlan, Launch, Step, Workspace
+from shlo_disc.lower.plan import FfiCall, If, Input, KernelPlan, Launch, Step, Workspace
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
 
@@ -57,6 +57,8 @@ class _Rewriter:
             return self._with_values(self._with_memory(step))
         if isinstance(step, If):
             return replace(step, then=self.steps(step.then), otherwise=self.steps(step.otherwise))
+        if isinstance(step, FfiCall):
+            return step
         raise InternalError(f"a step that a GPU does not run: {step}")
 
     def _with_memory(self, launch: Launch) -> Launch:

@@ -14,6 +14,7 @@ from shlo_disc.lower.gpu.scatter import emit_scatter
 from shlo_disc.lower.gpu.sort import emit_sort
 from shlo_disc.lower.gpu.top_k import emit_top_k
 from shlo_disc.lower.target import Function, Target
+from shlo_disc.lower.tasks.ffi_call import emit_ffi
 from shlo_disc.lower.tasks.fft import emit_fft
 from shlo_disc.lower.tasks.rng import emit_rng
 from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
@@ -27,6 +28,7 @@ EMITTERS: dict[str, Emit] = {
     "conv": products.emit_conv,
     "dense": products.emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,
+    "ffi": emit_ffi,
     "fft": emit_fft,
     "loop": loop.emit,
     "rng": emit_rng,
@@ -37,7 +39,7 @@ EMITTERS: dict[str, Emit] = {
     "sort": emit_sort,
     "top_k": emit_top_k,
 }
-"""The emitter of every kind of fusion that GPUs have kernels for."""
+"""The emitter of every kind of fusion."""
 
 
 def gpu_target(

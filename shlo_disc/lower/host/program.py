@@ -18,7 +18,7 @@ from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.lower.host.constants import constant_bytes
+from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.control_flow import write_case, write_while
 from shlo_disc.lower.host.foreign import can_fail
 from shlo_disc.lower.host.frame import Frame

@@ -42,16 +42,18 @@ struct disc_context {
   /* 6: host programs made for profiling only: launch site `site` begins (end = 0), is done (1) */
   void (*mark)(disc_context* ctx, int64_t site, int64_t end);
   /* 7: run FFI call `call` of the executable. `buffers`: operands, then results; `sizes`: the logical
-   * sizes of each in turn, then the attributes that are sizes. After a failure this does nothing but to zero the results. */
+   * sizes of each in turn, then the attributes that are sizes. After a failure this does nothing but to
+   * zero the results. In programs for GPUs buffers are the device's, the call takes its place among what is
+   * given to the stream, and results are not zeroed. */
   void (*foreign)(disc_context* ctx, int64_t call, void* const* buffers, const int64_t* sizes);
   int64_t failed; /* 8: is 1 once a call has failed: loops end, results do not matter any more */
   /* 9: Fourier transforms of `batch` x `length` x `inner` elements: fft_transform of src/fft.h */
   void (*fft)(disc_context* ctx, int64_t options, int64_t batch, int64_t length, int64_t inner,
               void* const* buffers);
 
-  /* 10 to 14 are set in programs for GPUs only, where 1, 3, 7 and 9 are null and 2 always returns 0.
+  /* 10 to 14 are set in programs for GPUs only, where 1, 3 and 9 are null and 2 always returns 0.
    * Arguments, results, arena and constants are addresses of the device there. The five give work to
-   * one stream, in order; none but gpu_read waits. After a failure (`failed` is 1) they do nothing. */
+   * one stream, in order; none but gpu_read waits, and `foreign` for a handler of the host. After a failure (`failed` is 1) they do nothing. */
 
   /* 10: run the blocks of `kernel` (an entry of `kernels`) that `tasks` tasks take; tasks <= 0 does
    * nothing. The kernel's parameters are the entries of `args`, `params` and `tasks`, 8 bytes each. An

@@ -59,6 +59,10 @@ class FfiCall {
   int64_t arena_bytes_ = 0;
 };
 
+// Of a handler that has failed in a run.
+xla_ffi::Error* foreign_error(const xla_ffi::CallFrame* frame, const Executable& executable,
+                              const RunFailure& failure);
+
 // Runs a program of the CPU on buffers of the host.
 xla_ffi::Error* execute_on_cpu(xla_ffi::CallFrame* frame, const Executable& executable);
 

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "foreign_memory.h"
 #include "foreign_threads.h"
 #include "thread_pool.h"
 
@@ -62,7 +63,7 @@ void destroy_error(ErrorDestroyArgs* args) {
 
 struct Deleters {
   std::mutex mutex;
-  std::unordered_map<int64_t, void (*)(void*)> of_type;
+  std::unordered_map<int64_t, void (*)(void*)> of_type[2];  // by `is_on_device`
 };
 
 Deleters& deleters() {
@@ -71,12 +72,13 @@ Deleters& deleters() {
 }
 
 // XLA numbers the types, and a handler keeps the number: ours would be wrong in XLA's programs.
+template <bool is_on_device>
 Error* register_type(TypeRegisterArgs* args) {
   if (args->type_id->type_id == 0) {
     return error(ErrorCode::kUnimplemented,
                  "register the type of a handler's state with jax.ffi.register_ffi_type");
   }
-  if (args->type_info != nullptr) know_state_type(*args->type_id, *args->type_info);
+  if (args->type_info != nullptr) know_state_type(*args->type_id, *args->type_info, is_on_device);
   return nullptr;
 }
 
@@ -121,6 +123,15 @@ Error* allocate_memory(MemoryAllocateArgs* args) {
   if ((alignment & (alignment - 1)) != 0) {
     return error(ErrorCode::kInvalidArgument, "an alignment must be a power of two");
   }
+  if (const GpuPlace* const place = context_of(args->context).place) {
+    GpuFailure failure;
+    args->data = allocate_for_handler(*place, args->size, alignment, &failure);
+    return args->data != nullptr
+               ? nullptr
+               : error(failure.kind == GpuFailure::Kind::kOutOfMemory ? ErrorCode::kResourceExhausted
+                                                                     : ErrorCode::kInternal,
+                       std::move(failure.message));
+  }
   if (args->size <= SIZE_MAX - alignment) {
     const size_t size = (args->size + alignment - 1) & ~(alignment - 1);
     args->data = std::aligned_alloc(alignment, size);
@@ -131,8 +142,12 @@ Error* allocate_memory(MemoryAllocateArgs* args) {
 }
 
 Error* free_memory(MemoryFreeArgs* args) {
-  std::free(args->data);
-  return nullptr;
+  if (context_of(args->context).place == nullptr) {
+    std::free(args->data);
+    return nullptr;
+  }
+  if (args->data == nullptr || free_of_handler(args->data)) return nullptr;
+  return error(ErrorCode::kInvalidArgument, "memory is freed that was not allocated here");
 }
 
 // ---- threads ------------------------------------------------------------------------------------
@@ -182,7 +197,19 @@ Error* get_run_id(RunIdArgs* args) {
 }
 
 Error* get_device_ordinal(DeviceOrdinalArgs* args) {
-  args->device_ordinal = 0;
+  const GpuPlace* const place = context_of(args->context).place;
+  args->device_ordinal = place == nullptr ? 0 : place->device->info().ordinal;
+  return nullptr;
+}
+
+template <bool is_on_device>
+Error* get_stream(StreamGetArgs* args) {
+  const GpuPlace* const place = context_of(args->context).place;
+  if (place == nullptr && is_on_device) {
+    return error(ErrorCode::kNotFound, "there is no stream before the program runs");
+  }
+  if (place == nullptr) return refused(args);
+  args->stream = place->stream;
   return nullptr;
 }
 
@@ -203,7 +230,7 @@ struct Table {
   std::array<Refused*, kSpare> internal;
 };
 
-Table make_table() {
+Table make_table(bool is_on_device) {
   Table table{};
   table.spare.fill(&refused);
   table.internal.fill(&refused);
@@ -214,8 +241,8 @@ Table make_table() {
   api.error_details = &error_details;
   api.destroy_error = &destroy_error;
   api.register_handler = &refused;
-  api.get_stream = [](StreamGetArgs* args) { return refused(args); };
-  api.register_type = &register_type;
+  api.get_stream = is_on_device ? &get_stream<true> : &get_stream<false>;
+  api.register_type = is_on_device ? &register_type<true> : &register_type<false>;
   api.get_context = &get_context;
   api.set_state = &set_state;
   api.get_state = &get_state;
@@ -235,13 +262,14 @@ Table make_table() {
 
 }  // namespace
 
-const Api* foreign_api() {
-  static Table* const table = [] {
-    auto* const made = new Table(make_table());  // handlers may call during exit
+const Api* foreign_api(bool is_on_device) {
+  const auto make = [](bool of_device) {
+    auto* const made = new Table(make_table(of_device));  // handlers may call during exit
     made->api.internal_api = made->internal.data();
     return made;
-  }();
-  return &table->api;
+  };
+  static const Table* const tables[] = {make(false), make(true)};
+  return &tables[is_on_device]->api;
 }
 
 ForeignError take_error(Error* error) {
@@ -256,19 +284,20 @@ Error* wait_for(Future* future) {
   return promise->error;
 }
 
-void know_state_type(const TypeId& id, const TypeInfo& info) {
+void know_state_type(const TypeId& id, const TypeInfo& info, bool is_on_device) {
   if (id.type_id == 0 || info.deleter == nullptr) return;
   const std::lock_guard<std::mutex> lock(deleters().mutex);
-  deleters().of_type[id.type_id] = info.deleter;
+  deleters().of_type[is_on_device][id.type_id] = info.deleter;
 }
 
-void delete_state(const ForeignState& state) {
+void delete_state(const ForeignState& state, bool is_on_device) {
   if (state.data == nullptr) return;
   void (*deleter)(void*) = nullptr;
   {
     const std::lock_guard<std::mutex> lock(deleters().mutex);
-    const auto found = deleters().of_type.find(state.type_id);
-    if (found != deleters().of_type.end()) deleter = found->second;
+    const auto& known = deleters().of_type[is_on_device];
+    const auto found = known.find(state.type_id);
+    if (found != known.end()) deleter = found->second;
   }
   if (deleter != nullptr) deleter(state.data);
 }

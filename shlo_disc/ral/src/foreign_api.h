@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gpu_device.h"
 #include "xla_ffi_abi.h"
 
 namespace shlo_disc {
@@ -22,6 +23,7 @@ struct ForeignState {
 struct ForeignContext {
   ForeignState states[xla_ffi::kStages];
   int64_t run_id = 0;
+  const GpuPlace* place = nullptr;  // of a call of a handler of GPUs, but for its instantiation
 };
 
 struct ForeignError {
@@ -29,7 +31,8 @@ struct ForeignError {
   std::string message;
 };
 
-const xla_ffi::Api* foreign_api();
+// `is_on_device`: for handlers of GPUs.
+const xla_ffi::Api* foreign_api(bool is_on_device);
 
 inline xla_ffi::Context* opaque(ForeignContext* context) {
   return reinterpret_cast<xla_ffi::Context*>(context);
@@ -41,11 +44,12 @@ ForeignError take_error(xla_ffi::Error* error);
 // Waits for an asynchronous handler and destroys the future; the error it ended with, or null.
 xla_ffi::Error* wait_for(xla_ffi::Future* future);
 
-// Remembers how states of a type are deleted.
-void know_state_type(const xla_ffi::TypeId& id, const xla_ffi::TypeInfo& info);
+// Remembers how states of a type are deleted. `is_on_device`: of handlers of GPUs, whose types XLA's
+// plugin numbers by itself.
+void know_state_type(const xla_ffi::TypeId& id, const xla_ffi::TypeInfo& info, bool is_on_device);
 
 // Deletes a state, if its type came with a deleter.
-void delete_state(const ForeignState& state);
+void delete_state(const ForeignState& state, bool is_on_device);
 
 }  // namespace shlo_disc
 

@@ -68,7 +68,7 @@ std::unique_ptr<ForeignFailure> call(Handler* handler, CallFrame* frame) {
 }
 
 // Asks a handler which version of the API its headers were: what they say, or 0.0.
-Version version_of(Handler* handler) {
+Version version_of(Handler* handler, bool is_on_device) {
   struct Room {
     Metadata metadata;
     char spare[64];  // newer headers may write more
@@ -81,31 +81,36 @@ Version version_of(Handler* handler) {
   CallFrame frame{};
   frame.struct_size = size_up_to(&CallFrame::attrs);
   frame.extension_start = &extension.base;
-  frame.api = foreign_api();
+  frame.api = foreign_api(is_on_device);
   frame.stage = Stage::kExecute;
   if (failure(handler(&frame)) != nullptr) return Version{};
   return room.metadata.api_version;
 }
 
-// A buffer at an address that handlers may rely on.
-class AlignedCopy {
+// The host's own.
+class OwnMemory : public ForeignMemory {
  public:
-  AlignedCopy() = default;
-  ~AlignedCopy() { std::free(data_); }
-  AlignedCopy(const AlignedCopy&) = delete;
-  AlignedCopy& operator=(const AlignedCopy&) = delete;
+  ~OwnMemory() override {
+    for (void* const block : blocks_) std::free(block);
+  }
 
-  // False: out of memory.
-  bool copy(const void* from, size_t bytes) {
-    data_ = std::aligned_alloc(64, (bytes + 64) & ~size_t{63});
-    if (data_ == nullptr) return false;
-    std::memcpy(data_, from, bytes);
+  void* acquire(size_t bytes) override {
+    blocks_.reserve(blocks_.size() + 1);
+    void* const block = std::aligned_alloc(64, (bytes + 64) & ~size_t{63});
+    if (block != nullptr) blocks_.push_back(block);
+    return block;
+  }
+  bool copy(void* to, const void* from, size_t bytes) override {
+    if (bytes != 0) std::memcpy(to, from, bytes);
     return true;
   }
-  void* get() const { return data_; }
+  bool zero(void* at, size_t bytes) override {
+    if (bytes != 0) std::memset(at, 0, bytes);
+    return true;
+  }
 
  private:
-  void* data_ = nullptr;
+  std::vector<void*> blocks_;
 };
 
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAlignment == 0; }
@@ -174,7 +179,7 @@ ForeignCall::ForeignCall(ForeignSpec spec)
   }
   Handler* const execute = spec_.handlers[static_cast<int>(Stage::kExecute)];
   if (execute == nullptr) throw std::runtime_error("it has no execute handler");
-  const Version version = version_of(execute);
+  const Version version = version_of(execute, spec_.is_on_device);
   // Minor versions only add what a handler may use; where one does, `call` tells.
   if (version.major_version != kMajor) {
     throw std::runtime_error("its headers are of XLA FFI " +
@@ -187,7 +192,7 @@ ForeignCall::ForeignCall(ForeignSpec spec)
   ForeignContext context;
   CallFrame frame{};
   frame.struct_size = size_up_to(&CallFrame::attrs);
-  frame.api = foreign_api();
+  frame.api = foreign_api(spec_.is_on_device);
   frame.context = opaque(&context);
   frame.stage = Stage::kInstantiate;
   frame.args.struct_size = frame.rets.struct_size = size_up_to(&Args::values);
@@ -198,45 +203,58 @@ ForeignCall::ForeignCall(ForeignSpec spec)
   state_type_ = state.type_id;
 }
 
-ForeignCall::~ForeignCall() { delete_state({state_, state_type_}); }
+ForeignCall::~ForeignCall() { delete_state({state_, state_type_}, spec_.is_on_device); }
 
 std::unique_ptr<ForeignFailure> ForeignCall::run(void* const* buffers,
                                                  const int64_t* sizes) const {
+  OwnMemory memory;
+  return run_in(memory, nullptr, buffers, sizes);
+}
+
+std::unique_ptr<ForeignFailure> ForeignCall::run_in(ForeignMemory& memory, const GpuPlace* place,
+                                                    void* const* buffers,
+                                                    const int64_t* sizes) const {
   static std::atomic<int64_t> runs{0};
-  const size_t operands = spec_.operands.size(), count = operands + spec_.results.size();
+  const size_t operands = spec_.operands.size(), count = buffer_count();
   SmallVector<Buffer, 16> described(count);
   SmallVector<void*, 16> pointers(count);
   SmallVector<int, 16> types(count);
-  std::unique_ptr<AlignedCopy[]> copies;
   SmallVector<size_t, 16> bytes(count);
-  const int64_t* const all_sizes = sizes;
   for (size_t i = 0; i < count; ++i) {
-    const ForeignBuffer& of = i < operands ? spec_.operands[i] : spec_.results[i - operands];
+    const ForeignBuffer& of = buffer(i);
     bytes[i] = static_cast<size_t>(array_bytes(of.dtype, of.rank, sizes));
     described[i] = {size_up_to(&Buffer::dims),      nullptr, data_type(of.dtype), buffers[i], of.rank,
                     const_cast<int64_t*>(sizes)};
     pointers[i] = &described[i];
     types[i] = kBufferArgument;
     sizes += of.rank;
-    if (is_aligned(buffers[i])) continue;
-    if (copies == nullptr) copies.reset(new (std::nothrow) AlignedCopy[count]);
-    if (copies == nullptr) return out_of_memory();
-    // A result may be in the memory of an operand.
-    size_t first = 0;
-    while (buffers[first] != buffers[i]) ++first;
-    if (first == i && !copies[i].copy(buffers[i], bytes[i])) return out_of_memory();
-    described[i].data = described[first].data = copies[first].get();
   }
   // XLA computes no empty results, either, and LAPACK calls an empty matrix an error.
   const auto is_empty = [](size_t size) { return size == 0; };
   if (count != operands && (spec_.is_lapack ? bytes[operands] == 0
                                             : std::all_of(bytes.data() + operands, bytes.end(),
                                                           is_empty))) {
-    clear_results(buffers, all_sizes);
+    for (size_t i = operands; i < count; ++i) {
+      if (!memory.zero(buffers[i], bytes[i])) return nullptr;
+    }
     return nullptr;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (bytes[i] == 0 || is_aligned(buffers[i])) continue;
+    // A result may be in the memory of an operand.
+    size_t first = 0;
+    while (bytes[first] == 0 || buffers[first] != buffers[i]) ++first;
+    if (first == i) {
+      described[i].data = memory.acquire(bytes[i]);
+      if (described[i].data == nullptr) return out_of_memory();
+      if (!memory.copy(described[i].data, buffers[i], bytes[i])) return nullptr;
+    } else {
+      described[i].data = described[first].data;
+    }
   }
   ForeignContext context;
   context.run_id = ++runs;
+  context.place = place;
   context.states[static_cast<int>(Stage::kInstantiate)] = {state_, state_type_};
   // The size attributes of this call, in a copy of the list of values.
   xla_ffi::Attributes attributes = attributes_->view();
@@ -260,7 +278,7 @@ std::unique_ptr<ForeignFailure> ForeignCall::run(void* const* buffers,
     if (handler == nullptr || failed != nullptr) continue;
     CallFrame frame{};
     frame.struct_size = size_up_to(&CallFrame::attrs);
-    frame.api = foreign_api();
+    frame.api = foreign_api(spec_.is_on_device);
     frame.context = opaque(&context);
     frame.stage = stage;
     const size_t args_size = size_up_to(&Args::values);
@@ -272,11 +290,11 @@ std::unique_ptr<ForeignFailure> ForeignCall::run(void* const* buffers,
     failed = call(handler, &frame);
   }
   for (const Stage stage : {Stage::kInitialize, Stage::kPrepare}) {
-    delete_state(context.states[static_cast<int>(stage)]);
+    delete_state(context.states[static_cast<int>(stage)], spec_.is_on_device);
   }
-  for (size_t i = operands; copies != nullptr && i < count; ++i) {
-    if (described[i].data != buffers[i]) {
-      std::memcpy(buffers[i], described[i].data, bytes[i]);
+  for (size_t i = operands; i < count; ++i) {
+    if (described[i].data != buffers[i] && !memory.copy(buffers[i], described[i].data, bytes[i])) {
+      break;
     }
   }
   return failed;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "executable.h"
+#include "gpu_device.h"
 #include "xla_ffi_abi.h"
 
 namespace shlo_disc {
@@ -37,12 +38,28 @@ struct ForeignSpec {
   std::vector<ForeignAttribute> attributes;
   bool is_lapack = false;  // the first result is a matrix, and with it everything is empty
   std::vector<size_t> size_attributes;  // scalars among them that every call gives
+  bool is_on_device = false;  // the handlers are of a GPU's platform: they take its memory
 };
 
 // Why a call failed. The code is one of XLA_FFI_Error_Code.
 struct ForeignFailure {
   int code;
   std::string message;
+};
+
+// How the runtime itself reaches the memory that handlers are given.
+class ForeignMemory {
+ public:
+  ForeignMemory() = default;
+  virtual ~ForeignMemory() = default;
+  ForeignMemory(const ForeignMemory&) = delete;
+  ForeignMemory& operator=(const ForeignMemory&) = delete;
+
+  // Room at an address that handlers may rely on, as long as this object lives. Null: out of memory.
+  virtual void* acquire(size_t bytes) = 0;
+  // False: it has failed, and the call with it. No bytes are fine.
+  virtual bool copy(void* to, const void* from, size_t bytes) = 0;
+  virtual bool zero(void* at, size_t bytes) = 0;
 };
 
 // One op of a program that calls a handler. Immutable, so any number of threads may run it at once.
@@ -56,10 +73,20 @@ class ForeignCall {
   ~ForeignCall();
 
   const ForeignSpec& spec() const { return spec_; }
+  size_t buffer_count() const { return spec_.operands.size() + spec_.results.size(); }
+  const ForeignBuffer& buffer(size_t i) const {
+    const size_t operands = spec_.operands.size();
+    return i < operands ? spec_.operands[i] : spec_.results[i - operands];
+  }
 
-  // Runs the other stages. `buffers`: the operands, then the results; `sizes`: the logical sizes of
-  // each in turn, then the size attributes. Null on success.
+  // Runs the other stages on buffers of the host. `buffers`: the operands, then the results; `sizes`:
+  // the logical sizes of each in turn, then the size attributes. Null on success.
   std::unique_ptr<ForeignFailure> run(void* const* buffers, const int64_t* sizes) const;
+
+  // As `run`, on buffers that `memory` reaches. `place`: what a handler of a GPU is given its stream
+  // and memory of; null for the host's. Also null where `memory` has failed.
+  std::unique_ptr<ForeignFailure> run_in(ForeignMemory& memory, const GpuPlace* place,
+                                         void* const* buffers, const int64_t* sizes) const;
 
   // Sets every byte of the results to zero, when what they hold does not matter any more.
   void clear_results(void* const* buffers, const int64_t* sizes) const;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "foreign_call.h"
 #include "fp_env.h"
+#include "gpu_foreign.h"
 #include "gpu_maps.h"
 #include "gpu_program.h"
 #include "small_vector.h"
@@ -97,6 +100,7 @@ struct GpuCall {
   RunFailure* failure;
   RunTrace* trace;
   bool is_recorded;  // nothing runs: there is nothing to read or to wait for
+  const std::shared_ptr<const ForeignCall>* foreign;
 };
 
 GpuCall& call_of(disc_context* context) { return *reinterpret_cast<GpuCall*>(context); }
@@ -271,6 +275,32 @@ void gpu_write(disc_context* context, void* address, int64_t value, int64_t byte
   check(call, error, "a write is refused");
 }
 
+void gpu_foreign(disc_context* context, int64_t number, void* const* buffers,
+                 const int64_t* sizes) {
+  GpuCall& call = call_of(context);
+  if (context->failed != 0) return;
+  call.trace->has_read = true;
+  if (call.is_recorded) {
+    context->failed = 1;
+    return;
+  }
+  try {
+    std::unique_ptr<ForeignFailure> failed;
+    if (run_foreign_on_gpu(*call.foreign[number], *call.place, buffers, sizes, &failed,
+                           call.failure)) {
+      return;
+    }
+    if (failed != nullptr) {
+      call.failure->foreign = number;
+      call.failure->code = failed->code;
+      call.failure->message = std::move(failed->message);
+    }
+  } catch (const std::bad_alloc&) {  // generated code cannot be unwound
+    call.failure->out_of_memory = true;
+  }
+  context->failed = 1;
+}
+
 }  // namespace
 
 bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run host, Marks* marks,
@@ -290,6 +320,7 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
     base.mark = &mark;
     base.kernels = reinterpret_cast<const disc_kernel*>(loaded->kernels());
     base.constants = loaded->constants();
+    base.foreign = &gpu_foreign;
     base.gpu_launch = &gpu_launch;
     base.gpu_copy = &gpu_copy;
     base.gpu_zero = &gpu_zero;
@@ -300,6 +331,7 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
     call.failure = failed;
     call.trace = trace;
     call.is_recorded = is_recorded;
+    call.foreign = executable.spec().foreign.data();
     host(&base, arguments, results, symbols, arena);
     return base.failed == 0;
   };

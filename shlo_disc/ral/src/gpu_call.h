@@ -7,12 +7,6 @@
 
 namespace shlo_disc {
 
-// Where a call runs.
-struct GpuPlace {
-  GpuDevice* device;
-  void* stream;
-};
-
 // Runs the host program `host`, which enqueues on the stream of `place` and waits for what it reads
 // alone. Everything is memory of the device but `symbols`. The arena may be used again by later work
 // of the stream. False: `failure` tells why; what was enqueued goes on.

@@ -65,6 +65,12 @@ class GpuDevice {
   std::vector<int64_t*> slots_;
 };
 
+// Where work goes.
+struct GpuPlace {
+  GpuDevice* device;
+  void* stream;
+};
+
 // Makes a device the current one of this thread for a scope.
 class GpuScope {
  public:

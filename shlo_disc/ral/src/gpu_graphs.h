@@ -1,7 +1,7 @@
 // Calls of a program that come again, as graphs of the driver: one launch in place of many.
 //
 // A host program gives the device the same work whenever its arguments, results, temporary memory and
-// sizes are the same, unless it reads memory of the device. So what it gives is recorded when such a
+// sizes are the same, unless it reads memory of the device or calls a handler of XLA's FFI. So what it gives is recorded when such a
 // call comes for the second time, and the recording launched from then on. That saves the host 2 to 8
 // microseconds a kernel, and the device a part of the time between two kernels.
 //
@@ -22,7 +22,7 @@ namespace shlo_disc {
 // What a run of a host program did.
 struct RunTrace {
   int64_t operations = 0;  // launches, copies and fills
-  bool has_read = false;   // memory of the device
+  bool has_read = false;   // memory of the device, or had a handler of XLA's FFI do so
 };
 
 // Graphs of one program on one device. Thread-safe.

@@ -105,13 +105,15 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
                        const std::vector<uint64_t>& handlers, const std::vector<BufferRow>& operands,
                        const std::vector<BufferRow>& results, nb::list attributes,
                        const std::vector<size_t>& size_attributes,
-                       const std::vector<std::pair<uint64_t, uint64_t>>& state_types) {
+                       const std::vector<std::pair<uint64_t, uint64_t>>& state_types,
+                       bool on_device) {
   if (handlers.size() != xla_ffi::kStages) throw nb::value_error("one handler for every stage");
   for (const auto& [id, info] : state_types) {
     know_state_type(*function_at<const xla_ffi::TypeId*>(id),
-                    *function_at<const xla_ffi::TypeInfo*>(info));
+                    *function_at<const xla_ffi::TypeInfo*>(info), on_device);
   }
   ForeignSpec spec;
+  spec.is_on_device = on_device;
   spec.is_lapack = target.rfind("lapack_", 0) == 0;
   spec.target = std::move(target);
   spec.where = std::move(where);
@@ -156,10 +158,15 @@ void init_executable(
   spec.symbols = symbols;
   spec.pack_layouts = std::move(pack_layouts);
   spec.guards = std::move(guards);
-  for (const SharedForeignCall& call : foreign) spec.foreign.push_back(call.call);
+  for (const SharedForeignCall& call : foreign) {
+    if (gpu == nullptr && call.call->spec().is_on_device) {
+      throw nb::value_error("a program for the CPU calls no handlers of GPUs");
+    }
+    spec.foreign.push_back(call.call);
+  }
   if (gpu != nullptr) {
-    if (!kernels.empty() || !foreign.empty() || !spec.pack_layouts.empty()) {
-      throw nb::value_error("a program for a GPU has neither kernels, packs nor calls of the CPU");
+    if (!kernels.empty() || !spec.pack_layouts.empty()) {
+      throw nb::value_error("a program for a GPU has neither kernels nor packs of the CPU");
     }
     spec.gpu = gpu->program;
   }
@@ -561,7 +568,8 @@ NB_MODULE(_ral, m) {
       .def("__init__", &init_foreign_call, nb::kw_only(), "target"_a, "where"_a, "handlers"_a,
            "operands"_a, "results"_a, "attributes"_a,
            "size_attributes"_a = std::vector<size_t>(),
-           "state_types"_a = std::vector<std::pair<uint64_t, uint64_t>>());
+           "state_types"_a = std::vector<std::pair<uint64_t, uint64_t>>(),
+           "on_device"_a = false);
 
   nb::class_<PyExecutable>(m, "Executable")
       .def("__init__", &init_executable, nb::kw_only(), "name"_a, "prepare"_a, "run"_a, "kernels"_a,

@@ -41,18 +41,6 @@ class ResultBlocks {
   SmallVector<Block*, 16> blocks_;
 };
 
-PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure) {
-  const std::string where = executable.describe_foreign(failure.foreign);
-  const PyRef message(PyUnicode_DecodeUTF8(failure.message.data(),
-                                           static_cast<Py_ssize_t>(failure.message.size()),
-                                           "backslashreplace"));
-  if (!message) return nullptr;
-  const PyRef args(Py_BuildValue("(s#Oi)", where.data(), static_cast<Py_ssize_t>(where.size()),
-                                 message.get(), failure.code));
-  if (args) PyErr_SetObject(errors().foreign, args.get());
-  return nullptr;
-}
-
 // What `over` makes of a donated tensor for a result of these sizes. Null with a Python error set.
 PyObject* tensor_over(PyObject* over, PyObject* tensor, int64_t rank, const int64_t* sizes) {
   const PyRef shape(PyTuple_New(static_cast<Py_ssize_t>(rank)));
@@ -66,6 +54,18 @@ PyObject* tensor_over(PyObject* over, PyObject* tensor, int64_t rank, const int6
 }
 
 }  // namespace
+
+PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure) {
+  const std::string where = executable.describe_foreign(failure.foreign);
+  const PyRef message(PyUnicode_DecodeUTF8(failure.message.data(),
+                                           static_cast<Py_ssize_t>(failure.message.size()),
+                                           "backslashreplace"));
+  if (!message) return nullptr;
+  const PyRef args(Py_BuildValue("(s#Oi)", where.data(), static_cast<Py_ssize_t>(where.size()),
+                                 message.get(), failure.code));
+  if (args) PyErr_SetObject(errors().foreign, args.get());
+  return nullptr;
+}
 
 PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
                              const TensorBridge* tensors, const WeightVersions* weights,

@@ -13,6 +13,9 @@
 
 namespace shlo_disc {
 
+// Sets a ForeignError; always null.
+PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure);
+
 class PyExecutable {
  public:
   struct Result {

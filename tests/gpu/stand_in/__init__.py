@@ -135,6 +135,7 @@ class StandIn:
         self.library = ctypes.CDLL(str(path))
         self.library.stand_in_count.restype = ctypes.c_int64
         self.library.stand_in_pending.restype = ctypes.c_int64
+        self.library.stand_in_launches_on.restype = ctypes.c_int64
         self.kernels: dict[str, Kernel] = {}
         self.errors: list[BaseException] = []
         self.arrays: dict[int, int] = {}

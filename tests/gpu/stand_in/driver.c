@@ -4,7 +4,7 @@
  * queue until somebody waits for it (for the stream, the device, an event), so that a missing wait
  * shows. Sources of copies to the device are read at once, as drivers do with ordinary memory; copies
  * to the host are late. Freed memory is overwritten. Calls that need a current context refuse to work
- * without one. Failures are set by functions that begin with stand_in.
+ * without one, and with streams, modules and memory of another. Failures are set by functions that begin with stand_in.
  */
 #include <fenv.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ enum {
   ILLEGAL_ADDRESS = 700,
   STREAM_CAPTURE_UNSUPPORTED = 900,
 };
-enum { MOST_PARAMS = 1024, MOST_DEVICES = 8 };
+enum { MOST_PARAMS = 1024, MOST_DEVICES = 8, MOST_CONTEXTS = 64 };
 
 /* ---- what the test gives -------------------------------------------------------------------- */
 
@@ -61,9 +61,27 @@ static struct {
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
+/* One for each device; a thread has a stack of them. */
+static char contexts[MOST_DEVICES];
+static __thread char* stack[MOST_CONTEXTS];
+static __thread int context_depth;
+static int64_t launches_on[MOST_DEVICES];
+
+static __thread int current_hip_device;
+
+static int use_hip_device(int device) {
+  current_hip_device = device;
+  stack[0] = &contexts[device];
+  context_depth = 1;
+  return SUCCESS;
+}
+
+static char* current_context(void) { return context_depth > 0 ? stack[context_depth - 1] : NULL; }
+
 typedef struct Memory {
   char* data;
   size_t bytes;
+  char* context;
   struct Memory* next;
 } Memory;
 
@@ -81,7 +99,9 @@ static Memory* memory_at(const void* address) {
 static int is_ours(const void* address, size_t bytes) {
   pthread_mutex_lock(&mutex);
   const Memory* m = memory_at(address);
-  const int is = !is_strict || (m != NULL && (const char*)address + bytes <= m->data + m->bytes);
+  const int is_here = m != NULL && m->context == current_context();
+  const int is = m == NULL ? !is_strict
+                           : is_here && (const char*)address + bytes <= m->data + m->bytes;
   pthread_mutex_unlock(&mutex);
   return is;
 }
@@ -97,6 +117,7 @@ typedef struct Event {
 } Event;
 
 typedef struct Module {
+  char* context;
   int is_hip;
   uint64_t handle;
 } Module;
@@ -139,14 +160,13 @@ struct Stream {
   int64_t given, done;
   int is_busy;
   int is_recorded;
+  char* context;
   Stream* next;
 };
 
 static Stream default_stream;
 static Stream* streams = &default_stream;
-static __thread int context_depth;
 static __thread int is_running; /* a kernel on this thread, whose Python may free programs */
-static __thread int current_hip_device;
 static Function* functions;
 
 static double now_ms(void) {
@@ -331,6 +351,8 @@ API int64_t stand_in_count(const char* what) {
   }
   return -1;
 }
+/* Kernels that were launched on a device; a graph counts once. */
+API int64_t stand_in_launches_on(int device) { return launches_on[device]; }
 /* The memory that holds an address: 0 where there is none. */
 API int stand_in_memory_at(const void* address, void** data, size_t* bytes) {
   pthread_mutex_lock(&mutex);
@@ -392,6 +414,7 @@ static int load_module(void** module, const void* image, int is_hip) {
   if (handle == 0) return INVALID_IMAGE;
   Module* const made = calloc(1, sizeof(Module));
   made->is_hip = is_hip;
+  made->context = current_context();
   made->handle = handle;
   *module = made;
   pthread_mutex_lock(&mutex);
@@ -461,6 +484,11 @@ static int launch(void* at, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
   Function* const function = at;
   int error = SUCCESS;
   if (!stream_at(stream)->is_recorded && (error = count_launches(1)) != SUCCESS) return error;
+  if (function->module->context != current_context()) return INVALID_CONTEXT;
+  if (stream != NULL && ((Stream*)stream)->context != current_context()) return INVALID_CONTEXT;
+  pthread_mutex_lock(&mutex);
+  ++launches_on[current_context() - contexts];
+  pthread_mutex_unlock(&mutex);
   if (extra != NULL || gx == 0 || gy == 0 || gz == 0 || gy > 65535 || gx > 2147483647u ||
       bx * by * bz > 1024) {
     return INVALID_VALUE;
@@ -493,6 +521,7 @@ static int allocate(void** address, size_t bytes) {
   if (error == SUCCESS) {
     memset(made->data, 0xff, bytes); /* NaN */
     made->bytes = bytes;
+    made->context = current_context();
     made->next = memory;
     memory = made;
     counts.bytes += bytes;
@@ -570,6 +599,7 @@ static int create_stream(void** stream, unsigned flags) {
   (void)flags;
   Stream* const made = calloc(1, sizeof(Stream));
   pthread_mutex_lock(&mutex);
+  made->context = current_context();
   made->next = streams;
   streams = made;
   ++counts.streams;
@@ -776,7 +806,7 @@ BOTH(cuEventQuery, hipEventQuery, (void* e), query_event(e))
 BOTH(cuEventElapsedTime, hipEventElapsedTime, (float* m, void* a, void* b), event_time(m, a, b))
 
 API int cuInit(unsigned flags) { return (void)flags, SUCCESS; }
-API int hipInit(unsigned flags) { return (void)flags, context_depth = 1, SUCCESS; }
+API int hipInit(unsigned flags) { return (void)flags, use_hip_device(current_hip_device); }
 API int cuDriverGetVersion(int* version) { return *version = 13000, SUCCESS; }
 API int hipDriverGetVersion(int* version) { return *version = 60342134, SUCCESS; }
 API int cuDeviceGetAttribute(int* value, int attribute, int device) {
@@ -804,14 +834,17 @@ API int hipGetDevicePropertiesR0600(char* properties, int device) {
 }
 API int cuDevicePrimaryCtxRetain(void** context, int device) {
   NEEDS_DEVICE
-  static char contexts[MOST_DEVICES];
   *context = &contexts[device];
   return SUCCESS;
 }
-API int cuCtxPushCurrent_v2(void* context) { return context == NULL ? INVALID_CONTEXT : (++context_depth, SUCCESS); }
+API int cuCtxPushCurrent_v2(void* context) {
+  if (context == NULL || context_depth == MOST_CONTEXTS) return INVALID_CONTEXT;
+  stack[context_depth++] = context;
+  return SUCCESS;
+}
 API int cuCtxPopCurrent_v2(void** context) { return *context = NULL, --context_depth, SUCCESS; }
-API int hipGetDevice(int* device) { return *device = current_hip_device, context_depth = 1, SUCCESS; }
-API int hipSetDevice(int device) { return current_hip_device = device, context_depth = 1, SUCCESS; }
+API int hipGetDevice(int* device) { return use_hip_device(*device = current_hip_device); }
+API int hipSetDevice(int device) { return use_hip_device(device); }
 API int cuFuncSetAttribute(void* f, int attribute, int value) {
   return set_function_attribute(f, attribute, value);
 }

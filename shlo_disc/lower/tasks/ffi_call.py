@@ -10,8 +10,7 @@ from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.host.constants import array_of
+from shlo_disc.lower.constants import array_of
 from shlo_disc.lower.plan import (
     Buffer,
     FfiAlias,
@@ -20,6 +19,7 @@ from shlo_disc.lower.plan import (
     Input,
     KernelPlan,
 )
+from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.mlir import ir
 from shlo_disc.ops import ffi
@@ -51,7 +51,7 @@ _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4
 """`XLA_FFI_AttrType`."""
 
 
-def emit_ffi(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
+def emit_ffi(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of an FFI call: one step that no thread shares.
 
     Raises UnsupportedError for an attribute of a type that FFI does not have.
