@@ -127,7 +127,9 @@ def test_memory_is_used_again_behind_what_reads_it(stand_in, behind, added):
 
 def test_memory_of_one_stream_is_not_used_on_another(stand_in, behind, added):
     stream = ctypes.c_void_p()
-    stand_in.library.cuCtxPushCurrent_v2(1)
+    context = ctypes.c_void_p()
+    stand_in.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    stand_in.library.cuCtxPushCurrent_v2(context)
     stand_in.library.cuStreamCreate(ctypes.byref(stream), 0)
     stand_in.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
     other = new_bridge(waits=False, stream=stream.value)

@@ -38,8 +38,9 @@ class MatrixInstruction(ABC):
     is_strided: bool = False
     """Sum r of group g is of column `groups * r + g`, not `count * g + r`."""
     spread: int = 0
-    """What lines of shared memory are in bytes, but for multiples of 128, for lanes to read from
-    other banks; 0: they have room for 16 bytes behind their elements.
+    """Bytes of a line of shared memory modulo 128: lanes read from other banks then.
+
+    0: lines have room for 16 bytes behind their elements.
     """
 
     @property
