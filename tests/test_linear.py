@@ -224,14 +224,19 @@ def test_twice_the_program_is_twice_the_work(build: Callable[[int], str]):
     ("build", "n"),
     [
         (branches, 50),
-        (calls, 100),
-        (conditionals, 100),
         (layers, 150),
         (loops, 200),
-        (scatters, 100),
-        (sorts, 100),
-        (temporaries, 60),
-        (updates, 100),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (calls, 100),
+                (conditionals, 100),
+                (scatters, 100),
+                (sorts, 100),
+                (temporaries, 60),
+                (updates, 100),
+            )
+        ),
     ],
 )
 def test_twice_the_program_is_twice_the_planning(build: Callable[[int], str], n: int):

@@ -30,7 +30,7 @@ def program(architecture: str) -> str:
     return shlo_disc.compile(exported, target=f"cuda:{architecture}").as_text("ptx")
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 def test_the_first_instruction_waits_from_sm_90_on(architecture):
     text = program(architecture)
     first = re.findall(

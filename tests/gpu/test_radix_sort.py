@@ -118,8 +118,14 @@ def test_rows_of_several_tiles(rows, word):
 
 
 @pytest.mark.usefixtures("no_merges")
-@pytest.mark.parametrize("name", list(FORMATS))
-@pytest.mark.parametrize("word", ["LT", "GT"])
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        *((name, "LT") for name in FORMATS),
+        ("f32", "GT"),
+        *(pytest.param(name, "GT", marks=pytest.mark.slow) for name in FORMATS if name != "f32"),
+    ],
+)
 def test_floats_as_jax_sorts_them(name, word):
     plan = test_sort.sorting("b,n", [name, "i32"], 1, as_jax_sorts(name, word))
     for n in (1000, 4099):
@@ -133,8 +139,14 @@ INTEGERS = ["i1", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"]
 
 
 @pytest.mark.usefixtures("no_merges")
-@pytest.mark.parametrize("name", INTEGERS)
-@pytest.mark.parametrize("word", ["LT", "GT"])
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        *((name, "LT") for name in INTEGERS),
+        ("i32", "GT"),
+        *(pytest.param(name, "GT", marks=pytest.mark.slow) for name in INTEGERS if name != "i32"),
+    ],
+)
 def test_integers_of_every_width(name, word):
     plan = test_sort.sorting("b,n", [name, "i32"], 1, test_sort.less(name, word))
     for n in (601, 4099):
