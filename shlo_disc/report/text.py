@@ -92,7 +92,7 @@ def variants(steps: Sequence[dict[str, Any]]) -> str:
 def _variant(step: dict[str, Any]) -> str:
     if "launch" in step:
         return str(step["launch"])
-    then, otherwise = variants(step["then"]), variants(step["otherwise"]) or "nothing"
+    then, otherwise = variants(step["then"]), variants(step["otherwise"])
     if "if" not in step:
         operands = ", ".join(map(str, step["if_kept_packed"]))
         return f"({then} where operand {operands} is kept packed, else {otherwise})"

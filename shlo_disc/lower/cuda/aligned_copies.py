@@ -15,7 +15,6 @@ from shlo_disc.lower.gpu.builder import SizedGpuBuilder
 from shlo_disc.lower.plan import Kernel, Launch, Workspace
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.typed import Register, vector_type
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
@@ -81,10 +80,7 @@ class AlignedCopy:
                 rest = rest // size
             last = b.size(inner) - 1
             found = [source_memory.load(base + b.min(column + e, last)) for e in range(lanes)]
-            vector = vector_type(lanes, element)
-            given = ", ".join(map(str, found))
-            whole = b.define(Register, f"vector.from_elements {given} : {vector}", vector, found)
-            to.vector_store(whole, number * lanes + b.size("copy_first"), aligned=True)
+            to.vector_store(b.joined(found), number * lanes + b.size("copy_first"), aligned=True)
         text, params = b.finish()
         extent = self.elements // lanes
         name = f"{plan.label}_aligned_{array}"

@@ -31,7 +31,7 @@ from shlo_disc.lower.cuda.instructions import (
 )
 from shlo_disc.lower.gpu.builder import ACCESS_BYTES
 from shlo_disc.lower.gpu.products import ProductWriter
-from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
+from shlo_disc.lower.values.typed import IndexValue, Register
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
@@ -313,7 +313,6 @@ class DirectWriter(ProductWriter):
         row = (self.deep * self.rows + self.first_row + self.g) * self.line
         first = row + self.first_column + self.t * (2 * each)
         lanes = min(4, 2 * each)
-        type_ = vector_type(lanes, "f32")
         for i in range(self.own_rows // 16):
             for start in range(0, groups, each):
                 for half in (0, 1):
@@ -324,8 +323,7 @@ class DirectWriter(ProductWriter):
                     ]
                     for k in range(0, 2 * each, lanes):
                         own = [sums[at] for at in places[k : k + lanes]]
-                        made = f"vector.from_elements {', '.join(map(str, own))} : {type_}"
-                        value = b.define(Register, made, type_, own)
+                        value = b.joined(own)
                         at = (16 * i + 8 * half) * self.line + 8 * start + k
                         self.sums.vector_store(value, first + at, aligned=True)
 

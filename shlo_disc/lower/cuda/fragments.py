@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.gpu.sums import Piece, store_pieces
-from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
+from shlo_disc.lower.values.typed import IndexValue, Register
 
 __all__ = ["LANES", "store_sums"]
 
@@ -45,7 +45,7 @@ def store_sums(
     `is_turned`: rows here are columns of the tile, and columns here are its rows.
     `parts`, `part`: see `sums.store_pieces`.
     """
-    b, pair, pieces = w.b, vector_type(2, "f32"), []
+    b, pieces = w.b, []
     lane = b.thread % w.plan.machine.warp
     for at in range(0, len(sums), 2):
         fragment, half = divmod(at // 2, 2)
@@ -55,9 +55,7 @@ def store_sums(
         if is_turned:
             pieces += [Piece(sums[at + k], right + k, down, band) for k in range(2)]
             continue
-        made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
-        both = b.define(Register, made, pair, sums[at : at + 2])
-        pieces.append(Piece(both, down, right, band))
+        pieces.append(Piece(b.joined(sums[at : at + 2]), down, right, band))
     own = lane // 4, lane % 4 * 2
     store_pieces(
         w, place, row, column, pieces,

@@ -16,7 +16,6 @@ __all__ = [
     "STEP_BYTES",
     "arrive",
     "barrier_of_threads",
-    "barrier_of_warp",
     "begin_phases",
     "commit_copies",
     "copy_16_bytes",
@@ -325,11 +324,6 @@ def copy_box(
 def barrier_of_threads(b: GpuBuilder, number: int, threads: int) -> None:
     """Wait for `threads` threads, whole warps, at the barrier `number` (1 to 15) of the block."""
     _assembly(b, f"bar.sync {number}, {threads};", "~{memory}", [], [])
-
-
-def barrier_of_warp(b: GpuBuilder) -> None:
-    """Wait for all threads of the warp; they see what each wrote to shared memory."""
-    _assembly(b, "bar.warp.sync -1;", "~{memory}", [], [])
 
 
 def set_registers(b: GpuBuilder, count: int, is_more: bool) -> None:

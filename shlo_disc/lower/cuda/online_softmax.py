@@ -107,8 +107,7 @@ class OnlineSoftmax:
         low = b.constant(-math.inf, pair)
         for at in range(0, len(sums), PAIR):
             group, half = divmod(at // PAIR, 2)
-            made = f"vector.from_elements {sums[at]}, {sums[at + 1]} : {pair}"
-            both = b.define(Register, made, pair, sums[at : at + PAIR])
+            both = b.joined(sums[at : at + PAIR])
             key = column + 8 * group
             mask = None if is_inner else b.mask(keys - key, PAIR)
             value = self._score(both, place, rows[half], key, mask, is_inner=is_inner)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cuda.box_products import BoxWriter, State
-from shlo_disc.lower.cuda.instructions import arrive, barrier_of_warp, set_registers
+from shlo_disc.lower.cuda.instructions import arrive, set_registers
 from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
 from shlo_disc.lower.cuda.ways import MULTIPROCESSORS
 from shlo_disc.lower.plan import Kernel, Launch
-from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
+from shlo_disc.lower.values.typed import IndexValue, Register
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
@@ -97,7 +97,7 @@ class PersistentWriter(BoxWriter):
         self, place: list[IndexValue], row: IndexValue, column: IndexValue, sums: list[Register]
     ) -> None:
         """Store the 16 rows of each warp, a few columns at once."""
-        b, pair, line = self.b, vector_type(2, "f32"), _COLUMNS + _PAD
+        b, line = self.b, _COLUMNS + _PAD
         lane = b.thread % self.plan.machine.warp
         memory = b.shared_at("f32", self._scratch, 4 * self.tile_.warpgroups * 16 * line)
         mine = self.warp * (16 * line)
@@ -106,12 +106,9 @@ class PersistentWriter(BoxWriter):
         for start in range(0, self.columns, _COLUMNS):
             for at in range(start // 4, (start + _COLUMNS) // 4):
                 fragment, half = divmod(at, 2)
-                left = sums[2 * at : 2 * at + 2]
-                made = f"vector.from_elements {left[0]}, {left[1]} : {pair}"
-                both = b.define(Register, made, pair, left)
                 there = own + (8 * half * line + fragment * 8 - start)
-                memory.vector_store(both, there, aligned=True)
-            barrier_of_warp(b)
+                memory.vector_store(b.joined(sums[2 * at : 2 * at + 2]), there, aligned=True)
+            b.barrier_of_warp()
             with b.loop(lane, 16 * vectors, self.plan.machine.warp, hint="v", barrier=True) as v:
                 down, right = v.index // vectors, v.index % vectors * self.lanes
                 r, c = row + self.warp * 16 + down, column + right + start
@@ -119,4 +116,4 @@ class PersistentWriter(BoxWriter):
                     at_ = mine + down * line + right
                     found = memory.vector_load(at_, self.lanes, False, aligned=True)
                     self.store(place, r, c, [found], b.mask(self.n - c, self.lanes))
-            barrier_of_warp(b)
+            b.barrier_of_warp()
