@@ -58,6 +58,7 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
   rules that take symbolic sizes. Callbacks get rules that raise (JAX's say "std::bad_cast" for
   symbols). `portable_artifact`: a module as `jax.export` serialises it.
+* `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
   `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
@@ -101,6 +102,7 @@ from jax._src.lax import linalg as _linalg_module
 from jax._src.lax import parallel as _parallel
 from jax._src.lax import special as _special
 from jax._src.lax import windowed_reductions as _windowed
+from jax._src.lax.control_flow import conditionals as _conditionals
 from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import chlo as _chlo
@@ -770,6 +772,38 @@ def _dynamic_fft(context: Any, x: Any, *, fft_type: Any, fft_lengths: Any) -> An
     return call.results
 
 
+def _branch_on(platform: str, platforms: Sequence[Any]) -> int:
+    """Which branch of `lax.platform_dependent` a platform takes: its own, else the default."""
+    for index, named in enumerate(platforms):
+        if named is None or platform in named:
+            return index
+    known = ", ".join(sorted(name for named in platforms for name in named))
+    raise NotImplementedError(
+        f"lax.platform_dependent has no branch for {platform}, and no default; it has {known}"
+    )
+
+
+@functools.cache  # JAX keeps what it lowered by these rules
+def _platform_rules(platform: str) -> tuple[tuple[Any, Any], ...]:
+    """Lowering rules by which `lax.platform_dependent` is the branch for `platform`.
+
+    JAX's own take the branch of the platform for which all else is lowered, here the CPU.
+    """
+
+    def index(_context: Any, *, platforms: Any) -> Any:
+        return [_mlir.ir_constant(np.int32(_branch_on(platform, platforms)))]
+
+    def branch(context: Any, which: Any, *args: Any, branches: Any, **params: Any) -> Any:
+        if (platforms := params.get("branches_platforms")) is None:
+            original: Any = _conditionals._cond_lowering
+            return original(context, which, *args, branches=branches, **params)
+        chosen = _core.jaxpr_as_fun(branches[_branch_on(platform, platforms)])
+        rule = _mlir.lower_fun(lambda _, *values: chosen(*values), multiple_results=True)
+        return rule(context, which, *args)
+
+    return (_conditionals.platform_index_p, index), (_conditionals.cond_p, branch)
+
+
 _WHOLE = (
     (_fft.fft_p, _dynamic_fft),
     (_linalg.qr_p, _mlir.lower_fun(_qr)),
@@ -814,8 +848,12 @@ class Lowering(NamedTuple):
     """Does it call Python?"""
 
 
-def lower_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Lowering:
-    """A call traced and lowered, for our ingest only.
+def lower_whole(
+    jitted: Any, args: Sequence[Any], kwargs: dict[str, Any], platform: str
+) -> Lowering:
+    """A call traced and lowered for a CPU, for our ingest only.
+
+    `platform` ("cpu", "cuda", "rocm") chooses the branch of `lax.platform_dependent`.
 
     Raises LoweredCallbackError for a program that calls back into Python, and ForkError in a child
     forked since the first one: JAX would wait for threads of its parent for ever.
@@ -829,7 +867,7 @@ def lower_whole(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Low
             "Call it with such arguments before the fork (or JitFunction.warmup), or "
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
-    rules: Any = (*_WHOLE, *_REDUCTIONS, *_CALLBACKS)
+    rules: Any = (*_WHOLE, *_REDUCTIONS, *_CALLBACKS, *_platform_rules(platform))
     parameters = _mlir.LoweringParameters(
         override_lowering_rules=rules,
         for_export=True,

@@ -36,6 +36,10 @@ class Compiler(Protocol):
     def target(self) -> str:
         """What it compiles for."""
 
+    @property
+    def platform(self) -> str:
+        """That of the target: `cpu`, `cuda` or `rocm`."""
+
     def at(self, target: str) -> Compiler:
         """The compiler for another target."""
 

@@ -45,6 +45,11 @@ class CountingCompiler:
         """Compilations so far."""
         return self._counter.value
 
+    @property
+    def platform(self) -> str:
+        """That of the target: `cpu`, `cuda` or `rocm`."""
+        return self.target.partition(":")[0]
+
     def at(self, target: str) -> CountingCompiler:
         """The compiler for another target."""
         return self if target == self.target else type(self)(target, self._counter, self._counts)

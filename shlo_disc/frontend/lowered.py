@@ -176,15 +176,15 @@ def _is_plain(condition: Condition) -> bool:
 
 
 def lowered_module(
-    name: str, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    name: str, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any], platform: str
 ) -> LoweredModule:
-    """A call of a function of JAX, for abstract arguments, traced and lowered.
+    """A call of a function of JAX, for abstract arguments, traced and lowered for a platform.
 
     Raises CallbackError for one that calls back into Python, ForkError as
     :func:`shlo_disc.jax_private.lower_whole` does, and what JAX raises.
     """
     try:
-        lowering = lower_whole(jitted, args, dict(kwargs))
+        lowering = lower_whole(jitted, args, dict(kwargs), platform)
     except LoweredCallbackError as error:
         raise CallbackError(CALLBACK.format(name, error)) from None
     if lowering.calls_back:

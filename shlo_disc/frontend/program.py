@@ -22,6 +22,7 @@ from jax.extend.core import jaxpr_as_fun
 from shlo_disc import locks
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import ForkError, UnsupportedError
+from shlo_disc.frontend.call import Compiler
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
 from shlo_disc.frontend.constant_sizes import Anew, Make, OtherFormError, with_constants
 from shlo_disc.frontend.dependence import dependent
@@ -53,7 +54,7 @@ class Program:
         symbols: Sequence[str],
         scope: SizeScope,
         name: str,
-        compile: Callable[..., CompiledCall],
+        compile: Compiler,
         executable: Callable[[], CompiledCall] | None = None,
         likely: Mapping[str, tuple[int, ...]] | None = None,
         traced_at: Mapping[str, int] | None = None,
@@ -87,7 +88,8 @@ class Program:
         self._needs: dict[Any, frozenset[str]] = {}
         """The symbols that have to be constants for a derived program, by its key."""
         self._reasons: list[Question] = []
-        self._lowered: LoweredModule | None = None
+        self._lowered: dict[str, LoweredModule] = {}
+        """By the platform that chooses branches of `lax.platform_dependent`."""
         self._ran_at: Sizes | None = None
         """Values for which :meth:`at` is this program, as was found last."""
         self._compiled: CompiledCall | None = None
@@ -154,10 +156,10 @@ class Program:
 
     def _lower_own(self) -> None:
         if self._given is None:
-            self._lower()
+            self._lower(self._compile.platform)
 
-    def _lower(self) -> None:
-        if self._lowered is None:
+    def _lower(self, platform: str) -> None:
+        if platform not in self._lowered:
             specs = [spec_of(aval) for aval in self.in_avals]
             run = self.run
             count = len(specs)
@@ -172,7 +174,7 @@ class Program:
 
             call.__name__ = call.__qualname__ = self.name
             jitted = jax.jit(call, keep_unused=True)
-            self._lowered = lowered_module(self.name, jitted, specs, {})
+            self._lowered[platform] = lowered_module(self.name, jitted, specs, {}, platform)
 
     @property
     def executable(self) -> CompiledCall:
@@ -186,29 +188,27 @@ class Program:
 
     def executable_for(self, target: str) -> CompiledCall:
         """As `executable`, for a target: compiled once for each."""
-        if target == getattr(self._compile, "target", "cpu"):
+        if target == self._compile.target:
             return self.executable
         found = self._elsewhere.get(target)
         if found is None:
-            compiler: Any = self._compile
-            found = self._elsewhere[target] = self._compile_now(compiler.at(target))
+            found = self._elsewhere[target] = self._compile_now(self._compile.at(target))
         return found
 
-    def _compile_now(self, compile: Callable[..., CompiledCall]) -> CompiledCall:
+    def _compile_now(self, compile: Compiler) -> CompiledCall:
         options: dict[str, Any] = {"likely": self.likely} if self.likely else {}
         weak = [bool(aval.weak_type) for aval in self.out_avals]
         if any(weak):
             options["weak_results"] = weak
-        return compiled_once(self.lowered, compile, name=self.name, **options)
+        lowered = self.lowered_for(compile.platform)
+        return compiled_once(lowered, compile, name=self.name, **options)
 
-    @property
-    def lowered(self) -> LoweredModule:
+    def lowered_for(self, platform: str) -> LoweredModule:
         """The program as the compiler takes it, with a carrier of its symbols if need be."""
-        if self._lowered is None:
+        if platform not in self._lowered:
             with self.scope.asking(self.traced_at):
-                self._lower()
-        assert self._lowered is not None
-        return self._lowered
+                self._lower(platform)
+        return self._lowered[platform]
 
     def result_avals(self, sizes: Sizes) -> list[Any]:
         """The results for these values of the symbols."""

@@ -216,7 +216,8 @@ class _Variant:
 
         def refuse(flat: Flat, part: Part) -> Exception | None:
             try:
-                compiler.examine(self._program(flat, part, "part", compiler).lowered)
+                program = self._program(flat, part, "part", compiler)
+                compiler.examine(program.lowered_for(compiler.platform))
             except ForkError:
                 raise
             except Exception as error:

@@ -141,17 +141,17 @@ def trace_with_symbols(
             return in_parts, jaxpr
         _refuse(options.name, jaxpr)
         # JAX has kept the trace under this context, so this only lowers it.
-        return _lowered(options.name, jitted, args, kwargs), jaxpr
+        return _lowered(options, jitted, args, kwargs), jaxpr
 
 
-def _lowered(name: str, jitted: Any, args: Any, kwargs: Any) -> LoweredModule:
+def _lowered(options: Options, jitted: Any, args: Any, kwargs: Any) -> LoweredModule:
     """A traced call as the compiler takes it."""
     try:
-        return lowered_module(name, jitted, args, kwargs)
+        return lowered_module(options.name, jitted, args, kwargs, options.compile.platform)
     except ValueError as error:
         if "checkify.check" in str(error):
             raise PartOfOuterError(
-                f"{name} has a checkify.check, which the checkify.checkify around "
+                f"{options.name} has a checkify.check, which the checkify.checkify around "
                 "it collects; call checkify inside shlo_disc.jit"
             ) from error
         raise
