@@ -80,6 +80,26 @@ _MENDED = {
     if not _iattr(inst, 'neg') >> (src is src1_r) & 1:
       return pkd.bitcast(dtypes.int32)
     return (pkd << _c(24, dtypes.uint)).bitcast(dtypes.int32) >> _c(24, dtypes.int32)""",
+    # MFMA of integers: the room for elements is of words without signs.
+    "      return (byte.cast(dtypes.int32) ^ UOp.const(0x80, dtypes.int32))"
+    " - UOp.const(0x80, dtypes.int32)\n": """\
+      return (byte ^ UOp.const(0x80, dtypes.uint32)) - UOp.const(0x80, dtypes.uint32)
+""",
+    # Registers from v128 on are no high halves of others in instructions of CDNA with 16 bits.
+    **{
+        line: line.replace("] == 16", "] == 16 and not _is_cdna(inst)")
+        for line in (
+            "  if bits['s0'] == 16:  # src0 >= 384",
+            "write_hi_half = bits['d'] == 16 and (vdst_reg",
+            "vsrc1_hi = bits['s0'] == 16 and (vsrc1_reg",
+            "    if bits['s0'] == 16:\n      vsrc1_hi",
+        )
+    },
+    "def _load_vsrc0(": """\
+def _is_cdna(inst):
+  return type(inst).__module__ == irc.__name__
+
+def _load_vsrc0(""",
     # V_MFMA_F32_16X16X16BF16_1K of gfx90a has another number since gfx940.
     "  inst = decode_inst(inst_bytes, arch)\n  try:": """\
   if arch == "cdna" and inst_bytes[2:4] == b"\\xe7\\xd3":

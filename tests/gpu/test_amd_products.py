@@ -39,10 +39,11 @@ INSTRUCTIONS: dict[str, dict[str, str]] = {
         "f32": "v_mfma_f32_16x16x4f32",
         "f64": "v_mfma_f64_16x16x4f64",
     },
-    "gfx942": {"bf16": BF16, "f16": F16, **OF_FLOATS},
+    "gfx942": {"bf16": BF16, "f16": F16, "i8": "v_mfma_i32_16x16x32_i8", **OF_FLOATS},
     "gfx950": {
         "bf16": BF16.replace("x16_", "x32_"),
         "f16": F16.replace("x16_", "x32_"),
+        "i8": "v_mfma_i32_16x16x64_i8",
     }
     | OF_FLOATS,
     "gfx1100": WMMA,
@@ -163,7 +164,7 @@ def test_what_is_chosen(architecture: str) -> None:
         ("gfx1100", ("f32", "f32", "f32")),
         ("gfx1201", ("f64", "f64", "f64")),
         ("gfx942", ("bf16", "bf16", "f64")),
-        ("gfx942", ("i8", "i8", "i32")),
+        ("gfx950", ("i8", "i8", "i64")),
         ("gfx1100", ("i8", "i8", "i64")),
         ("gfx942", ("ui8", "ui8", "i32")),
         ("gfx90a", ("i8", "i8", "i32")),

@@ -11,8 +11,8 @@ MFMA        gfx90a, gfx942, gfx950            waves of 64; f16, bf16, f32 and f6
 WMMA        gfx1100, gfx1201                  waves of 32; f16, bf16, i8 and ui8
 ==========  ================================  =================================================
 
-Sums are f32, of f64 f64, of integers i32. On gfx1100 both groups of a wave give the same elements,
-all along K.
+MFMA of gfx942 and gfx950 takes i8, too. Sums are f32, of f64 f64, of integers i32. On gfx1100 both
+groups of a wave give the same elements, all along K.
 
 Sources: AMD's matrix instruction calculator, github.com/ROCm/amd_matrix_instruction_calculator.
 AMD's "CDNA 3 Instruction Set Architecture", "Matrix Arithmetic Instructions". The same of RDNA 3
@@ -91,9 +91,10 @@ _CDNA = {
 
 _TABLES: dict[str, dict[str, AmdInstruction]] = {
     "gfx90a": _CDNA,
-    "gfx942": _CDNA,
+    "gfx942": {**_CDNA, "i8": _mfma("16x16x32.i8", "i64", 8, "i32")},
     "gfx950": {
         **_CDNA,
+        "i8": _mfma("16x16x64.i8", "vector<4xi32>", 16, "i32"),
         "bf16": _mfma("16x16x32.bf16", "vector<8xbf16>", 8),
         "f16": _mfma("16x16x32.f16", "vector<8xf16>", 8),
     },
