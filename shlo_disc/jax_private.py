@@ -849,7 +849,7 @@ class Lowering(NamedTuple):
 
 
 def lower_whole(
-    jitted: Any, args: Sequence[Any], kwargs: dict[str, Any], platform: str
+    jitted: Any, args: Sequence[Any], kwargs: dict[str, Any], platform: str = "cpu"
 ) -> Lowering:
     """A call traced and lowered for a CPU, for our ingest only.
 

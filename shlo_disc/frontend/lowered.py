@@ -176,7 +176,11 @@ def _is_plain(condition: Condition) -> bool:
 
 
 def lowered_module(
-    name: str, jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any], platform: str
+    name: str,
+    jitted: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    platform: str = "cpu",
 ) -> LoweredModule:
     """A call of a function of JAX, for abstract arguments, traced and lowered for a platform.
 

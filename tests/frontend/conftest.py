@@ -41,8 +41,8 @@ def quick_errors():
 
 
 @quick_errors()
-def _exported(name, jitted, args, kwargs):
-    made = lowered_module(name, jitted, args, kwargs)
+def _exported(name, jitted, args, kwargs, platform):
+    made = lowered_module(name, jitted, args, kwargs, platform)
     # Those that XLA can run: it knows neither our CHLO nor attributes that are sizes.
     whole = [rule for rule in jax_private._WHOLE if rule[0].name == "composite"]
     rules = (*whole, *jax_private._REDUCTIONS)
