@@ -19,7 +19,7 @@ API void handlers_driver(void* copy, void* fill) {
 
 /* XLA asks for the version once. */
 static int is_question(XLA_FFI_CallFrame* frame) {
-  XLA_FFI_Extension_Base* const asked = frame->extension_start;
+  __auto_type const asked = frame->extension_start; /* of a type with another name since JAX 0.12 */
   if (asked == NULL || asked->type != XLA_FFI_Extension_Metadata) return 0;
   XLA_FFI_Metadata* const metadata = ((XLA_FFI_Metadata_Extension*)asked)->metadata;
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
