@@ -93,5 +93,5 @@ class _Package(types.ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 if "jax" in sys.modules:
-    # It notes the FFI handlers that are registered from here on (`jax_private.ffi_handlers`).
+    # It notes the FFI handlers that are registered from here on (`jax_private/ffi.py`).
     importlib.import_module("shlo_disc.jax_private")

@@ -13,9 +13,9 @@ import pytest
 from jax import export
 from jax._src.interpreters.partial_eval import DynamicJaxprTracer
 
-from shlo_disc import jax_private
 from shlo_disc.frontend import compiled_call, compiler, primitive, program, tracing
 from shlo_disc.frontend.lowered import LoweredModule, lowered_module
+from shlo_disc.jax_private import lowering
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def quick_errors():
 def _exported(name, jitted, args, kwargs, platform):
     made = lowered_module(name, jitted, args, kwargs, platform)
     # Those that XLA can run: it knows neither our CHLO nor attributes that are sizes.
-    whole = [rule for rule in jax_private._WHOLE if rule[0].name == "composite"]
-    rules = (*whole, *jax_private._REDUCTIONS)
+    whole = [rule for rule in lowering._WHOLE if rule[0].name == "composite"]
+    rules = (*whole, *lowering._REDUCTIONS)
     exported = export.export(jitted, platforms=["cpu"], _override_lowering_rules=rules)
     known = {field.name: getattr(made, field.name) for field in fields(LoweredModule)}
     return Exported(**known, exported=exported(*args, **kwargs))

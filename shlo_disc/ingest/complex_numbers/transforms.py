@@ -4,7 +4,7 @@
     custom_call @stablehlo.dynamic_fft(%x, %n) {RFFT}      ==>  disc.fft(%x)
 
 Pairs are read where the program has them already, and written where nobody computes with them.
-The custom call is one of ours (`jax_private.py`): the lengths of `stablehlo.fft` are numbers.
+The custom call is ours (`jax_private/lowering.py`): the lengths of `stablehlo.fft` are numbers.
 """
 
 from __future__ import annotations

@@ -1,0 +1,239 @@
+"""Every private name of JAX that shlo_disc uses, and what for.
+
+The rest of the package imports them from here, so a new JAX version is one folder to check. Tried
+with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
+`tests/frontend/test_jax_private.py` holds each name to what is said of it here.
+
+* `trace_context`: the part of `jax.config` a trace depends on (x64, matmul precision, ...), which
+  belongs in cache keys.
+* `checking`: a context of our own in JAX's cache keys (public `jax.make_user_context`).
+* `usual_states`, `is_staging`, `is_transforming`, `numbers_sought`, `chosen_device`: is JAX
+  tracing, looking for NaN, or told where results go; then a call takes Python.
+  `unguarded_device_put`: results under a transfer guard.
+* `closed_over`: the values of outer traces that a traced function reads (`Traced._consts`).
+  `retyped`: such a value has another type while a function is traced (`Tracer.aval`);
+  `are_plain`: it has nothing but a shape and a dtype.
+* `named_axes`: the axes of outer programs that a jaxpr needs (`NamedAxisEffect`, `shard_map_p`).
+  `batched_by`: a batching rule that is told the name of its axis.
+* `is_export`: is a module lowered that `jax.export` keeps.
+* `disable_jit`: `jax.disable_jit()` asks to run the function as Python.
+* `ArrayImpl`: the one concrete array class; `type(x) is ArrayImpl` costs a fraction of isinstance.
+* `shaped_array`, `batched_device_put`: NumPy memory as a jax.Array, without a copy and uncommitted.
+* `enable_x64`: while it is off, `batched_device_put` halves 64-bit elements; see `wide_device_put`.
+* `cpu_sharding`: the sharding of one device (public `SingleDeviceSharding`, kept).
+* `order_on_stream`, `adopt_memory`, `rewrap`: arrays of a GPU (public `jax.dlpack` waits).
+* `collect_garbage`: lets go of buffers whose arrays died in another thread.
+* `KeyArray`, `prngs`: typed keys with their words, taken and made without a primitive's call.
+* `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
+* `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
+* `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
+* `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
+  `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
+  as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
+  sizes, which `frontend/bounds.py` finds. `JAX_TYPES`: callables whose C++ code hashes and
+  compares sizes.
+* `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
+  line of an equation.
+* `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
+  to take a jaxpr apart.
+* `replace_functions`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
+  (`frontend/generic.py`).
+* `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
+* `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
+* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
+* `bind_equation`: runs one equation, at its source line.
+* `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
+  equation of ours, in the partitioner's own terms: which device has which tile of an array.
+* `ffi_handlers`, `ffi_types`: the FFI targets XLA knows (`xla_client.custom_call_targets`), LAPACK
+  among them, whose functions jaxlib takes from SciPy on first use (`jaxlib.lapack`). XLA does not
+  tell the handlers of stages before the last one, nor how a state is deleted, nor of targets in the
+  plugin of a GPU: `register_custom_call_target` and `register_custom_type` note those, and
+  `_custom_callback` has the targets that wait for their backend.
+* `qr_p`, `hessenberg_p`, `fft_p`: lowering rules for symbolic sizes. `reduce_window_p`: one
+  without calls in reducers.
+* `jaxprs_in_params`: nested jaxprs, to find every equation.
+* `lower_whole`: what `jax.export.export` does first, `Traced.lower` for an export; the rest of it
+  (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
+  `erf_inv` are left whole, by lowering rules of ours: serialising expands each into a hundred
+  operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
+  rules that take symbolic sizes. Callbacks get rules that raise (JAX's say "std::bad_cast" for
+  symbols). `portable_artifact`: a module as `jax.export` serialises it.
+* `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
+* `constraints_of`: the relations of sizes that a scope was told.
+* `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
+  `shard_map` needs a primitive to say of its result; without it the gradient of `shard_map(f)` is
+  silently wrong.
+"""
+
+from __future__ import annotations
+
+from shlo_disc.jax_private.arrays import (
+    ArrayImpl,
+    KeyArray,
+    adopt_memory,
+    batched_device_put,
+    collect_garbage,
+    cpu_sharding,
+    key_impl,
+    key_of_words,
+    on_device,
+    order_on_stream,
+    rewrap,
+    sharding_on,
+    unguarded_device_put,
+    wide_device_put,
+)
+from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
+from shlo_disc.jax_private.functions import replace_functions, use_builtins, use_index
+from shlo_disc.jax_private.jaxprs import (
+    Literal,
+    Variable,
+    are_plain,
+    batched_by,
+    bind_equation,
+    check_by_jaxpr,
+    closed_over,
+    equation_line,
+    equations_of,
+    inputs_used,
+    is_jaxpr,
+    jaxprs_inside,
+    named_axes,
+    retyped,
+    scan_operands,
+    shaped_array,
+    without_mesh,
+)
+from shlo_disc.jax_private.lowering import LoweredCallbackError, Lowering, lower_whole
+from shlo_disc.jax_private.meshes import (
+    device_count,
+    on_many_devices,
+    sharding_of_tiles,
+    tiles_of,
+    under_mesh,
+    varying_alike,
+)
+from shlo_disc.jax_private.modules import (
+    LEFT_OUT,
+    generic_text,
+    parsed_module,
+    plain_text,
+    portable_artifact,
+    stablehlo_version,
+)
+from shlo_disc.jax_private.sizes import (
+    BEST,
+    Comparator,
+    DecisionByElimination,
+    DimExpr,
+    InconclusiveDimensionOperation,
+    IndexSlice,
+    SymbolicScope,
+    canonicalize_slice,
+    constraints_of,
+    fft_of_lengths,
+    max_size,
+    min_size,
+    reshapes_of,
+    size_as_array,
+    size_named,
+    use_bounds,
+)
+from shlo_disc.jax_private.states import (
+    CACHE_TYPE,
+    JAX_TYPES,
+    checking,
+    chosen_device,
+    disable_jit,
+    held_weakly,
+    is_export,
+    is_library_file,
+    is_staging,
+    is_transforming,
+    numbers_sought,
+    trace_context,
+    usual_states,
+)
+
+__all__ = [
+    "BEST",
+    "CACHE_TYPE",
+    "JAX_TYPES",
+    "LEFT_OUT",
+    "ArrayImpl",
+    "Comparator",
+    "DecisionByElimination",
+    "DimExpr",
+    "InconclusiveDimensionOperation",
+    "IndexSlice",
+    "KeyArray",
+    "Literal",
+    "LoweredCallbackError",
+    "Lowering",
+    "SymbolicScope",
+    "Variable",
+    "adopt_memory",
+    "are_plain",
+    "batched_by",
+    "batched_device_put",
+    "bind_equation",
+    "canonicalize_slice",
+    "check_by_jaxpr",
+    "checking",
+    "chosen_device",
+    "closed_over",
+    "collect_garbage",
+    "constraints_of",
+    "cpu_sharding",
+    "device_count",
+    "disable_jit",
+    "equation_line",
+    "equations_of",
+    "ffi_handlers",
+    "ffi_types",
+    "fft_of_lengths",
+    "generic_text",
+    "held_weakly",
+    "inputs_used",
+    "is_export",
+    "is_jaxpr",
+    "is_library_file",
+    "is_staging",
+    "is_transforming",
+    "jaxprs_inside",
+    "key_impl",
+    "key_of_words",
+    "lower_whole",
+    "max_size",
+    "min_size",
+    "named_axes",
+    "numbers_sought",
+    "on_device",
+    "on_many_devices",
+    "order_on_stream",
+    "parsed_module",
+    "plain_text",
+    "portable_artifact",
+    "replace_functions",
+    "reshapes_of",
+    "retyped",
+    "rewrap",
+    "scan_operands",
+    "shaped_array",
+    "sharding_of_tiles",
+    "sharding_on",
+    "size_as_array",
+    "size_named",
+    "stablehlo_version",
+    "tiles_of",
+    "trace_context",
+    "under_mesh",
+    "unguarded_device_put",
+    "use_bounds",
+    "use_builtins",
+    "use_index",
+    "usual_states",
+    "varying_alike",
+    "wide_device_put",
+    "without_mesh",
+]

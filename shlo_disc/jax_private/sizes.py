@@ -1,0 +1,115 @@
+"""Symbolic sizes of `jax.export`: their classes, scopes and bounds."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jax._src import core as _core
+from jax._src import indexing as _indexing
+from jax._src.export import shape_poly as _shape_poly
+from jax._src.export import shape_poly_decision as _shape_poly_decision
+from jax._src.numpy import fft as _numpy_fft
+
+from shlo_disc.jax_private.jaxprs import equation_line, equations_of
+
+__all__ = [
+    "BEST",
+    "Comparator",
+    "DecisionByElimination",
+    "DimExpr",
+    "InconclusiveDimensionOperation",
+    "IndexSlice",
+    "SymbolicScope",
+    "canonicalize_slice",
+    "constraints_of",
+    "fft_of_lengths",
+    "max_size",
+    "min_size",
+    "reshapes_of",
+    "size_as_array",
+    "size_named",
+    "use_bounds",
+]
+
+
+DimExpr = _shape_poly._DimExpr
+"""The class of symbolic sizes."""
+
+SymbolicScope = _shape_poly.SymbolicScope
+"""The scope that symbolic sizes belong to."""
+
+IndexSlice = _indexing.Slice
+"""`(start, size, stride=1)`: the slice that `jax.ds` makes."""
+
+canonicalize_slice = _core.canonicalize_slice
+"""`(slice, size) -> (start, step, size)`; the sizes may be symbols."""
+
+Comparator = _shape_poly.Comparator
+"""`GEQ` and `EQ`: how an expression of sizes is compared with zero."""
+
+DecisionByElimination = _shape_poly_decision._DecisionByElimination
+"""JAX's decision procedure for bounds of symbolic sizes."""
+
+InconclusiveDimensionOperation = _shape_poly.InconclusiveDimensionOperation
+
+BEST = _shape_poly.BoundsPrecision.BEST
+"""The precision of a decision that looks for the best bounds."""
+
+
+def use_bounds(bounds: Callable[[Callable[..., Any], Any, Any], tuple[float, float]]) -> None:
+    """Let JAX ask `bounds(original, size, precision)` for the bounds of sizes."""
+    _shape_poly._bounds_decision = functools.partial(bounds, _shape_poly._bounds_decision)
+
+
+size_as_array = _shape_poly._dim_as_value
+"""`(size) -> array`: a symbolic size as a traced integer."""
+
+fft_of_lengths = _numpy_fft._fft_core_nd
+"""`(array, kind, lengths)`: a transform over the last dimensions, which have these lengths."""
+
+min_size = _core.min_dim
+
+max_size = _core.max_dim
+
+
+def constraints_of(scope: Any) -> list[tuple[Any, str]]:
+    """The explicit constraints of a scope: `(t - 2, ">=")` is `t - 2 >= 0`."""
+    spelling = {_shape_poly.Comparator.EQ: "==", _shape_poly.Comparator.GEQ: ">="}
+    return [(c.diff, spelling[c.cmp]) for c in scope._explicit_constraints]
+
+
+def size_named(symbol: str, scope: Any) -> Any:
+    """The size of that name: another one where the scope was told that they are equal."""
+    return DimExpr._from_var(symbol, scope)
+
+
+# JAX asks every symbolic size for its `__index__` and keeps the TypeError in a local variable. The
+# error, its traceback and the frames of all callers then form a cycle: the user's arrays and our
+# executables in these frames would live until Python's next full collection.
+_canonicalize_dimension = _core._canonicalize_dimension
+
+
+def _canonical_dimension(dim: Any) -> Any:
+    return dim if isinstance(dim, DimExpr) else _canonicalize_dimension(dim)
+
+
+_core._canonicalize_dimension = _canonical_dimension
+
+
+def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
+    """(operand sizes, result sizes, `model.py:7`) of every reshape of symbolic sizes, nested
+    too; equal sizes are told once.
+    """
+    seen: set[tuple[str, str]] = set()
+    for equation in equations_of(jaxpr):
+        if equation.primitive.name == "reshape":
+            before = equation.invars[0].aval.shape
+            after = equation.outvars[0].aval.shape
+            if any(isinstance(size, DimExpr) for size in (*before, *after)):
+                texts = [*map(str, before)], [*map(str, after)]
+                key = ", ".join(texts[0]), ", ".join(texts[1])
+                if key not in seen:
+                    seen.add(key)
+                    yield *texts, equation_line(equation)
