@@ -119,7 +119,7 @@ def compare(got, want, dtype, what):
         (square, SQUARE, "f4", None),
         (square, SQUARE, "f8", ("cho_solve", "eigh", "solve")),
         (rectangular, RECTANGULAR, "f4", None),
-        (rectangular, RECTANGULAR, "f8", ("lu", "qr", "svd")),
+        pytest.param(rectangular, RECTANGULAR, "f8", ("lu", "qr", "svd"), marks=pytest.mark.slow),
     ],
 )
 def test_values(function, shapes, dtype, only):

@@ -125,7 +125,9 @@ def moved_tangent():
     return function
 
 
-@pytest.mark.parametrize("rule", [summed_gradient, moved_tangent])
+@pytest.mark.parametrize(
+    "rule", [summed_gradient, pytest.param(moved_tangent, marks=pytest.mark.slow)]
+)
 def test_rules_of_the_user_may_have_collectives(rule):
     """The function has none: its derivatives are parts of the program around it."""
     function = rule()

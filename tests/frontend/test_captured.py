@@ -13,6 +13,7 @@ from jax import lax
 from jax.experimental import checkify
 
 import shlo_disc
+from tests.quick import others_slow
 
 
 def F(*shape):
@@ -180,7 +181,10 @@ def same_as_jax(program, around):
     assert jit.are_compiled() or program is two_nested
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    others_slow(PROGRAMS, lambda p: p not in (one_after_another, arguments_and_constants_too)),
+)
 def test_values_and_derivatives_are_those_of_jax(program):
     same_as_jax(program, "grad")
 
@@ -213,7 +217,7 @@ HIGHER = {
 }
 
 
-@pytest.mark.parametrize("around", HIGHER)
+@pytest.mark.parametrize("around", others_slow(HIGHER, lambda name: name != "hessian"))
 def test_higher_derivatives(around):
     wrap, args = HIGHER[around], (F(3, 2), F(2), F(4, 3))
     close(wrap(weights(Jits()))(*args), wrap(weights(jax.jit))(*args))
@@ -374,7 +378,7 @@ def test_nothing_outlives_the_program_around():
     assert [ref() for ref in tracers] == [None] * 3
 
 
-@pytest.mark.parametrize("program", [weights, a_method, loops_and_branches])
+@pytest.mark.parametrize("program", others_slow([weights, a_method, loops_and_branches], [weights]))
 def test_no_tracer_leaks(program):
     args = F(3, 2), F(2), F(4, 3)
     with jax.checking_leaks():
@@ -385,8 +389,8 @@ def test_no_tracer_leaks(program):
 @pytest.mark.parametrize(
     "options",
     [
-        {"dynamic": True},
-        {"dynamic": False},
+        pytest.param({"dynamic": True}, marks=pytest.mark.slow),
+        pytest.param({"dynamic": False}, marks=pytest.mark.slow),
         {"dynamic": "checked"},
         {"shapes": ("n, k",), "constraints": "n >= 2"},
         {"shapes": {"y": "n, 3"}, "likely": {"n": 4}},

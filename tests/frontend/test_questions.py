@@ -485,7 +485,7 @@ def test_collectives_over_a_mapped_axis():
     same(jax.vmap(over_a_batch), *[(F(n, n + 2),) for n in (4, 3, 7)], misses=1)
 
 
-@pytest.mark.parametrize("first", [3, 1])
+@pytest.mark.parametrize("first", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_derivatives_of_an_associative_scan(first):
     """The two ways to write a scan keep different values for the derivative."""
 

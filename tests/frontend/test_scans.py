@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
+from tests.quick import others_slow
 
 SIZES = (37, 16, 17, 15, 2, 32, 33, 256, 257, 300, 1)
 """Around whole blocks of 16 rows, and more than 16 blocks; 1 compiles no other program."""
@@ -68,7 +69,9 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", others_slow(CASES, lambda n: n not in ("last axis", "flags", "bfloat16", "bits"))
+)
 def test_prefixes_are_those_of_jax(name):
     function, inputs = CASES[name]
     f, reference = shlo_disc.jit(function), jax.jit(function)
@@ -81,7 +84,7 @@ def test_prefixes_are_those_of_jax(name):
     assert f.cache_info().misses == 1, f.guards()
 
 
-@pytest.mark.parametrize("name", ["product", "pairs"])
+@pytest.mark.parametrize("name", [pytest.param("product", marks=pytest.mark.slow), "pairs"])
 def test_rows_that_do_not_exist_have_no_part_in_derivatives(name):
     """The rows that fill a block overflow; their derivative times 0 is not a number."""
     scans = {

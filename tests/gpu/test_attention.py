@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.gpu import device, emulator
 from tests.gpu.attention import Planned, fusions_of, plan_attention
 from tests.gpu.run import MACHINE
 from tests.lower.helpers import Emitted
+from tests.quick import others_slow
 
 pytestmark = pytest.mark.skipif(
     emulator.ARCHITECTURE != "", reason="AMD's kernels of attention are two products"
@@ -215,17 +217,25 @@ def variants(plan: Planned, rows: int) -> Iterator[Planned]:
         yield Planned(Emitted(made, whole.results, whole.symbols), plan.order, plan.machine)
 
 
-def slow(cases: Iterable[tuple[str, ...]]) -> list[Any]:
+FORMS = ["masked", "causal", "capped", "with_heads_first"]
+
+
+def slow(cases: Iterable[Any]) -> list[Any]:
     """Cases that the default tests leave out: they differ in what others have in another kernel."""
-    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+    return others_slow(cases, ())
 
 
 @pytest.mark.parametrize(
     ("way", "dtype"),
-    [(way, "bfloat16") for way in WAYS]
-    + [("masked", "float16"), ("causal", "float32"), ("with_heads_first", "float32")]
-    + slow((way, "float16") for way in WAYS if way != "masked")
-    + slow((way, "float32") for way in ("masked", "capped")),
+    others_slow(
+        [*itertools.product(WAYS, ["bfloat16", "float16"]), *itertools.product(FORMS, ["float32"])],
+        {
+            *itertools.product(FORMS, ["bfloat16"]),
+            ("masked", "float16"),
+            ("causal", "float32"),
+            ("with_heads_first", "float32"),
+        },
+    ),
 )
 def test_attention(way: str, dtype: str) -> None:
     plan = planned(way, dtype, 16, 24)
@@ -238,7 +248,7 @@ def test_attention(way: str, dtype: str) -> None:
 @on_hopper
 @pytest.mark.parametrize(
     ("way", "dtype"),
-    [(way, "bfloat16") for way in ("masked", "causal", "capped", "with_heads_first")]
+    [(way, "bfloat16") for way in FORMS]
     + slow((way, "bfloat16") for way in WAYS if way.startswith(("causal_", "masked_", "strictly")))
     + slow((way, "float16") for way in ("masked", "causal")),
 )
@@ -249,7 +259,7 @@ def test_attention_by_warpgroups(way: str, dtype: str) -> None:
 
 
 @on_hopper
-@pytest.mark.parametrize(("depth", "width"), [(128, 128), (64, 72), (80, 64)])
+@pytest.mark.parametrize(("depth", "width"), [(128, 128), (64, 72), *slow([(80, 64)])])
 @pytest.mark.parametrize("way", [*slow([("masked",)]), "causal"])
 def test_head_sizes_by_warpgroups(way: str, depth: int, width: int) -> None:
     (plan,) = by_warpgroups(way, "bfloat16", depth, width)
@@ -329,7 +339,11 @@ def test_nan_spreads_along_its_row(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("way", "dtype"),
-    [("masked", "bfloat16"), ("causal", "bfloat16"), ("capped", "bfloat16"), ("causal", "float32")],
+    [
+        ("capped", "bfloat16"),
+        ("causal", "float32"),
+        *slow([("masked", "bfloat16"), ("causal", "bfloat16")]),
+    ],
 )
 def test_parts_of_keys(way: str, dtype: str) -> None:
     """Around parts and their tiles, and around 16 rows."""
@@ -347,7 +361,7 @@ def is_parts(plan: Planned) -> bool:
     return len(plan.emitted.plan.steps) == 2
 
 
-@pytest.mark.parametrize(("t", "s"), [(5, 70), (66, 9), (1, 600), (2, 7)])
+@pytest.mark.parametrize(("t", "s"), [(66, 9), (1, 600), *slow([(5, 70), (2, 7)])])
 def test_groups_of_queries_share_keys(t: int, s: int) -> None:
     """Of one position the rows are the queries of a group."""
     shapes = ["b, t, 6, 16", "b, s, 2, 16", "b, s, 2, 16"]
@@ -385,7 +399,7 @@ def to_f32(q, k, v):
     return jnp.einsum("bhts,bshd->bthd", weights, v, preferred_element_type=jnp.float32)
 
 
-@pytest.mark.parametrize("function", [values_first, keys_first, multi_query, to_f32])
+@pytest.mark.parametrize("function", [values_first, multi_query, *slow([keys_first, to_f32])])
 def test_other_forms(function: Callable[..., Any]) -> None:
     for machine in (MACHINE, HOPPER) if not device.ON_DEVICE else (MACHINE,):
         shapes = ["b, t, 3, 16", "b, s, 3, 16", "b, s, 3, 24"]

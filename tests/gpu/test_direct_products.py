@@ -18,6 +18,7 @@ from tests.gpu.test_warpgroup_products import in_bands
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
+from tests.quick import each_once
 
 ALONG_K = [0, 1, 4, 5]
 """Layouts whose A lies along K."""
@@ -51,8 +52,7 @@ def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
     return step.kernel.name.removeprefix("dense_")
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
-@pytest.mark.parametrize("layout", ALONG_K)
+@pytest.mark.parametrize(("layout", "dtype"), each_once(ALONG_K, ["f32", "bf16", "f16"]))
 def test_every_tile_is_right(layout: int, dtype: str) -> None:
     plans = direct(planned(layout, dtype))
     assert len(plans) == 3

@@ -22,6 +22,7 @@ from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
 from tests.lower.test_conv import Conv
 from tests.lower.test_dense import Dot
+from tests.quick import each_once
 
 pytestmark = pytest.mark.skipif(
     device.ON_DEVICE and device.architecture() != "sm_90", reason="needs a GPU of Hopper"
@@ -97,8 +98,7 @@ ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}
 """Half a unit of the result in its last digit."""
 
 
-@pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+@pytest.mark.parametrize(("layout", "dtype"), each_once(range(len(LAYOUTS)), [*ROUNDING]))
 def test_products(layout: int, dtype: str) -> None:
     dot = LAYOUTS[layout]
     plans = by_warpgroups(planned(dot, dtype))
@@ -321,8 +321,7 @@ def test_sums_of_parts_have_room() -> None:
             assert size.evaluate(env) == 16 * env["m"] * env["n"]
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
-@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+@pytest.mark.parametrize(("layout", "dtype"), each_once(range(len(LAYOUTS)), ["f32", "bf16"]))
 def test_rows_that_are_not_aligned_are_copied(layout: int, dtype: str) -> None:
     dot = LAYOUTS[layout]
     emitted = planned(dot, dtype)

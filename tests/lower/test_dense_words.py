@@ -14,6 +14,7 @@ from shlo_disc.lower.cpu.machine import Machine, host_machine
 from shlo_disc.lower.plan import If, KernelPlan, Pack, Step
 from tests.lower.helpers import DTYPES, Emitted, plan_of, run
 from tests.lower.test_dense import Dot, symbolic
+from tests.quick import each_once
 
 HOST = host_machine()
 AVX_VNNI = dataclasses.replace(HOST, vector_bytes=32)
@@ -96,9 +97,9 @@ def check_exact(dot: Dot, emitted: Emitted, env: dict[str, int], fill: int | Non
 
 
 @needs_vnni
-@pytest.mark.parametrize(("lhs", "rhs"), SIGNS)
-@pytest.mark.parametrize("spec", SPECS)
-def test_integers_are_exact(spec: str, lhs: str, rhs: str) -> None:
+@pytest.mark.parametrize(("spec", "signs"), each_once(SPECS, SIGNS))
+def test_integers_are_exact(spec: str, signs: tuple[str, str]) -> None:
+    lhs, rhs = signs
     dot = symbolic(spec, "", "k", lhs_type=lhs, rhs_type=rhs, type="i32")
     emitted = emit(dot)
     for m, k, n in SIZES:
@@ -173,8 +174,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 
 @needs_bf16
-@pytest.mark.parametrize("result", ["f32", "bf16"])
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(("spec", "result"), each_once(SPECS, ["f32", "bf16"]))
 def test_bf16_in_every_layout(spec: str, result: str) -> None:
     dot = symbolic(spec, "", "k", lhs_type="bf16", rhs_type="bf16", type=result)
     emitted = emit(dot)

@@ -9,6 +9,7 @@ import pytest
 
 import shlo_disc
 from tests.models.harness import kernels, kernels_of
+from tests.quick import others_slow
 
 SIZES = [(0, 5), (1, 1), (3, 7), (17, 33), (100, 130), (2100, 70), (9000, 9)]
 
@@ -66,7 +67,7 @@ ODD = ("batch-norm", "batch-norm of channels", "softmax", "variance", "weighed")
 CHAINS = ("batch-norm", "softmax", "variance", "standardize")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", others_slow(FUNCTIONS, {*ODD, *CHAINS, "arg-max", "products"}))
 def test_agrees_with_float64(name: str) -> None:
     """One compilation is also given what is no number (`ODD`), and is one kernel (`CHAINS`)."""
     function = FUNCTIONS[name]

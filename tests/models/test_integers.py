@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.models.harness import check_bits, rng_of
+from tests.quick import others_slow
 
 SIZES = (61, 1, 128)
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
@@ -135,7 +136,10 @@ def test_matrix_of_edit_distances():
     check_bits(distance, cases)
 
 
-@pytest.mark.parametrize("dtype", [*INTEGERS, "int64", "uint64"])
+@pytest.mark.parametrize(
+    "dtype",
+    others_slow([*INTEGERS, "int64", "uint64"], ["int8", "uint16", "uint32", "int64"]),
+)
 def test_places_of_every_type_far_outside(dtype):
     """Reads clamp their start; `fill` and updates leave out what is outside.
 

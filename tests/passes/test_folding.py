@@ -460,7 +460,9 @@ def converter(source: str) -> shlo_disc.Executable:
     )
 
 
-@pytest.mark.parametrize("source", TYPES)
+@pytest.mark.parametrize(
+    "source", [*(t for t in TYPES if t != "ui64"), pytest.param("ui64", marks=pytest.mark.slow)]
+)
 def test_conversions_of_constants(source):
     """Between every two types, out of range too: vectors, scalars and what LLVM folds."""
     x = wide_edges(source)
