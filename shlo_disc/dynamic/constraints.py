@@ -11,7 +11,6 @@ Every answer is a proof: False means "not proved". Facts are kept in four forms:
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from math import gcd, lcm
 
@@ -207,8 +206,17 @@ class Constraints:
             raise ValueError(f"{op!r} is not a comparison")
 
     def copy(self) -> Constraints:
-        """The same facts, to add others to."""
-        return copy.deepcopy(self)
+        """The same facts, to add others to; what was derived of them is not taken along."""
+        made = Constraints()
+        made._solved = dict(self._solved)
+        made._solved_with = {name: set(names) for name, names in self._solved_with.items()}
+        made._zero = list(self._zero)
+        made._congruent = list(self._congruent)
+        made._divisor = dict(self._divisor)
+        made._symbol = dict(self._symbol)
+        made.signed = set(self.signed)
+        made._at_least_zero = list(self._at_least_zero)
+        return made
 
     def _changed(self) -> None:
         self._canonical.clear()

@@ -401,3 +401,23 @@ def test_a_divisibility_that_a_sample_refutes_is_not_searched(monkeypatch):
     assert searched == []
     assert known.divisible(size("floordiv(t, 4)"), 2)
     assert searched
+
+
+def test_facts_added_to_a_copy_are_not_of_the_original():
+    facts = Constraints()
+    n, m, k = map(Expr.symbol, "nmk")
+    facts.add_equal(n, m * 4)
+    facts.add_lower(n, 8)
+    facts.add_signed("k")
+    assert facts.bounds(m) == (2, None)
+    copied = facts.copy()
+    assert (copied.divisible(n, 4), copied.bounds(m), copied.bounds(k)[0]) == (True, (2, None), None)
+    copied.add_divisible(m, 3)
+    copied.add_equal(k, 7)
+    copied.add_upper(m, 9)
+    assert copied.divisible(n, 12)
+    assert copied.bounds(n) == (8, 36)
+    assert copied.equal(k, 7)
+    assert not facts.divisible(n, 12)
+    assert facts.bounds(n) == (8, None)
+    assert facts.implies(k, "==", 7) is None

@@ -12,10 +12,9 @@ __all__ = ["assuming_divisible"]
 
 def assuming_divisible(shapes: ShapeAnalysis, size: Expr, by: int) -> ShapeAnalysis:
     """`shapes` where `size` is known to be divisible."""
-    if shapes.constraints.divisible(size, by):
+    if size.is_const or shapes.constraints.divisible(size, by):
         return shapes
     view = copy.copy(shapes)
     view.constraints = shapes.constraints.copy()
-    if not size.is_const:
-        view.constraints.add_divisible(size, by)
+    view.constraints.add_divisible(size, by)
     return view
