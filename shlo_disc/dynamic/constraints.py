@@ -54,6 +54,7 @@ class Constraints:
         self._canonical: dict[Expr, Expr] = {}
         self._lows: dict[tuple[Expr, int], Bound] = {}
         self._intervals: dict[tuple[Atom, int], Interval] = {}
+        self._divided: dict[tuple[Expr, int], bool] = {}
         self._known_samples: CounterexampleSamples | None = None
 
     # -- facts ----------------------------------------------------------------------------------
@@ -222,6 +223,7 @@ class Constraints:
         self._canonical.clear()
         self._lows.clear()
         self._intervals.clear()
+        self._divided.clear()
         self._known_samples = None
 
     @property
@@ -396,9 +398,12 @@ class Constraints:
         rest = self._modulo(expr, k)
         if not rest.terms:
             return True
-        if self._samples.against(rest, lambda value: value % k == 0):
-            return False
-        return self._divides_with_facts(k, rest, _DEPTH)
+        known = self._divided.get((rest, k))
+        if known is None:
+            is_refuted = self._samples.against(rest, lambda value: value % k == 0)
+            known = not is_refuted and self._divides_with_facts(k, rest, _DEPTH)
+            self._divided[rest, k] = known
+        return known
 
     def _modulo(self, expr: Expr, k: int) -> Expr:
         """`expr` without the terms `k` divides, coefficients reduced."""
