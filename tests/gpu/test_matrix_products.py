@@ -12,6 +12,7 @@ import pytest
 from shlo_disc.contractions import may_round
 from shlo_disc.lower.plan import If, Step, kernels_of
 from shlo_disc.mlir import ir, new_context, ops_of
+from tests.cases import crossed
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
@@ -71,8 +72,7 @@ def tf32(x: np.ndarray) -> np.ndarray:
     return (x.view(np.uint32) & 0xFFFFE000).view(np.float32)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
-@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
+@pytest.mark.parametrize(("layout", "dtype"), crossed(range(len(LAYOUTS)), ["bf16", "f16", "f32"]))
 def test_products(layout: int, dtype: str) -> None:
     emitted = planned(layout, dtype)
     kernels = [x for x in kernels_of(emitted.plan.steps) if "_few" not in x.name]
@@ -91,8 +91,7 @@ def variants(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
         yield (step,)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
-@pytest.mark.parametrize("layout", [0, 1, 2])
+@pytest.mark.parametrize(("layout", "dtype"), crossed([0, 1, 2], ["bf16", "f32"]))
 def test_every_tile_is_right(layout: int, dtype: str) -> None:
     """Also those that the choice by sizes would not take; strides are multiples of a copy."""
     emitted, names = planned(layout, dtype), set()
