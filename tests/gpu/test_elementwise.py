@@ -20,6 +20,9 @@ NOT_WRITTEN: dict[str, str] = {}
 SLOW = names(lambda row: bool(row.math) and row.name != "stablehlo.power")
 SLOW_TYPES = ("f64", "f32", "f16", "bf16", "f8E4M3FN")
 """Functions are computed in f32 for all narrower types: three of these stand for all."""
+LIKE_OTHERS = ("f6E3M2FN", "f8E3M4", "f8E4M3", "f8E4M3B11FNUZ", "f8E4M3FNUZ", "f8E5M2",
+               "i16", "ui8", "ui32")  # fmt: skip
+"""Types that are computed like others; conversions to them are among the rows of those."""
 LIKE_F16 = ("bf16", "f8E4M3FN")
 """One narrower type stands for these where tests are not slow."""
 NARROW = Machine(vector_bytes=16)
@@ -90,7 +93,8 @@ MOST_RESULTS = 56
 @pytest.mark.parametrize(
     ("element", "slow"),
     [
-        *((e, False) for e in ELEMENT_TYPES),
+        *((e, False) for e in ELEMENT_TYPES if e not in LIKE_OTHERS),
+        *slow_cases((e, False) for e in LIKE_OTHERS),
         *((e, True) for e in SLOW_TYPES if e not in LIKE_F16),
         *slow_cases((e, True) for e in LIKE_F16),
     ],

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 MACHINE = machine_of("sm_90a")
 CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 200), (40, 72, 0)]
-"""m, n, k, before contiguous ones are rounded up to multiples of 8."""
+"""m, n, k, before contiguous ones are rounded up to multiples of 8; most layouts take a few."""
 
 
 def planned(dot: Dot, dtype: str = "bf16", result: str = "", machine: Machine = MACHINE) -> Emitted:
@@ -110,7 +110,7 @@ def test_products(layout: int, dtype: str) -> None:
         return
     few_rows = int(left[-1] == "k")  # these have K contiguous
     assert len(plans) == (3 if dtype == "f32" else 2) + few_rows
-    for m, n, k in CASES:
+    for m, n, k in CASES if layout in (0, 4) else CASES[1::3] + CASES[-1:]:
         x, y = operands(dot, dtype, m, n, k)
         for plan in plans:
             (got,) = run_gpu(plan, [x, y], seed=m, machine=MACHINE)
