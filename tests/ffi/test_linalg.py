@@ -18,6 +18,7 @@ from jax import lax
 
 import shlo_disc
 from shlo_disc import ShapeMismatchError
+from tests.cases import crossed
 
 SQUARE = ((2, 3, 3), (1, 1, 1), (1, 17, 17))
 RECTANGULAR = ((2, 5, 3), (1, 3, 5), (3, 1, 4))
@@ -117,9 +118,9 @@ def compare(got, want, dtype, what):
     ("function", "shapes", "dtype", "only"),
     [
         (square, SQUARE, "f4", None),
-        (square, SQUARE, "f8", ("cho_solve", "eigh", "solve")),
+        (square, SQUARE[::2], "f8", ("cho_solve", "eigh", "solve")),
         (rectangular, RECTANGULAR, "f4", None),
-        pytest.param(rectangular, RECTANGULAR, "f8", ("lu", "qr", "svd"), marks=pytest.mark.slow),
+        (rectangular, RECTANGULAR[:2], "f8", ("lu", "qr", "svd")),
     ],
 )
 def test_values(function, shapes, dtype, only):
@@ -147,10 +148,12 @@ def test_empty(capfd):
             "triangular": lax.linalg.triangular_solve(well, right, left_side=True),
         }
 
-    ours, theirs = shlo_disc.jit(program), jax.jit(program)
+    ours = shlo_disc.jit(program)
     for shape in EMPTY:
         given = [np.zeros(shape, "f4")] * 3 + [np.zeros((*shape[:-1], 2), "f4")]
-        compare(ours(*given), theirs(*given), "f4", f"{shape} ")
+        theirs = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), jax.eval_shape(program, *given))
+        assert not any(x.size for x in jax.tree.leaves(theirs))
+        compare(ours(*given), theirs, "f4", f"{shape} ")
     qr = shlo_disc.jit(lambda x: jsl.qr(x, pivoting=True))
     for shape in ((2, 3, 4), (2, 0, 4), (2, 3, 0)):
         x = np.ones(shape, "f4")
@@ -202,7 +205,7 @@ def test_in_loops_batches_and_compiled_ahead():
         well, _, _, right = (x[0] for x in matrices((1, n, n), "f4"))
         compare(ours(well, right), theirs(well, right), "f4", f"{n} ")
     assert ours.cache_info().misses == 1
-    given = [x[0] for x in matrices((1, 5, 5), "f4")]
+    given = [x[0] for x in matrices((1, 8, 8), "f4", 1)]
     ahead = ours.lower(given[0], given[3]).compile()
     compare(ahead(given[0], given[3]), theirs(given[0], given[3]), "f4", "ahead ")
     solve = shlo_disc.jit(jnp.linalg.solve)
@@ -254,19 +257,33 @@ TOLERANCES = {
 }
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
+FORMS = [
+    (True, True, False, "NO_TRANSPOSE"),
+    (False, False, True, "TRANSPOSE"),
+    (True, False, False, "ADJOINT"),
+    (False, True, False, "TRANSPOSE"),
+]
+"""lower, left, unit, transpose."""
+
+
 @pytest.mark.parametrize(
-    ("lower", "left", "unit", "transpose"),
-    [
-        (True, True, False, "NO_TRANSPOSE"),
-        (False, False, True, "TRANSPOSE"),
-        (True, False, False, "ADJOINT"),
-        (False, True, False, "TRANSPOSE"),
-    ],
+    ("symbolic", "form", "dtype"),
+    crossed(
+        [True, False],
+        FORMS,
+        TOLERANCES,
+        also=[
+            (True, FORMS[1], "f64"),
+            (True, FORMS[2], "complex<f64>"),
+            (True, FORMS[3], "bf16"),
+            (False, FORMS[0], "complex<f32>"),
+            (False, FORMS[2], "f32"),
+        ],
+    ),
 )
-@pytest.mark.parametrize("symbolic", [True, False])
-def test_operations_of_stablehlo(dtype, lower, left, unit, transpose, symbolic):
+def test_operations_of_stablehlo(symbolic, form, dtype):
     """`stablehlo.cholesky` and `stablehlo.triangular_solve`, which JAX does not emit for CPUs."""
+    lower, left, unit, transpose = form
     tolerance = TOLERANCES[dtype]
     wide_type = "c16" if dtype.startswith("complex") else "f8"
     words = {"LOWER": lower, "LEFT": left, "UNIT": unit}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 
@@ -13,7 +14,7 @@ from jax import lax
 from jax.experimental import checkify
 
 import shlo_disc
-from tests.quick import others_slow
+from tests.cases import slow
 
 
 def F(*shape):
@@ -177,14 +178,11 @@ def arguments(around, k, m, n):
 def same_as_jax(program, around):
     jit = Jits()
     args, wrap = arguments(around, 3, 2, 4), AROUND[around]
-    close(wrap(program(jit))(*args), wrap(program(jax.jit))(*args))
+    close(wrap(program(jit))(*args), jax.jit(wrap(program(jax.jit)))(*args))
     assert jit.are_compiled() or program is two_nested
 
 
-@pytest.mark.parametrize(
-    "program",
-    others_slow(PROGRAMS, lambda p: p not in (one_after_another, arguments_and_constants_too)),
-)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_values_and_derivatives_are_those_of_jax(program):
     same_as_jax(program, "grad")
 
@@ -217,10 +215,10 @@ HIGHER = {
 }
 
 
-@pytest.mark.parametrize("around", others_slow(HIGHER, lambda name: name != "hessian"))
+@pytest.mark.parametrize("around", HIGHER)
 def test_higher_derivatives(around):
     wrap, args = HIGHER[around], (F(3, 2), F(2), F(4, 3))
-    close(wrap(weights(Jits()))(*args), wrap(weights(jax.jit))(*args))
+    close(wrap(weights(Jits()))(*args), jax.jit(wrap(weights(jax.jit)))(*args))
 
 
 class Box:
@@ -378,19 +376,26 @@ def test_nothing_outlives_the_program_around():
     assert [ref() for ref in tracers] == [None] * 3
 
 
-@pytest.mark.parametrize("program", others_slow([weights, a_method, loops_and_branches], [weights]))
+@pytest.mark.parametrize("program", [weights, *slow([a_method]), loops_and_branches])
 def test_no_tracer_leaks(program):
     args = F(3, 2), F(2), F(4, 3)
     with jax.checking_leaks():
         for wrap in (jax.jit, jax.grad, lambda f: jax.jit(jax.grad(f))):
-            close(wrap(program(shlo_disc.jit))(*args), wrap(program(jax.jit))(*args))
+            close(wrap(program(shlo_disc.jit))(*args), jax.jit(wrap(program(jax.jit)))(*args))
+
+
+@functools.cache
+def results_of_jax(n):
+    """Of `weights`, without and with its gradient, at n rows."""
+    args, f = (F(3, 2), F(2), F(n, 3)), weights(jax.jit)
+    return jax.jit(f)(*args), AROUND["grad"](f)(*args)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"dynamic": True}, marks=pytest.mark.slow),
-        pytest.param({"dynamic": False}, marks=pytest.mark.slow),
+        *slow([{"dynamic": True}]),  # the default
+        {"dynamic": False},
         {"dynamic": "checked"},
         {"shapes": ("n, k",), "constraints": "n >= 2"},
         {"shapes": {"y": "n, 3"}, "likely": {"n": 4}},
@@ -404,9 +409,9 @@ def test_options(options):
     jit = Jits(**options)
     for n in (4, 5):
         args = F(3, 2), F(2), F(n, 3)
-        close(jax.jit(weights(jit))(*args), jax.jit(weights(jax.jit))(*args))
-        wrap = AROUND["grad"]
-        close(wrap(weights(jit))(*args), wrap(weights(jax.jit))(*args))
+        value, both = results_of_jax(n)
+        close(jax.jit(weights(jit))(*args), value)
+        close(AROUND["grad"](weights(jit))(*args), both)
     assert jit.are_compiled()
 
 

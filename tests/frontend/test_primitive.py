@@ -16,6 +16,7 @@ from jax import export
 
 import shlo_disc
 from shlo_disc.frontend.derived import linearized
+from tests.cases import slow
 
 RNG = np.random.default_rng(1)
 
@@ -83,7 +84,13 @@ def compare(got, want):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", TRANSFORMATIONS)
+LIKE_GRAD = ("jit of grad", "vjp")
+"""All transformations are under `jax.jit` here."""
+
+
+@pytest.mark.parametrize(
+    "name", [*(name for name in TRANSFORMATIONS if name not in LIKE_GRAD), *slow(LIKE_GRAD)]
+)
 def test_transformation(name, standin):
     transform = TRANSFORMATIONS[name]
     f = shlo_disc.jit(function)

@@ -22,6 +22,7 @@ import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.frontend import methods, policy
 from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
+from tests.cases import slow
 from tests.children import python
 from tests.frontend.asking import random_function
 
@@ -494,7 +495,7 @@ def test_derivatives_of_an_associative_scan(first):
         constant = lax.associative_scan(jnp.add, jnp.cos(x[0]) * jnp.arange(4.0))
         return (scanned**2).sum() + (constant**2).sum()
 
-    same(jax.value_and_grad(f), *sizes((first, 5, 8, 2)), misses=1 if first > 1 else 2)
+    same(jax.value_and_grad(f), *sizes((first, 5, 2)), misses=1 if first > 1 else 2)
 
 
 def test_a_question_in_the_function_of_an_associative_scan():
@@ -775,7 +776,7 @@ def outcome(f, args):
         return error
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *slow(range(6, 12))])
 def test_random_functions_ask(seed):
     check_random(seed)
 

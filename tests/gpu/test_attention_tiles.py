@@ -17,6 +17,7 @@ from shlo_disc.lower.cuda.attention_tiles import (
     tile_of_few_rows,
 )
 from shlo_disc.lower.plan import kernels_of
+from tests.cases import slow
 from tests.gpu import emulator
 from tests.gpu.attention import Planned, fusions_of, plan_attention
 from tests.gpu.test_attention import arrays, check, expected, plain, planned, variants
@@ -64,10 +65,9 @@ def test_wide_heads_and_f32_have_tiles_of_their_own() -> None:
         ("bfloat16", 137, 200),
         ("float32", 128, 128),
         ("float32", 256, 248),
-        ("float32", 150, 72),
         ("float32", 1, 3),
         ("float32", 21, 99),
-        ("float32", 20, 100),
+        *slow([("float32", 150, 72), ("float32", 20, 100)]),
     ],
 )
 def test_head_sizes(dtype: str, depth: int, width: int) -> None:

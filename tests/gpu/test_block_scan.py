@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.cases import crossed
 from tests.gpu.run import gpu_plan, launches_of, run_gpu
 from tests.lower import test_scan
 from tests.lower.helpers import sample
@@ -59,9 +60,11 @@ def test_many_rows_and_columns_are_whole():
     assert names(columns, (256, 1 << 17)) == ["scan"]
 
 
-@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"])
-@pytest.mark.parametrize("axis", [0, 1])
-def test_integers_to_the_bit(dtype, axis):
+INTEGERS = ["i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"]
+
+
+@pytest.mark.parametrize(("axis", "dtype"), crossed([0, 1], INTEGERS))
+def test_integers_to_the_bit(axis, dtype):
     plan = test_scan.scan("b,n", dtype, axis, reverse=True)
     for shape in ((3, 16400), (300, 3)):
         x = sample(shape, dtype, 2)
@@ -69,8 +72,7 @@ def test_integers_to_the_bit(dtype, axis):
         np.testing.assert_array_equal(run_gpu(plan, [x])[0], want)
 
 
-@pytest.mark.parametrize("body", list(test_scan.BODIES))
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("axis", "body"), crossed([1, 0], test_scan.BODIES))
 def test_every_reducer_in_pieces(axis, body):
     plan = test_scan.scan("b,n", "f64", axis, body)
     for shape in ((2, 16390), (260, 3)):

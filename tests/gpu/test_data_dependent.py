@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
+from tests.cases import slow
 
 SIZES = (3, 257, 1793, 4000)
 
@@ -36,7 +37,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [*(name for name in PROGRAMS if name != "argsort"), *slow(["argsort"])]
+)
 def test_every_size_with_one_compilation(stand_in, gpu, name):
     function, arguments = PROGRAMS[name]
     f = shlo_disc.jit(function)

@@ -11,6 +11,7 @@ import pytest
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Step
 from shlo_disc.lower.target import parse
+from tests.cases import crossed
 from tests.gpu.resources import WHY_NOT, of_nvidia
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, check, expected, planned, tf32
@@ -18,7 +19,6 @@ from tests.gpu.test_warpgroup_products import in_bands
 from tests.lower import test_dense_epilogue
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
-from tests.quick import each_once
 
 ALONG_K = [0, 1, 4, 5]
 """Layouts whose A lies along K."""
@@ -52,7 +52,7 @@ def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
     return step.kernel.name.removeprefix("dense_")
 
 
-@pytest.mark.parametrize(("layout", "dtype"), each_once(ALONG_K, ["f32", "bf16", "f16"]))
+@pytest.mark.parametrize(("layout", "dtype"), crossed(ALONG_K, ["bf16", "f16", "f32"]))
 def test_every_tile_is_right(layout: int, dtype: str) -> None:
     plans = direct(planned(layout, dtype))
     assert len(plans) == 3
@@ -82,8 +82,7 @@ def test_the_order_of_blocks_does_not_matter() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
-@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize(("layout", "dtype"), crossed([0, 1], ["bf16", "f32"]))
 def test_values_that_are_not_finite_stay_in_their_rows_and_columns(layout: int, dtype: str) -> None:
     """Also in the last row and column, of which there are copies, and in the first step."""
     k = 40

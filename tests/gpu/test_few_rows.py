@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.plan import KernelPlan
+from tests.cases import crossed
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_direct_products import chosen, launches
 from tests.gpu.test_matrix_products import LAYOUTS, expected
@@ -30,13 +31,13 @@ def typed(layout: int, left: str, right: str, result: str) -> Dot:
     return replace(LAYOUTS[layout], lhs_type=left, rhs_type=right, type=result)
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "result"),
-    [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i8", "i8", "i64"), ("i64", "i64", "i64"),
-     ("bf16", "f32", "f32"), ("f32", "f16", "f32")],
-)  # fmt: skip
-@pytest.mark.parametrize("layout", [0, 1, 4, 5])
-def test_both_orders_of_every_type(layout: int, left: str, right: str, result: str) -> None:
+TYPES = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i8", "i8", "i64"),
+         ("i64", "i64", "i64"), ("bf16", "f32", "f32"), ("f32", "f16", "f32")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "types"), crossed([0, 1, 4, 5], TYPES))
+def test_both_orders_of_every_type(layout: int, types: tuple[str, str, str]) -> None:
+    left, right, result = types
     dot = typed(layout, left, right, result)
     plan = few_rows(gpu_plan(dot.text()))
     for m, n, k in CASES:

@@ -11,6 +11,7 @@ import pytest
 
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.plan import Launch, Step, kernels_of
+from tests.cases import crossed
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_direct_products import chosen
 from tests.gpu.test_matrix_products import LAYOUTS, expected, variants
@@ -56,10 +57,13 @@ def fragments(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
     return [one for one in found if one[0].kernel.name.endswith("fragments")]
 
 
-@pytest.mark.parametrize(("architecture", "dtype"), KINDS)
-@pytest.mark.parametrize("layout", [0, 2, 3, 5])
-def test_products(layout: int, architecture: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("layout", "kind"),
+    crossed([0, 2, 3, 5], KINDS, also=[(0, ("sm_80", "i8")), (0, ("sm_80", "f64"))]),
+)
+def test_products(layout: int, kind: tuple[str, str]) -> None:
     """As sizes choose: of odd sizes operands are loaded element by element."""
+    architecture, dtype = kind
     emitted, dot = planned(layout, dtype, architecture), LAYOUTS[layout]
     for kernel in kernels_of(emitted.plan.steps):
         assert (f"mma.sync.aligned.{KINDS[architecture, dtype]}" in kernel.text) is not (

@@ -12,10 +12,10 @@ import pytest
 from shlo_disc.contractions import may_round
 from shlo_disc.lower.plan import If, Step, kernels_of
 from shlo_disc.mlir import ir, new_context, ops_of
+from tests.cases import crossed
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, sample
 from tests.lower.test_dense import Dot
-from tests.quick import each_once
 
 SIZES = {letter: letter for letter in "bmnk"}
 LAYOUTS = [
@@ -72,9 +72,7 @@ def tf32(x: np.ndarray) -> np.ndarray:
     return (x.view(np.uint32) & 0xFFFFE000).view(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("layout", "dtype"), each_once(range(len(LAYOUTS)), ["bf16", "f32", "f16"])
-)
+@pytest.mark.parametrize(("layout", "dtype"), crossed(range(len(LAYOUTS)), ["bf16", "f16", "f32"]))
 def test_products(layout: int, dtype: str) -> None:
     emitted = planned(layout, dtype)
     kernels = [x for x in kernels_of(emitted.plan.steps) if "_few" not in x.name]
@@ -93,7 +91,7 @@ def variants(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
         yield (step,)
 
 
-@pytest.mark.parametrize(("layout", "dtype"), each_once([0, 1, 2], ["f32", "bf16"]))
+@pytest.mark.parametrize(("layout", "dtype"), crossed([0, 1, 2], ["bf16", "f32"]))
 def test_every_tile_is_right(layout: int, dtype: str) -> None:
     """Also those that the choice by sizes would not take; strides are multiples of a copy."""
     emitted, names = planned(layout, dtype), set()

@@ -8,6 +8,7 @@ import pytest
 from shlo_disc.lower.gpu.scatter import FEW
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.tasks.scatter import emit_scatter
+from tests.cases import crossed
 from tests.gpu import values
 from tests.gpu.run import gpu_plan, launches_of, run_cpu, run_gpu
 from tests.lower.helpers import fusion_text, plan_of, sample, tensor
@@ -48,8 +49,7 @@ def check(plans, x, i, u, kernel):
     assert kernel in names(gpu, [x, i, u])
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "i8"])
-@pytest.mark.parametrize("columns", ["d", "16"])
+@pytest.mark.parametrize(("columns", "dtype"), crossed(["d", "16"], ["f32", "bf16", "f64", "i8"]))
 def test_rows_in_the_order_of_the_indices(dtype, columns):
     plans = planned(f"n,{columns}", "s", f"s,{columns}", ROWS, dtype)
     d = 5 if columns == "d" else 16
@@ -129,8 +129,11 @@ def test_few_indices_and_windows_that_overlap_in_part_are_read_by_every_task():
     check(plans, sample((20,), "f32"), i, sample((40, 3), "f32", 1), "scatter")
 
 
-@pytest.mark.parametrize("dtype", ["i32", "ui32", "i64", "ui64"])
-@pytest.mark.parametrize("body", ["add", "maximum", "minimum", "and", "or", "xor"])
+@pytest.mark.parametrize(
+    ("body", "dtype"),
+    crossed(["add", "maximum", "minimum", "and", "or", "xor"], ["i32", "ui32", "i64", "ui64"],
+            also=[("maximum", "i32"), ("minimum", "ui64")]),
+)  # fmt: skip
 def test_integers_in_any_order(dtype, body):
     plans = planned("n,3", "s", "s,3", ROWS, dtype, body)
     for s in (0, 1, 200):

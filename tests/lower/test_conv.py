@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import shlo_disc
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.machine import Machine
+from tests.cases import crossed
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 from tests.lower.test_dense import EPS, launches, unpacked
 
@@ -344,8 +345,7 @@ TAPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [16, 32])
-@pytest.mark.parametrize("name", TAPS)
+@pytest.mark.parametrize(("name", "width"), crossed(TAPS, [16, 32]))
 def test_taps_and_places_on_narrower_targets(name: str, width: int) -> None:
     machine = Machine(vector_bytes=width, cores=4, features=frozenset({"avx2", "fma"}))
     emitted = plan_of(emit_conv, TAPS[name].text(), machine)

@@ -16,6 +16,7 @@ from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
+from tests.cases import crossed, slow
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 
 SIZES = [0, 1, 2, 3, 5, 7, 13, 16, 17, 31, 48, 64, 65, 100, 127, 128]
@@ -143,11 +144,15 @@ def unpacked(emitted: Emitted) -> Emitted:
 MATMUL = symbolic("mk,kn", "", "k")
 
 
-@settings(max_examples=40, deadline=None)
-@given(*[st.sampled_from(SIZES)] * 3, st.booleans())
-def test_matmul_sizes(m: int, k: int, n: int, packed: bool) -> None:
+def test_matmul_sizes() -> None:
     emitted = emit(MATMUL)
-    MATMUL.check(emitted if packed else unpacked(emitted), {"m": m, "k": k, "n": n})
+
+    @settings(max_examples=40, deadline=None)
+    @given(*[st.sampled_from(SIZES)] * 3, st.booleans())
+    def check(m: int, k: int, n: int, packed: bool) -> None:
+        MATMUL.check(emitted if packed else unpacked(emitted), {"m": m, "k": k, "n": n})
+
+    check()
 
 
 @pytest.mark.parametrize("n", [1, 10, 16, 17, 32, 40, 48, 64, 96, 100])
@@ -265,13 +270,12 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "out"), TYPES)
-def test_types(lhs: str, rhs: str, out: str) -> None:
-    for spec in ("mk,kn", "km,nk"):
-        dot = symbolic(spec, "", "k", lhs_type=lhs, rhs_type=rhs, type=out)
-        emitted = emit(dot)
-        for m, k, n in [(1, 1, 1), (5, 0, 3), (7, 19, 70), (33, 40, 17)]:
-            dot.check(emitted, {"m": m, "k": k, "n": n})
+@pytest.mark.parametrize(("spec", "types"), crossed(["mk,kn", "km,nk"], TYPES))
+def test_types(spec: str, types: tuple[str, str, str]) -> None:
+    dot = symbolic(spec, "", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
+    emitted = emit(dot)
+    for m, k, n in [(1, 1, 1), (5, 0, 3), (7, 19, 70), (33, 40, 17)]:
+        dot.check(emitted, {"m": m, "k": k, "n": n})
 
 
 @pytest.mark.parametrize("width", [16, 32])
@@ -334,8 +338,13 @@ def test_fewer_rows_than_a_register_tile_has_are_few() -> None:
     assert variants(steps, {"m": 8}) == {"panels"}
 
 
-@pytest.mark.parametrize("target", [None, NARROW])
-@pytest.mark.parametrize("types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3])
+@pytest.mark.parametrize(
+    ("types", "target"),
+    crossed(
+        [("f32",) * 3, ("bf16", "bf16", "f32"), ("f64",) * 3], [None, NARROW],
+        also=[(("bf16", "bf16", "f32"), None)],
+    ),
+)  # fmt: skip
 def test_every_number_of_rows_in_place(target: Machine | None, types: tuple[str, str, str]) -> None:
     dot = symbolic("mk,nk", "", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
     emitted = emit(dot, target)
@@ -409,8 +418,10 @@ FEW_TYPES = [
 @pytest.mark.parametrize(
     ("spec", "batch", "kernel", "types"),
     [
-        *itertools.product(["mk,kn"], [""], ["dense_dots"], FEW_TYPES),
-        *itertools.product(["km,kn"], [""], ["dense_direct"], FEW_TYPES),
+        *itertools.product(["mk,kn"], [""], ["dense_dots"], FEW_TYPES[::2]),
+        *itertools.product(["km,kn"], [""], ["dense_direct"], FEW_TYPES[1::2]),
+        *slow(itertools.product(["mk,kn"], [""], ["dense_dots"], FEW_TYPES[1::2])),
+        *slow(itertools.product(["km,kn"], [""], ["dense_direct"], FEW_TYPES[::2])),
         ("bmk,bkn", "b", "dense_dots", FEW_TYPES[0]),
         ("km,bkn", "", "dense_direct", FEW_TYPES[0]),
         ("bmk,nk", "", "dense_dots", FEW_TYPES[2]),

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -12,20 +10,16 @@ import shlo_disc
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import CHUNK, SHORT
+from tests.cases import crossed
 from tests.lower.helpers import fusion_text, plan_of, run, sample
-from tests.quick import others_slow
 
 TYPES = ["f32", "f64", "bf16", "i8", "i1"]
-FACTORS = [2, 3, 4, 6, 7, SHORT]
 SIZES = (0, 1, 7, 16, 17, 64, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 40)
 
 
 @pytest.mark.parametrize(
     ("dtype", "short"),
-    others_slow(
-        itertools.product(TYPES, FACTORS),
-        {(t, s) for i, t in enumerate(TYPES) for k, s in enumerate(FACTORS) if (i + k) % 2},
-    ),
+    crossed(TYPES, [2, 3, 4, 6, 7, SHORT], also=[("f32", 7), ("f64", SHORT), ("i8", 2), ("i1", 3)]),
 )
 def test_elements_along_a_short_factor_are_exchanged_in_registers(dtype: str, short: int) -> None:
     """[n, short] to [short, n] and back, in a batch, on two widths of vectors."""

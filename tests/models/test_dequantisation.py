@@ -51,7 +51,7 @@ def test_every_size(way, dtype):
         q = rng.integers(-100 if np.dtype(dtype).kind == "i" else 0, 100, (k, n)).astype(dtype)
         s = rng.random(n).astype(np.float32) + 0.5
         with jax.enable_x64(True):
-            want = np.asarray(way(jnp.asarray(x, jnp.float64), q, jnp.asarray(s, jnp.float64)))
+            want = jax.jit(way)(jnp.asarray(x, jnp.float64), q, jnp.asarray(s, jnp.float64))
         got = np.asarray(compiled(x, q, s))
         scale = 2.0**-20 * np.max(np.abs(want), initial=1.0)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=16 * scale)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
-from tests.models.harness import kernels, normal
+from tests.models.harness import kernels_of, normal
 
 
 def perceptron(x, w, c, v):
@@ -47,7 +47,7 @@ def test_results_and_kernels():
     ):
         compiled = shlo_disc.jit(layer)
         x = normal(rng, 2, 5, 8)
-        assert sorted(kernels(layer, x, w, c, v)) == sorted(kinds), layer.__name__
+        assert sorted(kernels_of(compiled, x, w, c, v)) == sorted(kinds), layer.__name__
         for b, t in SIZES:
             x = normal(rng, b, t, 8)
             got = jax.tree.leaves(compiled(x, w, c, v))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shlo_disc
+from tests.cases import crossed
 from tests.models.harness import check_bits, normal, rng_of
-from tests.quick import others_slow
 
-SHAPES = ((3, 10), (1, 1), (2, 61), (16, 8), (1, 128))
+SHAPES = ((3, 10), (1, 1), (2, 61), (1, 128))
 
 
 def values(*sizes: int):
@@ -64,7 +62,7 @@ def test_roll_by_a_constant(shift):
 
 
 def test_roll_by_an_argument():
-    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 7, 999), strict=True)]
+    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 999), strict=True)]
     check_bits(lambda x, k: jnp.roll(x, k, axis=1), cases)
 
 
@@ -129,7 +127,7 @@ def test_dynamic_slice_follows_its_index():
     def window(x, i):
         return jax.lax.dynamic_slice(x, (0, i), (1, 1)), jax.lax.dynamic_index_in_dim(x, i, 1)
 
-    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 7, 999), strict=True)]
+    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 999), strict=True)]
     check_bits(window, cases)
 
 
@@ -200,17 +198,13 @@ def test_a_rotation_of_pairs():
     ours = shlo_disc.jit(rotate)
     for sizes in ((3, 10), (1, 2), (7, 64), (130, 36)):
         x = values(*sizes)
-        np.testing.assert_allclose(ours(x), rotate(x), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(ours(x), jax.jit(rotate)(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("channels", "dtype"),
-    others_slow(
-        itertools.product([2, 4, 8], [np.int8, np.float16, np.float32, np.float64]),
-        [(2, np.float64), (4, np.int8), (4, np.float32), (8, np.float16)],
-    ),
+    ("channels", "dtype"), crossed([2, 4, 8], [np.int8, np.float16, np.float32, np.float64])
 )
-def test_few_channels_in_the_last_dimension(dtype, channels):
+def test_few_channels_in_the_last_dimension(channels, dtype):
     """An index into a small last dimension is known in every lane."""
 
     def channelwise(x, scale):
@@ -235,10 +229,9 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("name", others_slow(EMPTY, ["product", "repeated rows", "interleaved"]))
-def test_empty_arrays_that_repeat(name):
+@pytest.mark.parametrize("function", EMPTY.values(), ids=EMPTY)
+def test_empty_arrays_that_repeat(function):
     """A size that is 0 and known divides nothing."""
-    function = EMPTY[name]
     compiled = shlo_disc.jit(function)
     for shape in [(1, 0), (3, 0), (0, 2), (2, 3)]:
         x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)

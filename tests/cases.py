@@ -1,0 +1,36 @@
+"""Which combinations of parameters the default tests take, and which are slow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+__all__ = ["crossed", "slow"]
+
+
+def slow(cases: Iterable[Any]) -> list[Any]:
+    """`cases` that the default tests leave out; one of several arguments is a tuple."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for case in cases
+    ]
+
+
+def crossed(*axes: Iterable[Any], also: Sequence[tuple[Any, ...]] = ()) -> list[Any]:
+    """All combinations of values of `axes`, each a case of so many arguments.
+
+    The default tests take one case for each value of the longest axis. The values of the other
+    axes come in turn, so each value of every axis is in one. They take `also`, too. Other
+    combinations are slow. Raises ValueError where `also` has one that is none of them.
+    """
+    values = [list(axis) for axis in axes]
+    every = list(itertools.product(*values))
+    turns = [itertools.cycle(axis) for axis in values]
+    kept = [tuple(next(turn) for turn in turns) for _ in range(max(map(len, values)))]
+    if any(case not in every for case in also):
+        raise ValueError(f"cases that are no combinations: {also}")
+    kept += also
+    return [case if case in kept else slow([case])[0] for case in every]
