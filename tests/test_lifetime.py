@@ -22,7 +22,7 @@ import pytest
 import shlo_disc
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.mlir import ir
-from tests.quick import others_slow
+from tests.cases import slow
 from tests.refused import unchanged
 
 X = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
@@ -219,7 +219,7 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", others_slow(USES, lambda use: use != "jit of grad"))
+@pytest.mark.parametrize("use", [*(u for u in USES if u != "jit of grad"), *slow(["jit of grad"])])
 def test_a_function_used_inside_jax_is_freed_with_its_user(use):
     c = constant()
     outer_of = USES[use]
@@ -369,9 +369,7 @@ def grown(cycle: Any, warm: int, count: int) -> tuple[float, int]:
 
 
 @pytest.mark.unsanitized
-@pytest.mark.parametrize(
-    ("cycle", "count"), [pytest.param(the_same, 12, marks=pytest.mark.slow), (small, 5)]
-)
+@pytest.mark.parametrize(("cycle", "count"), [*slow([(the_same, 12)]), (small, 5)])
 def test_memory_of_functions_that_are_gone(cycle, count):
     mib, places = grown(cycle, 3, count)
     # A kernel that stays takes 0.8 MiB and six mappings; every function has three.

@@ -177,7 +177,7 @@ def test_gradients(way):
     for at in ((9, 4), (16, 3), (31, 5)):
         x = numbers(*at)
         (place,) = np.nonzero(x[:, 0] > 0)
-        alike(f(x), jax.grad(loss_at(place))(jnp.asarray(x)))
+        alike(f(x), jax.jit(jax.grad(loss_at(place)))(x))
 
 
 def test_questions_about_sizes_from_data():
@@ -192,7 +192,7 @@ def test_questions_about_sizes_from_data():
     f = shlo_disc.jit(function)
     for n in (3, 4, 30, 7, 8, 50, 6):
         x = np.linspace(0.5, 1, n, dtype=np.float32)
-        alike(f(x), function(jnp.asarray(x)))
+        alike(f(x), x[:10].sum() if n > 10 else x.prod() if n % 2 else -x.sum())
     assert f.cache_info().misses <= 5
 
 

@@ -15,6 +15,7 @@ from jax import lax
 import shlo_disc
 from shlo_disc.debug.interpreter import evaluate
 from shlo_disc.errors import UnsupportedError
+from tests.cases import crossed
 
 RNG = np.random.default_rng(3)
 NUMPY = {
@@ -248,8 +249,13 @@ def test_as_the_interpreter_computes(op, body):
     check(op, body, "f32", [(3, 37), (8, 2), (0, 4)] + [(3, 0)] * (op != "scatter"))
 
 
-@pytest.mark.parametrize("element", ["f64", "bf16", "f16", "f8E4M3FN", "i8", "i32", "ui16"])
-@pytest.mark.parametrize("op", ["reduce rows", "sort", "scatter", "map"])
+@pytest.mark.parametrize(
+    ("op", "element"),
+    crossed(
+        ["reduce rows", "sort", "scatter", "map"],
+        ["f64", "bf16", "f16", "f8E4M3FN", "i8", "i32", "ui16"],
+    ),
+)
 def test_every_element_type(op, element):
     for body in ("captured", "loop", "table"):
         check(op, body, element, [(3, 19)])

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from tests.quick import others_slow
+from tests.cases import slow
 
 SIZES = (37, 16, 17, 15, 2, 32, 33, 256, 257, 300, 1)
 """Around whole blocks of 16 rows, and more than 16 blocks; 1 compiles no other program."""
@@ -69,8 +69,11 @@ CASES = {
 }  # fmt: skip
 
 
+LIKE_OTHERS = ("last axis", "flags", "bfloat16", "bits")
+
+
 @pytest.mark.parametrize(
-    "name", others_slow(CASES, lambda n: n not in ("last axis", "flags", "bfloat16", "bits"))
+    "name", [*(name for name in CASES if name not in LIKE_OTHERS), *slow(LIKE_OTHERS)]
 )
 def test_prefixes_are_those_of_jax(name):
     function, inputs = CASES[name]

@@ -9,6 +9,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
+from tests.cases import slow
 
 NARROW = [name for name, row in ELEMENT_TYPES.items() if row.kind == "f" and row.bits < 16]
 SMALL = [name for name, row in ELEMENT_TYPES.items() if row.kind in "iu" and row.bits < 8]
@@ -143,7 +144,11 @@ FLOAT_OPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NARROW)
+LIKE_OTHERS = ("f6E3M2FN", "f8E3M4", "f8E4M3", "f8E4M3FNUZ", "f8E5M2")
+"""Types that are computed like others; all are converted."""
+
+
+@pytest.mark.parametrize("name", [*(t for t in NARROW if t not in LIKE_OTHERS), *slow(LIKE_OTHERS)])
 def test_arithmetic_of_narrow_floats(name):
     x, y = pairs(name)
     program = arithmetic(name)

@@ -33,6 +33,7 @@ from shlo_disc.passes.op_classes import FREE
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.records import Planned, planned
 from shlo_disc.passes.table import planning
+from tests.cases import slow
 from tests.lower.device import FAR_MODEL, Emitted, Stream, StreamMemory, emitted
 
 NO_WORK = FREE | {"disc.shape", "disc.yield", "stablehlo.constant"}
@@ -476,7 +477,7 @@ def transfers(made: Emitted) -> list[str]:
     return sorted(use.name for use in made.host.uses if use.name in ("read", "write"))
 
 
-@pytest.mark.parametrize("name", ["asked for twice", "lstm", "slices"])
+@pytest.mark.parametrize("name", ["asked for twice", *slow(["lstm"]), "slices"])
 def test_fusions_that_are_planned_again(name):
     """Homes are found anew where smaller fusions are in the place of larger ones."""
 

@@ -13,6 +13,7 @@ from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.tasks.scatter import emit_scatter
 from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
+from tests.cases import crossed
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample, tensor
 
 
@@ -249,9 +250,10 @@ def want_select_and_scatter(x, source, init, window, stride, padding):
     return out
 
 
-@pytest.mark.parametrize(("window", "stride", "padding"), WINDOWS)
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_select_and_scatter(window, stride, padding, dtype):
+@pytest.mark.parametrize(("dtype", "windows"), crossed(["f32", "bf16"], WINDOWS))
+def test_select_and_scatter(dtype, windows):
+    window, stride, padding = windows
+
     def pooled(sizes):
         return [
             (n + sum(p) - w) // t + 1

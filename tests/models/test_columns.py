@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from tests.cases import slow
 from tests.models.harness import kernels, kernels_of
-from tests.quick import others_slow
 
 SIZES = [(0, 5), (1, 1), (3, 7), (17, 33), (100, 130), (2100, 70), (9000, 9)]
 SOME = [(0, 5), (3, 7), (100, 130), (9000, 9)]
@@ -67,9 +67,14 @@ FUNCTIONS = {
 
 ODD = ("batch-norm", "batch-norm of channels", "softmax", "variance", "weighed")
 CHAINS = ("batch-norm", "softmax", "variance", "standardize")
+QUICK = {*ODD, *CHAINS, "arg-max", "products"}
 
 
-@pytest.mark.parametrize("name", others_slow(FUNCTIONS, {*ODD, *CHAINS, "arg-max", "products"}))
+@pytest.mark.parametrize(
+    "name", [*(name for name in FUNCTIONS if name in QUICK), *slow(FUNCTIONS.keys() - QUICK)]
+)
+    "name", [*(name for name in FUNCTIONS if name in QUICK), *slow(FUNCTIONS.keys() - QUICK)]
+)
 def test_agrees_with_float64(name: str) -> None:
     """One compilation is also given what is no number (`ODD`), and is one kernel (`CHAINS`)."""
     function = FUNCTIONS[name]
