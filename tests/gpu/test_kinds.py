@@ -31,7 +31,11 @@ from tests.lower import (
 )
 
 OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
-    test_conv: ("calls_without_kept_panels_make_them_first",),
+    test_conv: (
+        "a_value_is_both_operands",
+        "calls_without_kept_panels_make_them_first",
+        "taps_and_places_on_narrower_targets",
+    ),
     test_dense: (
         "few_columns_are_rows",
         "few_columns_of_sums_over_two_dimensions",
@@ -39,6 +43,7 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
         "few_rows_read_columns_along_k_in_place",
         "few_rows_widen_columns_in_place",
         "fewer_rows_than_a_register_tile_has_are_few",
+        "narrower_targets",
         "several_blocks_of_k",
         "tasks_cover_both_cores_and_their_cost_grows_with_the_work",
         "weights_are_packed_and_activations_are_not",
@@ -47,8 +52,13 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
         "several_blocks_of_k_keep_unfinished_sums_apart",
         "the_activation_is_in_the_kernel_once",
     ),
-    test_loop: ("a_transpose_goes_through_tiles",),
-    test_reduction_regions: (),
+    test_loop: (
+        "a_transpose_goes_through_tiles",
+        "pairs_with_few_columns",
+        "the_planner_and_the_emitter_agree_on_what_a_loop_may_hold",
+        "transposes_with_few_columns",
+    ),
+    test_reduction_regions: ("windows_over_an_iota_are_no_arg_max",),
     test_rng: (),
     test_row: (
         "a_static_number_of_many_rows_is_never_split",
@@ -61,7 +71,7 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
     test_scatter: ("the_copy_is_a_step_of_its_own",),
     test_sort: (),
 }
-"""Modules, and which of their tests ask how the CPU's plans are built."""
+"""Modules, and which of their tests are of the CPU: its plans, vectors and whole programs."""
 
 for _module, _others in OF_THE_CPU.items():
     for _name, _test in list(vars(_module).items()):

@@ -73,8 +73,6 @@ QUICK = {*ODD, *CHAINS, "arg-max", "products"}
 @pytest.mark.parametrize(
     "name", [*(name for name in FUNCTIONS if name in QUICK), *slow(FUNCTIONS.keys() - QUICK)]
 )
-    "name", [*(name for name in FUNCTIONS if name in QUICK), *slow(FUNCTIONS.keys() - QUICK)]
-)
 def test_agrees_with_float64(name: str) -> None:
     """One compilation is also given what is no number (`ODD`), and is one kernel (`CHAINS`)."""
     function = FUNCTIONS[name]
