@@ -5,8 +5,10 @@
 
 The emulator makes code of AMD's published pseudocode. It runs the waves of a block one after the
 other, up to the next barrier, and looks at no bounds. Words of memory are where the address would
-be if it were a multiple of 4. It needs a C compiler that takes the options of clang (CC). Nothing
-of it is in this repository.
+be if it were a multiple of 4. It needs a C compiler that takes the options of clang (CC). Code of
+clang 14 for a machine with AVX-512 has relocations that the emulator does not know: let CC name a
+script that gives clang `-march=x86-64-v3` in place of `-march=native`. Nothing of it is in this
+repository.
 """
 
 from __future__ import annotations
@@ -64,6 +66,8 @@ _MENDED = {
     # Lanes that are off hold no address of shared memory.
     "      addr = ctx.rvgpr_dyn(addr_reg, lane)\n": "      addr = _lane_active(exec_mask, lane)"
     ".where(ctx.rvgpr_dyn(addr_reg, lane), _c(0))\n",
+    "'vgpr_a': ctx.rvgpr_dyn(addr_reg, lane), 'offset'": "'vgpr_a': _lane_active(exec_mask, lane)"
+    ".where(ctx.rvgpr_dyn(addr_reg, lane), _c(0)), 'offset'",
     # Loads of 16 bits to one half of a register leave the other one alone.
     _WIDTH: f"""{_WIDTH}
         if bit_width == 16:
