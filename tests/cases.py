@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["crossed", "slow"]
+__all__ = ["all_but", "crossed", "slow"]
 
 
 def slow(cases: Iterable[Any]) -> list[Any]:
     """`cases` that the default tests leave out; one of several arguments is a tuple."""
-    return [
-        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
-        for case in cases
-    ]
+    return [_slow(case) for case in cases]
+
+
+def all_but(left_out: Collection[Any], cases: Iterable[Any]) -> list[Any]:
+    """`cases` in their order; those in `left_out` are slow."""
+    return [_slow(case) if case in left_out else case for case in cases]
 
 
 def crossed(*axes: Iterable[Any], also: Sequence[tuple[Any, ...]] = ()) -> list[Any]:
@@ -33,4 +35,9 @@ def crossed(*axes: Iterable[Any], also: Sequence[tuple[Any, ...]] = ()) -> list[
     if any(case not in every for case in also):
         raise ValueError(f"cases that are no combinations: {also}")
     kept += also
-    return [case if case in kept else slow([case])[0] for case in every]
+    return [case if case in kept else _slow(case) for case in every]
+
+
+def _slow(case: Any) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)

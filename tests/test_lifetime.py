@@ -22,7 +22,7 @@ import pytest
 import shlo_disc
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.mlir import ir
-from tests.cases import slow
+from tests.cases import all_but, slow
 from tests.refused import unchanged
 
 X = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
@@ -219,7 +219,7 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", [*(u for u in USES if u != "jit of grad"), *slow(["jit of grad"])])
+@pytest.mark.parametrize("use", all_but(["jit of grad"], USES))
 def test_a_function_used_inside_jax_is_freed_with_its_user(use):
     c = constant()
     outer_of = USES[use]

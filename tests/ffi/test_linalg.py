@@ -118,9 +118,9 @@ def compare(got, want, dtype, what):
     ("function", "shapes", "dtype", "only"),
     [
         (square, SQUARE, "f4", None),
-        (square, SQUARE[::2], "f8", ("cho_solve", "eigh", "solve")),
+        (square, SQUARE, "f8", ("cho_solve", "eigh", "solve")),
         (rectangular, RECTANGULAR, "f4", None),
-        (rectangular, RECTANGULAR[:2], "f8", ("lu", "qr", "svd")),
+        (rectangular, RECTANGULAR, "f8", ("lu", "qr", "svd")),
     ],
 )
 def test_values(function, shapes, dtype, only):
@@ -205,7 +205,7 @@ def test_in_loops_batches_and_compiled_ahead():
         well, _, _, right = (x[0] for x in matrices((1, n, n), "f4"))
         compare(ours(well, right), theirs(well, right), "f4", f"{n} ")
     assert ours.cache_info().misses == 1
-    given = [x[0] for x in matrices((1, 8, 8), "f4", 1)]
+    given = [x[0] for x in matrices((1, 5, 5), "f4")]
     ahead = ours.lower(given[0], given[3]).compile()
     compare(ahead(given[0], given[3]), theirs(given[0], given[3]), "f4", "ahead ")
     solve = shlo_disc.jit(jnp.linalg.solve)

@@ -11,6 +11,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 import shlo_disc
 from shlo_disc.jax_private import named_axes
+from tests.cases import slow
 
 
 def F(*shape):
@@ -125,9 +126,7 @@ def moved_tangent():
     return function
 
 
-@pytest.mark.parametrize(
-    "rule", [summed_gradient, pytest.param(moved_tangent, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("rule", [summed_gradient, *slow([moved_tangent])])
 def test_rules_of_the_user_may_have_collectives(rule):
     """The function has none: its derivatives are parts of the program around it."""
     function = rule()

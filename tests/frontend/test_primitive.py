@@ -16,7 +16,7 @@ from jax import export
 
 import shlo_disc
 from shlo_disc.frontend.derived import linearized
-from tests.cases import slow
+from tests.cases import all_but
 
 RNG = np.random.default_rng(1)
 
@@ -88,9 +88,7 @@ LIKE_GRAD = ("jit of grad", "vjp")
 """All transformations are under `jax.jit` here."""
 
 
-@pytest.mark.parametrize(
-    "name", [*(name for name in TRANSFORMATIONS if name not in LIKE_GRAD), *slow(LIKE_GRAD)]
-)
+@pytest.mark.parametrize("name", all_but(LIKE_GRAD, TRANSFORMATIONS))
 def test_transformation(name, standin):
     transform = TRANSFORMATIONS[name]
     f = shlo_disc.jit(function)

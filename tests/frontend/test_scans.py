@@ -9,13 +9,13 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from tests.cases import slow
+from tests.cases import all_but, slow
 
 SIZES = (37, 16, 17, 15, 2, 32, 33, 256, 257, 300, 1)
 """Around whole blocks of 16 rows, and more than 16 blocks; 1 compiles no other program."""
 
-SOME = (37, 257, 1)
-"""A rest of a block, and more than 16 blocks; `jax.jit` compiles at every size."""
+SOME = (37, 16, 2, 257, 1)
+"""One of each kind; `jax.jit` compiles at every size."""
 
 
 def normal(*shape):
@@ -72,9 +72,7 @@ CASES = {
 LIKE_OTHERS = ("last axis", "flags", "bfloat16", "bits")
 
 
-@pytest.mark.parametrize(
-    "name", [*(name for name in CASES if name not in LIKE_OTHERS), *slow(LIKE_OTHERS)]
-)
+@pytest.mark.parametrize("name", all_but(LIKE_OTHERS, CASES))
 def test_prefixes_are_those_of_jax(name):
     function, inputs = CASES[name]
     f, reference = shlo_disc.jit(function), jax.jit(function)
@@ -87,7 +85,7 @@ def test_prefixes_are_those_of_jax(name):
     assert f.cache_info().misses == 1, f.guards()
 
 
-@pytest.mark.parametrize("name", [pytest.param("product", marks=pytest.mark.slow), "pairs"])
+@pytest.mark.parametrize("name", [*slow(["product"]), "pairs"])
 def test_rows_that_do_not_exist_have_no_part_in_derivatives(name):
     """The rows that fill a block overflow; their derivative times 0 is not a number."""
     scans = {

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from tests.cases import slow
+from tests.cases import all_but
 
 SIZES = (3, 257, 1793, 4000)
 
@@ -37,9 +37,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*(name for name in PROGRAMS if name != "argsort"), *slow(["argsort"])]
-)
+@pytest.mark.parametrize("name", all_but(["argsort"], PROGRAMS))
 def test_every_size_with_one_compilation(stand_in, gpu, name):
     function, arguments = PROGRAMS[name]
     f = shlo_disc.jit(function)

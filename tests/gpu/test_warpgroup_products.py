@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 MACHINE = machine_of("sm_90a")
 CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 200), (40, 72, 0)]
-"""m, n, k, before contiguous ones are rounded up to multiples of 8; most layouts take a few."""
+"""m, n, k, before contiguous ones are rounded up to multiples of 8."""
 
 
 def planned(dot: Dot, dtype: str = "bf16", result: str = "", machine: Machine = MACHINE) -> Emitted:
@@ -110,7 +110,7 @@ def test_products(layout: int, dtype: str) -> None:
         return
     few_rows = int(left[-1] == "k")  # these have K contiguous
     assert len(plans) == (3 if dtype == "f32" else 2) + few_rows
-    for m, n, k in CASES if layout in (0, 4) else CASES[1::3] + CASES[-1:]:
+    for m, n, k in CASES:
         x, y = operands(dot, dtype, m, n, k)
         for plan in plans:
             (got,) = run_gpu(plan, [x, y], seed=m, machine=MACHINE)
@@ -202,7 +202,7 @@ HEADS = Dot("bmck,bckn", "bc", "k", {**SIZES, "c": "c"})
 def test_parts_of_k(dot: Dot) -> None:
     """Also more parts than steps. The order of blocks does not matter."""
     plan = in_parts(planned(dot))
-    for m, n, k in ((130, 131, 200), (8, 8, 72), (136, 264, 0)):
+    for m, n, k in ((130, 131, 340), (8, 8, 72), (136, 264, 0)):
         x, y = operands(dot, "bf16", m, n, k)
         got, again = (run_gpu(plan, [x, y], seed=seed, machine=MACHINE)[0] for seed in (1, 2))
         check(dot, x, y, got, 2.0**-8)

@@ -12,7 +12,7 @@ from scipy import special
 import shlo_disc
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
-from tests.cases import slow
+from tests.cases import all_but
 
 
 def compiled(arguments: Sequence[str], result: str, body: str) -> shlo_disc.Executable:
@@ -198,7 +198,7 @@ SOME = ("bf16", "f16", "f4E2M1FN", "f8E4M3FN", "f8E5M2FNUZ", "f8E8M0FNU")
 """Of every kind of special values; `tests/lower/test_narrow_types.py` rounds to every type."""
 
 
-@pytest.mark.parametrize("element", [*SOME, *slow(e for e in NARROW if e not in SOME)])
+@pytest.mark.parametrize("element", all_but(set(NARROW).difference(SOME), NARROW))
 def test_functions_of_narrow_floats_are_those_of_f32_rounded_once(element):
     """Every value of the type (of bf16 and f16 some) as first and as second argument."""
     dtype = ELEMENT_TYPES[element].dtype

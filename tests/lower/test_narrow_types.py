@@ -9,7 +9,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
-from tests.cases import slow
+from tests.cases import all_but
 
 NARROW = [name for name, row in ELEMENT_TYPES.items() if row.kind == "f" and row.bits < 16]
 SMALL = [name for name, row in ELEMENT_TYPES.items() if row.kind in "iu" and row.bits < 8]
@@ -148,7 +148,7 @@ LIKE_OTHERS = ("f6E3M2FN", "f8E3M4", "f8E4M3", "f8E4M3FNUZ", "f8E5M2")
 """Types that are computed like others; all are converted."""
 
 
-@pytest.mark.parametrize("name", [*(t for t in NARROW if t not in LIKE_OTHERS), *slow(LIKE_OTHERS)])
+@pytest.mark.parametrize("name", all_but(LIKE_OTHERS, NARROW))
 def test_arithmetic_of_narrow_floats(name):
     x, y = pairs(name)
     program = arithmetic(name)

@@ -13,7 +13,7 @@ def model():
     return small_bert()
 
 
-SHAPES = ((3, 16), (1, 16), (2, 1), (8, 128))
+SHAPES = ((3, 16), (1, 16), (2, 1), (7, 7), (5, 37), (8, 128))
 
 
 def test_encoder_at_every_batch_and_length(model):

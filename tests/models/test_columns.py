@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from tests.cases import slow
+from tests.cases import all_but
 from tests.models.harness import kernels, kernels_of
 
 SIZES = [(0, 5), (1, 1), (3, 7), (17, 33), (100, 130), (2100, 70), (9000, 9)]
-SOME = [(0, 5), (3, 7), (100, 130), (9000, 9)]
-"""For all but a few functions: XLA compiles at every size."""
 
 
 def batch_norm(x, axes):
@@ -67,10 +65,10 @@ FUNCTIONS = {
 
 ODD = ("batch-norm", "batch-norm of channels", "softmax", "variance", "weighed")
 CHAINS = ("batch-norm", "softmax", "variance", "standardize")
-QUICK = {*ODD, *CHAINS, "arg-max", "products"}
+LIKE_OTHERS = FUNCTIONS.keys() - {*ODD, *CHAINS, "arg-max", "products"}
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else slow([name])[0] for name in FUNCTIONS])
+@pytest.mark.parametrize("name", all_but(LIKE_OTHERS, FUNCTIONS))
 def test_agrees_with_float64(name: str) -> None:
     """One compilation is also given what is no number (`ODD`), and is one kernel (`CHAINS`)."""
     function = FUNCTIONS[name]
@@ -85,7 +83,7 @@ def test_agrees_with_float64(name: str) -> None:
 
 
 def check_sizes(name, function, ours) -> None:
-    for shape in SIZES if name in ("batch-norm", "logsumexp", "weighed") else SOME:
+    for shape in SIZES:
         if name in ("arg-max", "products", "weighed") and not shape[0]:
             continue
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 3 + 1

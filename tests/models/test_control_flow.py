@@ -10,7 +10,7 @@ import pytest
 import shlo_disc
 from tests.models.harness import check, check_bits, normal, rng_of
 
-SIZES = (5, 1, 97)
+SIZES = (5, 1, 64, 97)
 
 
 def test_cond_on_data():

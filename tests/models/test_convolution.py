@@ -10,7 +10,7 @@ from jax import lax
 from tests.cases import crossed
 from tests.models.harness import check, kernels, normal, rng_of
 
-IMAGES = ((2, 12), (1, 8), (3, 17))  # (batch, height); the width is height + 3
+IMAGES = ((2, 12), (1, 8), (3, 17), (1, 28))  # (batch, height); the width is height + 3
 
 
 def image(b: int, h: int, channels: int = 3):

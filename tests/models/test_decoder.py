@@ -93,9 +93,11 @@ def test_prefill_and_decode_steps_at_every_size():
     """Prompts of any length, steps at any place of any cache, and step by step the whole prompt."""
     params = parameters()
     whole, step = compiled(prefill), compiled(decode)
-    check_with(whole, prefill, [(params, tokens(b, t)) for b, t in ((3, 10), (1, 1), (2, 37))])
+    check_with(
+        whole, prefill, [(params, tokens(b, t)) for b, t in ((3, 10), (1, 1), (2, 37), (1, 64))]
+    )
     cases = []
-    for b, size, position in ((3, 10, 4), (1, 1, 0), (2, 64, 63)):
+    for b, size, position in ((3, 10, 4), (1, 1, 0), (2, 64, 63), (5, 17, 16)):
         cache = normal(rng_of(b, size), 2, 2, b, size, HEADS, HEAD)
         cases.append((params, tokens(b), cache, np.int32(position)))
     check_with(step, decode, cases)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.models.harness import check, check_bits, normal, rng_of
 
-SHAPES = ((3, 10), (1, 1), (2, 61))
+SHAPES = ((3, 10), (1, 1), (2, 61), (16, 8))
 ROWS, WIDTH = 37, 24
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.models.harness import assert_close, check, check_bits, compiled, normal, rng_of
 
 HALVES = (ml_dtypes.bfloat16, np.float16)
-SHAPES = ((3, 10), (1, 1), (16, 64))
+SHAPES = ((3, 10), (1, 1), (2, 61), (16, 64))
 half = pytest.mark.parametrize("dtype", HALVES, ids=["bfloat16", "float16"])
 
 

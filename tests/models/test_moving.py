@@ -11,7 +11,7 @@ import shlo_disc
 from tests.cases import crossed
 from tests.models.harness import check_bits, normal, rng_of
 
-SHAPES = ((3, 10), (1, 1), (2, 61), (1, 128))
+SHAPES = ((3, 10), (1, 1), (2, 61), (16, 8), (1, 128))
 
 
 def values(*sizes: int):
@@ -62,7 +62,7 @@ def test_roll_by_a_constant(shift):
 
 
 def test_roll_by_an_argument():
-    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 999), strict=True)]
+    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 7, 999), strict=True)]
     check_bits(lambda x, k: jnp.roll(x, k, axis=1), cases)
 
 
@@ -127,7 +127,7 @@ def test_dynamic_slice_follows_its_index():
     def window(x, i):
         return jax.lax.dynamic_slice(x, (0, i), (1, 1)), jax.lax.dynamic_index_in_dim(x, i, 1)
 
-    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 999), strict=True)]
+    cases = [(values(*s), np.int32(k)) for s, k in zip(SHAPES, (2, 0, -5, 7, 999), strict=True)]
     check_bits(window, cases)
 
 

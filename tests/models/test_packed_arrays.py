@@ -11,7 +11,7 @@ import pytest
 import shlo_disc
 
 NAMES = ("int2", "int4", "uint2", "uint4", "float4_e2m1fn")
-SHAPES = ((0, 3), (1, 1), (5, 7), (64, 3))
+SHAPES = ((0, 3), (1, 1), (3, 3), (5, 7), (64, 3))
 
 
 def values(name: str, shape: tuple[int, ...], seed: int = 0) -> jax.Array:

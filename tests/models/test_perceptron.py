@@ -11,7 +11,7 @@ import pytest
 
 from tests.models.harness import check, normal, rng_of
 
-BATCHES = (3, 1, 16, 61)
+BATCHES = (3, 1, 16, 61, 128)
 
 
 def parameters(*widths: int):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.models.harness import check, check_bits, compiled
 
-SHAPES = ((3, 10), (1, 1), (2, 61), (1, 257))
+SHAPES = ((3, 10), (1, 1), (2, 61), (16, 8), (1, 257))
 
 
 def like(*sizes: int):

@@ -9,7 +9,7 @@ import numpy as np
 from tests.models.harness import check, check_bits, normal, rng_of
 
 FEATURES, HIDDEN = 12, 24
-SHAPES = ((5, 3), (1, 1), (32, 16))  # (length, batch)
+SHAPES = ((5, 3), (1, 1), (17, 2), (32, 16))  # (length, batch)
 
 
 def lstm_parameters():

@@ -12,7 +12,7 @@ import pytest
 
 from tests.models.harness import check, kernels, normal, rng_of
 
-SHAPES = ((5, 7), (1, 6), (33, 20))
+SHAPES = ((5, 7), (9, 3), (1, 6), (33, 20))
 
 WORK = {
     "arithmetic": lambda x: x * 2.0 + 1.0,

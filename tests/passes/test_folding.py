@@ -26,7 +26,7 @@ from shlo_disc.passes.fold_constants import RULES as FOLDED
 from shlo_disc.passes.op_classes import HOST_SCALARS
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.simplify import RULES as SIMPLIFIED
-from tests.cases import slow
+from tests.cases import all_but
 
 SIGNED = {f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)}
 UNSIGNED = {f"ui{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
@@ -461,7 +461,7 @@ def converter(source: str) -> shlo_disc.Executable:
     )
 
 
-@pytest.mark.parametrize("source", [*(t for t in TYPES if t != "i64"), *slow(["i64"])])
+@pytest.mark.parametrize("source", all_but(["i64"], TYPES))
 def test_conversions_of_constants(source):
     """Between every two types, out of range too: vectors, scalars and what LLVM folds."""
     x = wide_edges(source)
