@@ -11,7 +11,7 @@ from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.memory import HostMemory, memory_of
 from shlo_disc.lower.host.packs import Origins
 from shlo_disc.lower.host.scalars import read_flag
-from shlo_disc.lower.host.updates import stored_update, update_address
+from shlo_disc.lower.host.updates import stored_updates, update_address
 from shlo_disc.lower.host.uses import UseRecorder
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
@@ -24,12 +24,13 @@ __all__ = ["Frame"]
 class Frame:
     """The function `run` of a host program while it is written.
 
-    `symbols`: the names in the array of symbols, in order. `slots`: bytes of the arena's slots.
-    `scalars`: how many scalars are at home on the host.
+    `main`: what it runs. `symbols`: the names in the array of symbols, in order. `slots`: bytes
+    of the arena's slots. `scalars`: how many scalars are at home on the host.
     """
 
     def __init__(
         self,
+        main: ir.Operation,
         shapes: ShapeAnalysis,
         memory: HostMemory,
         symbols: Sequence[str],
@@ -48,6 +49,7 @@ class Frame:
         """The memory that a call may use."""
         self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), slots)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
+        self._stored = stored_updates(main)
         self._scalars = w.array(scalars, "i64", "scalars") if scalars else None
 
     def result(self, index: int) -> Pointer:
@@ -60,7 +62,7 @@ class Frame:
             if place.at == At.INPLACE:
                 self.pointers.same(result, op.operands[place.number])
             elif place.at == At.UPDATE:
-                update = stored_update(result)
+                update = self._stored[place.number]
                 address = update_address(self.w, self.memory, update, self.pointers, self.shapes)
                 self.pointers.put(result, address)
             else:

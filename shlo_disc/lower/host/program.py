@@ -122,7 +122,7 @@ class _Run:
         slots = ir.ArrayAttr(func.attributes["disc.arena"])
         self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
         self.frame = Frame(
-            shapes, target.memory, program.symbol_names, self.slot_sizes, scalars_of(func)
+            func, shapes, target.memory, program.symbol_names, self.slot_sizes, scalars_of(func)
         )
         self.launches = Launches(self.frame, written)
         self.constants: list[npt.NDArray[np.uint8]] = []
