@@ -75,7 +75,9 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         frame.next = outer_next
         return yields
 
+    frame.loops += 1
     put(op.results, w.while_(inits, go_on, step))
+    frame.loops -= 1
     frame.record.leave(op)
 
 

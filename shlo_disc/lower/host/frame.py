@@ -44,6 +44,8 @@ class Frame:
         self.record = UseRecorder(shapes)
         self.next: dict[int, Pointer] = {}
         """Addresses for the next values of the innermost loop, by carry."""
+        self.loops = 0
+        """Loops around what is written now."""
         self.arena = w.argument("arena")
         """The memory that a call may use."""
         self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), slots)

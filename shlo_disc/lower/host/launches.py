@@ -10,7 +10,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.uses import Site
-from shlo_disc.lower.host.writer import ADDRESS, KERNELS, PACKED, PACKED_DONE
+from shlo_disc.lower.host.writer import ADDRESS, INLINED, KERNELS, PACKED, PACKED_DONE
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -38,6 +38,12 @@ _Places = Mapping[Buffer, Pointer]
 _ARGUMENTS = 64
 """Addresses an array for a launch has room for; of more there are arrays of powers of two."""
 
+_COPIED_LINES = 200
+"""Of a kernel that a host program has a copy of; longer ones take longer than a launch."""
+
+_ALL_COPIED_LINES = 1500
+"""Of all kernels that a host program has copies of: they are compiled once more."""
+
 
 class Launches:
     """Writes the steps of plans, and lists what they refer to by index.
@@ -56,6 +62,9 @@ class Launches:
         self.sites: list[Site] = []
         self.workspaces: dict[tuple[Expr, ...], None] = {}
         self.foreign: list[tuple[FfiCall, str]] = []
+        self._copies: dict[str, str] = {}
+        """Texts of kernels to the functions of the host program that are copies of them."""
+        self._copied_lines = 0
 
     def places(self, sizes: tuple[Expr, ...]) -> _Places:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
@@ -95,17 +104,65 @@ class Launches:
     ) -> None:
         w = self.w
         with self._site(launch.kernel.name, packs=packs):
-            kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-            given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
-            room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
-            arguments = w.array(room, ADDRESS, "arguments")
-            for position, address in enumerate(given):
-                w.store_element(address, arguments, position)
             if launch.zeroed is not None:
                 buffer, count = launch.zeroed
                 self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
-            sizes = w.sizes_array(launch.params)
-            self.frame.memory.launch(w, launch, kernel, arguments, sizes)
+            given = [self._buffer(buffer, op, places) for buffer in launch.args]
+            alone = self._may_call(launch) and self.frame.memory.is_one_chunk(w, launch)
+            if alone is True:
+                self._call(launch, given)
+            elif alone is False:
+                self._give(launch, given)
+            else:
+                with w.if_(alone) as branch:
+                    self._call(launch, given)
+                    with branch.otherwise():
+                        self._give(launch, given)
+
+    def _may_call(self, launch: Launch) -> bool:
+        """Whether a copy of the kernel in the host program pays: its work may be less than what
+        a launch takes, and it runs many times.
+        """
+        lines = launch.kernel.text.count("\n")
+        if not (self.frame.loops and self.frame.memory.calls_kernels) or launch.calls:
+            return False
+        if launch.kernel.text in self._copies:
+            return True
+        return lines <= _COPIED_LINES and lines + self._copied_lines <= _ALL_COPIED_LINES
+
+    def _call(self, launch: Launch, given: list[Pointer]) -> None:
+        """Call a copy of the kernel, which LLVM inlines: all addresses and sizes are values."""
+        w, text = self.w, launch.kernel.text
+        self._kernel(launch.kernel)
+        name = self._copies.get(text)
+        if name is None:
+            name = self._copies[text] = f"{INLINED}{len(self._copies)}"
+            self._copied_lines += text.count("\n")
+        arguments = w.array(len(given), ADDRESS, f"arguments of call {len(self.sites)}")
+        for position, address in enumerate(given):
+            w.store_element(address, arguments, position)
+        sizes = w.sizes_array(launch.params, f"sizes of call {len(self.sites)}: ")
+        tasks = w.const(0), w.size(launch.extent)
+        w.call_symbol(name, arguments, sizes, *tasks, w.null())
+
+    def copies(self) -> str:
+        """The functions that `run` has copies of."""
+        return "".join(
+            text.replace("func.func @KERNEL", f"func.func @{name}") + "\n"
+            for text, name in self._copies.items()
+        )
+
+    def _give(self, launch: Launch, given: list[Pointer]) -> None:
+        """Have the memory's owner run the kernel."""
+        w = self.w
+        kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
+        given = [*called, *given]
+        room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
+        arguments = w.array(room, ADDRESS, "arguments")
+        for position, address in enumerate(given):
+            w.store_element(address, arguments, position)
+        sizes = w.sizes_array(launch.params)
+        self.frame.memory.launch(w, launch, kernel, arguments, sizes)
 
     def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
         with self._site(f"@{call.target}"):

@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import Launch
-from shlo_disc.lower.values.typed import Pointer, Register
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.homes import is_on_host
 
@@ -52,6 +52,8 @@ class HostMemory(Memory, Protocol):
 
     can_fail: ClassVar[bool] = False
     """True if an operation may end the call. Later ones do nothing then, and `read` gives 0."""
+    calls_kernels: ClassVar[bool] = False
+    """True if the memory is the host's own and kernels are functions that it can call."""
 
     def launch(
         self, w: HostWriter, launch: Launch, kernel: Pointer, arguments: Pointer, sizes: Pointer
@@ -63,6 +65,12 @@ class HostMemory(Memory, Protocol):
         passed by value (`Planned.by_value`) are addresses of the host's memory. `sizes`: a host
         array of `launch.params`. The program writes `arguments` and the scalars anew for its next
         launch. What `launch` says is zeroed is zeroed already.
+        """
+
+    def is_one_chunk(self, w: HostWriter, launch: Launch) -> Mask | bool:
+        """Whether one thread computes `launch`, and tasks are left: a call may take its place.
+
+        Asked only where `calls_kernels`; a bool is known when the program is compiled.
         """
 
 

@@ -87,7 +87,7 @@ def emit_host(
     launches = run.launches
     prepare_text = prepare(program, run.slot_sizes, list(launches.workspaces))
     return HostProgram(
-        text=prepare_text + run_text,
+        text=prepare_text + run_text + launches.copies(),
         kernels=list(launches.kernels.values()),
         constants=run.constants,
         pack_keys=list(launches.pack_slots),
