@@ -33,7 +33,7 @@ class CpuMemory(OwnMemory, HostMemory):
         runner = w.context(PARALLEL_FOR)
         w.call(runner, w.the_context, kernel, arguments, sizes, extent, grain, scratch)
 
-    def is_one_chunk(self, w: HostWriter, launch: Launch) -> Mask | bool:
+    def is_alone(self, w: HostWriter, launch: Launch) -> Mask | bool:
         """See HostMemory."""
         if launch.scratch_bytes != 0:
             return False

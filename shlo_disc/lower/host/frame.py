@@ -21,11 +21,20 @@ from shlo_disc.passes.places import At, Place, places_of
 __all__ = ["Frame"]
 
 
+_SMALL_BYTES = 64
+_SMALL_SLOTS = 64
+"""Of a program that has loops, so many slots of at most so many bytes are on the stack."""
+
+
+def _is_small(size: Expr) -> bool:
+    return size.is_const and size.value <= _SMALL_BYTES
+
+
 class Frame:
     """The function `run` of a host program while it is written.
 
     `symbols`: the names in the array of symbols, in order. `slots`: bytes of the arena's slots.
-    `scalars`: how many scalars are at home on the host.
+    `scalars`: how many scalars are at home on the host. `has_loops`: whether the program has any.
     """
 
     def __init__(
@@ -35,6 +44,8 @@ class Frame:
         symbols: Sequence[str],
         slots: Sequence[Expr],
         scalars: int,
+        *,
+        has_loops: bool,
     ) -> None:
         self.shapes = shapes
         self.memory = memory
@@ -48,9 +59,26 @@ class Frame:
         """Loops around what is written now."""
         self.arena = w.argument("arena")
         """The memory that a call may use."""
-        self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), slots)
+        self._small = self._small_slots(slots) if memory.calls_kernels and has_loops else {}
+        """Slots on the stack, which LLVM makes registers where no launch is given their address."""
+        self.arena_sizes = [
+            Expr.const(0) if number in self._small else size for number, size in enumerate(slots)
+        ]
+        """Bytes of every slot in the arena."""
+        self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), self.arena_sizes)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
         self._scalars = w.array(scalars, "i64", "scalars") if scalars else None
+
+    def _small_slots(self, slots: Sequence[Expr]) -> dict[int, Pointer]:
+        small = [number for number, size in enumerate(slots) if _is_small(size)]
+        return {
+            number: self.w.array(_SMALL_BYTES // 8, "i64", f"slot {number}", _SMALL_BYTES)
+            for number in small[:_SMALL_SLOTS]
+        }
+
+    def is_small(self, place: Place) -> bool:
+        """Is it a slot on the stack, cheaper to copy than to remember which of two is meant?"""
+        return place.at == At.SLOT and place.number in self._small
 
     def result(self, index: int) -> Pointer:
         """The address of the caller's memory for result `index`."""
@@ -71,7 +99,7 @@ class Frame:
     def place(self, place: Place) -> Pointer:
         """The address of a place that no operand has."""
         if place.at == At.SLOT:
-            return self.slots[place.number]
+            return self._small.get(place.number) or self.slots[place.number]
         if place.at == At.HOST:
             assert self._scalars is not None, place
             return self.w.element_address(self._scalars, place.number, "i64")

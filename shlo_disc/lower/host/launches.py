@@ -27,7 +27,7 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
-from shlo_disc.lower.values.typed import Mask, Pointer
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["Launches"]
@@ -108,61 +108,56 @@ class Launches:
                 buffer, count = launch.zeroed
                 self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
             given = [self._buffer(buffer, op, places) for buffer in launch.args]
-            alone = self._may_call(launch) and self.frame.memory.is_one_chunk(w, launch)
-            if alone is True:
-                self._call(launch, given)
-            elif alone is False:
-                self._give(launch, given)
-            else:
+            in_loop = self.frame.loops > 0 and self.frame.memory.calls_kernels
+            alone = in_loop and not launch.calls and self.frame.memory.is_alone(w, launch)
+            if alone is True and self._has_copy(launch.kernel):
+                self._call_copy(launch, given)
+                return
+            kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
+            given = [*called, *given]
+            room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
+            arguments = w.array(room, ADDRESS, "arguments")
+            for position, address in enumerate(given):
+                w.store_element(address, arguments, position)
+            sizes = w.sizes_array(launch.params)
+            if isinstance(alone, Mask):
                 with w.if_(alone) as branch:
-                    self._call(launch, given)
+                    w.call(kernel, arguments, sizes, *self._tasks(launch), w.null())
                     with branch.otherwise():
-                        self._give(launch, given)
+                        self.frame.memory.launch(w, launch, kernel, arguments, sizes)
+            else:
+                self.frame.memory.launch(w, launch, kernel, arguments, sizes)
 
-    def _may_call(self, launch: Launch) -> bool:
-        """Whether a copy of the kernel in the host program pays: its work may be less than what
-        a launch takes, and it runs many times.
-        """
-        lines = launch.kernel.text.count("\n")
-        if not (self.frame.loops and self.frame.memory.calls_kernels) or launch.calls:
-            return False
-        if launch.kernel.text in self._copies:
-            return True
-        return lines <= _COPIED_LINES and lines + self._copied_lines <= _ALL_COPIED_LINES
+    def _tasks(self, launch: Launch) -> tuple[Register, Register]:
+        """The first of all tasks, and the end."""
+        return self.w.const(0), self.w.size(launch.extent)
 
-    def _call(self, launch: Launch, given: list[Pointer]) -> None:
-        """Call a copy of the kernel, which LLVM inlines: all addresses and sizes are values."""
-        w, text = self.w, launch.kernel.text
+    def _has_copy(self, kernel: Kernel) -> bool:
+        """Whether there is room for a copy of `kernel` in the host program."""
+        if kernel.text not in self._copies:
+            lines = kernel.text.count("\n")
+            if lines > _COPIED_LINES or lines + self._copied_lines > _ALL_COPIED_LINES:
+                return False
+            self._copied_lines += lines
+            self._copies[kernel.text] = f"{INLINED}{len(self._copies)}"
+        return True
+
+    def _call_copy(self, launch: Launch, given: list[Pointer]) -> None:
+        """Call a copy of the kernel, which LLVM inlines: addresses and sizes are in registers."""
+        w, site = self.w, len(self.sites)
         self._kernel(launch.kernel)
-        name = self._copies.get(text)
-        if name is None:
-            name = self._copies[text] = f"{INLINED}{len(self._copies)}"
-            self._copied_lines += text.count("\n")
-        arguments = w.array(len(given), ADDRESS, f"arguments of call {len(self.sites)}")
+        arguments = w.array(len(given), ADDRESS, f"arguments {site}")
         for position, address in enumerate(given):
             w.store_element(address, arguments, position)
-        sizes = w.sizes_array(launch.params, f"sizes of call {len(self.sites)}: ")
-        tasks = w.const(0), w.size(launch.extent)
-        w.call_symbol(name, arguments, sizes, *tasks, w.null())
+        sizes = w.sizes_array(launch.params, f"sizes {site}: ")
+        name = self._copies[launch.kernel.text]
+        w.call_symbol(name, arguments, sizes, *self._tasks(launch), w.null())
 
     def copies(self) -> str:
-        """The functions that `run` has copies of."""
+        """The functions that `_call_copy` calls."""
         return "".join(
-            text.replace("func.func @KERNEL", f"func.func @{name}") + "\n"
-            for text, name in self._copies.items()
+            text.replace("@KERNEL", f"@{name}") + "\n" for text, name in self._copies.items()
         )
-
-    def _give(self, launch: Launch, given: list[Pointer]) -> None:
-        """Have the memory's owner run the kernel."""
-        w = self.w
-        kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-        given = [*called, *given]
-        room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
-        arguments = w.array(room, ADDRESS, "arguments")
-        for position, address in enumerate(given):
-            w.store_element(address, arguments, position)
-        sizes = w.sizes_array(launch.params)
-        self.frame.memory.launch(w, launch, kernel, arguments, sizes)
 
     def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
         with self._site(f"@{call.target}"):

@@ -53,7 +53,7 @@ class HostMemory(Memory, Protocol):
     can_fail: ClassVar[bool] = False
     """True if an operation may end the call. Later ones do nothing then, and `read` gives 0."""
     calls_kernels: ClassVar[bool] = False
-    """True if the memory is the host's own and kernels are functions that it can call."""
+    """True if the host program itself can call kernels, with addresses on its stack."""
 
     def launch(
         self, w: HostWriter, launch: Launch, kernel: Pointer, arguments: Pointer, sizes: Pointer
@@ -67,11 +67,12 @@ class HostMemory(Memory, Protocol):
         launch. What `launch` says is zeroed is zeroed already.
         """
 
-    def is_one_chunk(self, w: HostWriter, launch: Launch) -> Mask | bool:
-        """Whether one thread computes `launch`, and tasks are left: a call may take its place.
+    def is_alone(self, w: HostWriter, launch: Launch) -> Mask | bool:
+        """Whether one call of the kernel does what `launch` would do; see `calls_kernels`.
 
-        Asked only where `calls_kernels`; a bool is known when the program is compiled.
+        A bool is known when the program is compiled.
         """
+        return False
 
 
 class OwnMemory(Memory):

@@ -32,7 +32,7 @@ from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.mlir import ir, ops_of, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
@@ -85,7 +85,8 @@ def emit_host(
     if run.refused:
         raise Refused(run.refused)
     launches = run.launches
-    prepare_text = prepare(program, run.slot_sizes, list(launches.workspaces))
+    arena = run.frame.arena_sizes
+    prepare_text = prepare(program, arena, list(launches.workspaces))
     return HostProgram(
         text=prepare_text + run_text + launches.copies(),
         kernels=list(launches.kernels.values()),
@@ -95,7 +96,7 @@ def emit_host(
         unread_arguments=run.unread(),
         uses=run.frame.record.uses,
         sites=launches.sites,
-        arena=tuple(run.slot_sizes),
+        arena=tuple(arena),
         workspaces=tuple(launches.workspaces),
         reuses=tuple(run.reuses),
         foreign=launches.foreign,
@@ -120,9 +121,13 @@ class _Run:
         self.program = program
         self.reuses = reuses_of(func)
         slots = ir.ArrayAttr(func.attributes["disc.arena"])
-        self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
         self.frame = Frame(
-            shapes, target.memory, program.symbol_names, self.slot_sizes, scalars_of(func)
+            shapes,
+            target.memory,
+            program.symbol_names,
+            [Expr.parse(ir.StringAttr(s).value) for s in slots],
+            scalars_of(func),
+            has_loops=any(ops_of(func, "stablehlo.while")),
         )
         self.launches = Launches(self.frame, written)
         self.constants: list[npt.NDArray[np.uint8]] = []
