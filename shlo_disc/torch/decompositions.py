@@ -51,7 +51,7 @@ KEPT = frozenset({
     aten.expand, aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
     aten.matmul, aten.max_pool2d, aten.mm, aten.narrow, aten.numpy_T, aten.permute, aten.relu,
     aten.reshape, aten.reshape_as, aten.scaled_dot_product_attention, aten.select, aten.sigmoid,
-    aten.silu, aten.slice, aten.softmax, aten.split, aten.stack, aten.sym_size, aten.t, aten.tanh,
+    aten.silu, aten.slice, aten.softmax, aten.stack, aten.sym_size, aten.t, aten.tanh,
     aten.to, aten.transpose, aten.unflatten, aten.unsqueeze, aten.view, aten.where,
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
