@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from shlo_disc.torch.size_nodes import SizeNodes
+from shlo_disc.torch.sizes import Place
 
 __all__ = ["state_empty_results"]
 
@@ -28,7 +29,7 @@ _KEPT = frozenset({aten.scalar_tensor.default, aten.expand.default})
 def state_empty_results(
     graph: torch.fx.Graph,
     placeholders: Sequence[torch.fx.Node],
-    places: Mapping[str, tuple[int, int | None]],
+    places: Mapping[str, Place],
 ) -> None:
     """Replace each op of `graph` that gives a tensor of no element, for every size, by zeros.
 

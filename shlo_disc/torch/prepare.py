@@ -117,7 +117,7 @@ def prepare(
         note_place(node)
     graph.lint()
     module.recompile()
-    held = {name for name, (_, axis) in sizes.places.items() if axis is not None}
+    held = {name for name, place in sizes.places.items() if place.is_whole}
     of_arguments = Notation({symbol: name for symbol, name in named.items() if symbol in held})
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
@@ -159,9 +159,10 @@ def _shape(node: torch.fx.Node) -> Sequence[Any]:
 def _symbol_names(sizes: Sizes, names: Sequence[str], symbols: Mapping[str, str]) -> dict[str, str]:
     """Symbol -> `x_0` for dimension 0 of the argument `x`."""
     found = {symbol: symbols[symbol] for symbol in sizes.places if symbol in symbols}
-    for symbol, (number, axis) in sizes.places.items():
-        if symbol in found:
+    for symbol, place in sizes.places.items():
+        if symbol in found or not (place.is_whole or place.axis is None):
             continue
+        number, axis = place.number, place.axis
         name = names[number] if axis is None else f"{names[number]}_{axis}"
         name = re.sub(r"\W", "_", name)
         while name in found.values():
