@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from shlo_disc.torch.size_nodes import SizeNodes
-from shlo_disc.torch.sizes import Place
+from shlo_disc.torch.sizes import Numbers, Place
 
 __all__ = ["state_empty_results"]
 
@@ -38,7 +38,7 @@ def state_empty_results(
     empty = [node for node in graph.nodes if _is_empty(node)]
     if not empty:
         return
-    nodes = SizeNodes(graph, placeholders, places)
+    nodes = SizeNodes(graph, placeholders, places, Numbers(()))
     # All sizes first: nodes for them stand in front of the first op, which may be replaced.
     sizes = [[nodes.of(size) for size in node.meta["val"].shape] for node in empty]
     for node, own in zip(empty, sizes, strict=True):

@@ -29,7 +29,7 @@ from shlo_disc.torch.results import Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
-from shlo_disc.torch.sizes import Notation, Sizes, places_of
+from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of
 
 __all__ = ["Prepared", "needs_retracing", "prepare"]
 
@@ -58,6 +58,8 @@ class Prepared:
     """Conditions on sizes that are no constraint: a call evaluates them."""
     symbols: list[str]
     """The names of sizes."""
+    numbers: Numbers
+    """Sizes that are numbers in every call."""
 
 
 def prepare(
@@ -98,7 +100,8 @@ def prepare(
     state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
-    nodes = SizeNodes(graph, placeholders, sizes.places)
+    numbers = Numbers(conditions)
+    nodes = SizeNodes(graph, placeholders, sizes.places, numbers)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
     state_floats(graph, lambda value: fake_of(graph, value))
@@ -135,6 +138,7 @@ def prepare(
         list(dict.fromkeys([*stated.bounds(ranges), *found])),
         unstated,
         list(named.values()),
+        numbers,
     )
 
 

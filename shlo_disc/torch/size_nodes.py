@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.torch.sizes import Place, exact_floor, expression, symbols_of
+from shlo_disc.torch.sizes import Numbers, Place, exact_floor, expression, symbols_of
 
 __all__ = ["SizeNodes", "state_reshapes"]
 
@@ -43,8 +43,10 @@ class SizeNodes:
         graph: torch.fx.Graph,
         placeholders: Sequence[torch.fx.Node],
         places: Mapping[str, Place],
+        numbers: Numbers,
     ) -> None:
         self._graph = graph
+        self._numbers = numbers
         self._placeholders = placeholders
         self._places = places
         self._known: dict[Any, torch.fx.Node | int] = {}
@@ -56,7 +58,7 @@ class SizeNodes:
 
         None where no argument has one of its symbols, or a function of it has no node.
         """
-        e = expression(size)
+        e = self._numbers.of(size)
         if e not in self._known:
             made = self._made(e)
             if made is None:

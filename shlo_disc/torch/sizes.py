@@ -24,8 +24,8 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from shlo_disc.errors import UnsupportedError
 
 __all__ = [
-    "Notation", "Place", "Sizes", "exact_floor", "expression", "has_floats", "is_plain_symbol",
-    "places_of", "size_in", "symbols_of",
+    "Notation", "Numbers", "Place", "Sizes", "exact_floor", "expression", "has_floats",
+    "is_plain_symbol", "places_of", "size_in", "symbols_of",
 ]  # fmt: skip
 
 _TRACING_BOUND = 2
@@ -191,6 +191,25 @@ def _solved(size: Any) -> tuple[str, int, int] | None:
     if not (symbol.is_Symbol and offset.is_Integer and factor.is_Integer and factor > 0):
         return None
     return symbol.name, int(factor), int(offset)
+
+
+class Numbers:
+    """Terms of sizes that conditions require to be numbers.
+
+    `Eq(s27 // (s27 // 4), 4)` makes 8 of `2 * (s27 // (s27 // 4))`.
+    """
+
+    def __init__(self, conditions: Sequence[Any]) -> None:
+        self._known: dict[Any, Any] = {}
+        for condition in map(expression, conditions):
+            parts = condition.args if isinstance(condition, sympy.And) else [condition]
+            for part in parts:
+                if isinstance(part, sympy.Eq) and part.rhs.is_Integer and not part.lhs.is_Integer:
+                    self._known[part.lhs] = part.rhs
+
+    def of(self, size: Any) -> sympy.Basic:
+        """The expression of `size`, with numbers for the terms that are known."""
+        return expression(size).xreplace(self._known)
 
 
 class Sizes:
