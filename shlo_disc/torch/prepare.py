@@ -25,11 +25,11 @@ from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
-from shlo_disc.torch.results import Result, take_results
+from shlo_disc.torch.results import Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
-from shlo_disc.torch.sizes import Notation, Sizes, places_of
+from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of
 
 __all__ = ["Prepared", "needs_retracing", "prepare"]
 
@@ -58,6 +58,8 @@ class Prepared:
     """Conditions on sizes that are no constraint: a call evaluates them."""
     symbols: list[str]
     """The names of sizes."""
+    numbers: Numbers
+    """Sizes that are numbers in every call."""
 
 
 def prepare(
@@ -87,16 +89,19 @@ def prepare(
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
     conditions = [*conditions, *of_sizes]
-    results, checked = take_results(graph, sizes, of_data, seen)
-    assertions = [(one, a.message) for one, a in zip(checked, of_data, strict=True)]
+    results = take_results(graph, sizes, seen)
+    assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried)
-    conditions += _of_compositions(graph, sizes)
+    of_sizes, of_data = take_assertions(graph, sizes)  # of what ops are made of
+    conditions += of_sizes
+    assertions += check_data(graph, sizes, of_data)
     state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
-    nodes = SizeNodes(graph, placeholders, sizes.places)
+    numbers = Numbers(conditions)
+    nodes = SizeNodes(graph, placeholders, sizes.places, numbers)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
     state_floats(graph, lambda value: fake_of(graph, value))
@@ -115,7 +120,7 @@ def prepare(
         note_place(node)
     graph.lint()
     module.recompile()
-    held = {name for name, (_, axis) in sizes.places.items() if axis is not None}
+    held = {name for name, place in sizes.places.items() if place.is_whole}
     of_arguments = Notation({symbol: name for symbol, name in named.items() if symbol in held})
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
@@ -133,6 +138,7 @@ def prepare(
         list(dict.fromkeys([*stated.bounds(ranges), *found])),
         unstated,
         list(named.values()),
+        numbers,
     )
 
 
@@ -157,9 +163,10 @@ def _shape(node: torch.fx.Node) -> Sequence[Any]:
 def _symbol_names(sizes: Sizes, names: Sequence[str], symbols: Mapping[str, str]) -> dict[str, str]:
     """Symbol -> `x_0` for dimension 0 of the argument `x`."""
     found = {symbol: symbols[symbol] for symbol in sizes.places if symbol in symbols}
-    for symbol, (number, axis) in sizes.places.items():
-        if symbol in found:
+    for symbol, place in sizes.places.items():
+        if symbol in found or not (place.is_whole or place.axis is None):
             continue
+        number, axis = place.number, place.axis
         name = names[number] if axis is None else f"{names[number]}_{axis}"
         name = re.sub(r"\W", "_", name)
         while name in found.values():
@@ -218,19 +225,6 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
 
 
 # -- what goes ----------------------------------------------------------------------------------
-
-
-def _of_compositions(graph: torch.fx.Graph, sizes: Sizes) -> list[Any]:
-    """Erase assertions that decompositions made; the conditions on sizes that they check.
-
-    Raises UnsupportedError for one on data, since results are known by now.
-    """
-    of_sizes, of_data = take_assertions(graph, sizes)
-    if of_data:
-        raise UnsupportedError(
-            f"an assertion on data inside another operation is not covered: {of_data[0].message}"
-        )
-    return of_sizes
 
 
 def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[torch.Tensor]:

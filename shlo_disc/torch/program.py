@@ -103,7 +103,9 @@ def lower_graph(
         seen=seen,
     )
     try:
-        module, carried = import_graph(prepared.module.graph, new_context(), has_body)
+        module, carried = import_graph(
+            prepared.module.graph, new_context(), has_body, prepared.numbers
+        )
     except UnsupportedError:
         raise
     except FOREIGN as error:
