@@ -119,7 +119,9 @@ def prepare(
     of_arguments = Notation({symbol: name for symbol, name in named.items() if symbol in held})
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
-    stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
+    stated = Notation(
+        {symbol: name for symbol, name in named.items() if name in in_shapes}, of_arguments.terms
+    )
     found, unstated = stated.constraints(conditions)
     return Prepared(
         module,
