@@ -122,7 +122,7 @@ DISTINCT = {
     "weights": lambda x: (torch.bincount(x.flatten() + 3, x.flatten() * 0.5),),
     "as many as a size": lambda x: (
         torch.bincount(x.flatten() + 3, minlength=x.shape[0]),
-        torch.bincount(x.flatten() + 3, x.flatten() * 0.5, minlength=3 * x.shape[0]),
+        torch.bincount(x.flatten() + 3, x.flatten() * 0.5, minlength=x.shape[0]),
     ),
 }
 
