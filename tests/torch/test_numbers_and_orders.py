@@ -135,7 +135,8 @@ def test_distinct_elements(name):
         return (torch.randint(-3, 4, (b, 3)),)
 
     exe = shlo_disc.torch.compile(export(Of(function), make(4), dynamic_shapes=(({0: B},),)))
-    for b in (4, 1, 7, 0, 13):
+    # PyTorch takes a size to be 2 at least, and so the number of results.
+    for b in (4, 2, 7, 13) if name == "as many as a size" else (4, 1, 7, 0, 13):
         (x,) = make(b)
         for got, want in zip(exe(x), function(x), strict=True):
             torch.testing.assert_close(got, want, check_dtype=not got.is_floating_point())
