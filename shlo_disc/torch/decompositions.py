@@ -198,7 +198,13 @@ def _traced(
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
         features = _features(inputs) if function in OF_FEATURES else frozenset()
-        with mode, _guards(mode.shape_env, features) as guards, torch.no_grad():
+        # C++ kernels of composite ops would ask for numbers; the dispatcher of Python has sizes.
+        with (
+            mode,
+            _guards(mode.shape_env, features) as guards,
+            torch.no_grad(),
+            enable_python_dispatcher(),
+        ):
             given = _apart([x.meta["val"] for x in inputs])
             traced = make_fx(call, decomposition_table=dict(rules))(*given)
             if any(map(_is_mutable, traced.graph.nodes)):
@@ -239,8 +245,7 @@ def _without_writes(
     """
     for _ in range(_LEVELS):  # ops without writes may be decomposed into ops with them
         function = torch.func.functionalize(traced, remove="mutations")
-        with enable_python_dispatcher():
-            traced = make_fx(function, decomposition_table=dict(rules))(*given)
+        traced = make_fx(function, decomposition_table=dict(rules))(*given)
         if not any(map(_is_mutable, traced.graph.nodes)):
             return traced
     raise UnsupportedError("PyTorch's decomposition of it writes its operands")

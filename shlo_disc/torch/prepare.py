@@ -25,7 +25,7 @@ from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
-from shlo_disc.torch.results import Result, take_results
+from shlo_disc.torch.results import Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
@@ -87,12 +87,14 @@ def prepare(
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
     conditions = [*conditions, *of_sizes]
-    results, checked = take_results(graph, sizes, of_data, seen)
-    assertions = [(one, a.message) for one, a in zip(checked, of_data, strict=True)]
+    results = take_results(graph, sizes, seen)
+    assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried)
-    conditions += _of_compositions(graph, sizes)
+    of_sizes, of_data = take_assertions(graph, sizes)  # of what ops are made of
+    conditions += of_sizes
+    assertions += check_data(graph, sizes, of_data)
     state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
@@ -220,19 +222,6 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
 
 
 # -- what goes ----------------------------------------------------------------------------------
-
-
-def _of_compositions(graph: torch.fx.Graph, sizes: Sizes) -> list[Any]:
-    """Erase assertions that decompositions made; the conditions on sizes that they check.
-
-    Raises UnsupportedError for one on data, since results are known by now.
-    """
-    of_sizes, of_data = take_assertions(graph, sizes)
-    if of_data:
-        raise UnsupportedError(
-            f"an assertion on data inside another operation is not covered: {of_data[0].message}"
-        )
-    return of_sizes
 
 
 def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[torch.Tensor]:
