@@ -22,6 +22,7 @@ from torch._dynamo.backends.common import aot_autograd
 from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
+from shlo_disc.torch.effects import without_tokens
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
@@ -110,6 +111,7 @@ class CompiledGraph:
         """Operations that PyTorch runs, each with the reason."""
         self._options = options
         start = time.perf_counter()
+        graph = without_tokens(graph)
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fix_steps(graph.graph)
         self._known = _known(placeholders)
@@ -321,7 +323,9 @@ def _seen(kind: str) -> int | None:
     """How many results of a forward graph go to the caller; the backward one reads the others."""
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    return int(metadata.num_forward) if kind == "forward" and metadata is not None else None
+    if kind != "forward" or metadata is None:
+        return None
+    return len(metadata.tokens) + int(metadata.num_forward)
 
 
 def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
@@ -67,6 +69,8 @@ def compile(
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
         program = _taken_apart(program)
+    if any(spec.kind is InputKind.TOKEN for spec in program.graph_signature.input_specs):
+        program = _remove_effect_tokens(copy.deepcopy(program))
     _refuse_resizing(program)
     inputs = inputs_of(program)
     given = [constraints] if isinstance(constraints, str) else constraints

@@ -57,6 +57,8 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
     def _try(self, node: torch.fx.Node) -> str | None:
         if is_random(node):
             return "regions draw none, so that the order of draws is that of the graph"
+        if node.target is torch.ops.higher_order.with_effects:
+            return "has an effect outside the program"
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return "runs graphs of its own"
         alone, names = _alone(node)

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._higher_order_ops.effects import has_effects
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.torch.assertions import take_assertions
+from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
@@ -50,8 +51,8 @@ class Prepared:
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
-    assertions: list[tuple[Result, str]]
-    """Conditions on data that a call checks, each with what is said where it does not hold."""
+    assertions: list[tuple[Result, Callable[[Any], None]]]
+    """Conditions on data, each with what raises where it does not hold."""
     sizes: Sizes
     constraints: list[str]
     unstated: list[Any]
@@ -81,6 +82,7 @@ def prepare(
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
     _inline_modes(module)
+    _refuse_effects(graph)
     state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
@@ -275,6 +277,21 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
         raise UnsupportedError(
             f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
         )
+
+
+def _refuse_effects(graph: torch.fx.Graph) -> None:
+    """Raise UnsupportedError for an op that does more than give results, such as a print.
+
+    First of all: what reads no result of such an op would drop it.
+    """
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        op = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
+        if has_effects(op) and not checks_data(op):
+            note_place(node)
+            where = node.meta.get("place", "unknown location")
+            raise UnsupportedError(f"{where}: {op} has an effect outside the program")
 
 
 def _misreads_complex_numbers(node: torch.fx.Node) -> bool:

@@ -54,13 +54,12 @@ class Binding:
     def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
         """All results of the graph, from those of the program and the inputs of the call.
 
-        Raises RuntimeError where what the graph asserts of data does not hold.
+        Raises where what the graph asserts of data does not hold; RuntimeError of most.
         """
         if self.is_plain:
             return tensors
-        for condition, message in self._assertions:
-            if not condition.of(tensors, inputs, self._sizes):
-                raise RuntimeError(message)
+        for condition, check in self._assertions:
+            check(condition.of(tensors, inputs, self._sizes))
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
 
 
