@@ -26,7 +26,7 @@ class Options:
             raise ValueError(f"mode={mode!r} is one of Inductor's; shlo_disc has 'default' only")
         given = dict(options or {})
         likely, freeze = given.pop("likely", None), given.pop("freeze", False)
-        on_unsupported = given.pop("on_unsupported", "error")
+        on_unsupported = given.pop("on_unsupported", "eager")
         if given:
             raise ValueError(
                 f"unknown options {', '.join(sorted(map(str, given)))}; known: freeze, likely, "
@@ -35,5 +35,5 @@ class Options:
         if not isinstance(freeze, bool):
             raise TypeError(f"freeze must be True or False, got {freeze!r}")
         if on_unsupported not in ("error", "eager"):
-            raise ValueError(f"on_unsupported must be 'error' or 'eager', got {on_unsupported!r}")
+            raise ValueError(f"on_unsupported must be 'eager' or 'error', got {on_unsupported!r}")
         return cls(stated_likely(likely), freeze, on_unsupported)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.effects import has_effects
+from torch.utils import _pytree as pytree
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.assertions import checks_data, take_assertions
@@ -32,7 +33,7 @@ from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.sizes import Notation, Sizes, places_of
 
-__all__ = ["Prepared", "needs_retracing", "prepare"]
+__all__ = ["Prepared", "is_dense", "needs_retracing", "prepare"]
 
 aten = torch.ops.aten
 
@@ -82,7 +83,7 @@ def prepare(
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
     _inline_modes(module)
-    _refuse_effects(graph)
+    _refuse_values_and_effects(graph)
     state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
@@ -279,12 +280,18 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
         )
 
 
-def _refuse_effects(graph: torch.fx.Graph) -> None:
+def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
     """Raise UnsupportedError for an op that does more than give results, such as a print.
 
-    First of all: what reads no result of such an op would drop it.
+    And for tensors that are not dense. First of all: rewrites may drop what has no elements.
     """
     for node in graph.nodes:
+        if not is_dense(node):
+            note_place(node)
+            where = node.meta.get("place", node.name)
+            raise UnsupportedError(
+                f"{where}: {node.target}: a tensor that is sparse, nested or quantized"
+            )
         if node.op != "call_function":
             continue
         op = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
@@ -292,6 +299,15 @@ def _refuse_effects(graph: torch.fx.Graph) -> None:
             note_place(node)
             where = node.meta.get("place", "unknown location")
             raise UnsupportedError(f"{where}: {op} has an effect outside the program")
+
+
+def is_dense(node: torch.fx.Node) -> bool:
+    """False for a node with a tensor whose memory is no array of its elements."""
+    return not any(
+        isinstance(x, torch.Tensor)
+        and (x.layout is not torch.strided or x.is_nested or x.is_quantized)
+        for x in pytree.tree_leaves(node.meta.get("val"))
+    )
 
 
 def _misreads_complex_numbers(node: torch.fx.Node) -> bool:
