@@ -44,6 +44,7 @@ def compile(
     constraints: str | Sequence[str] = (),
     donated: int | str | Sequence[int | str] = (),
     target: str = "cpu",
+    checks: bool = True,
 ) -> TorchExecutable:
     """The executable of an exported program, for every size its dynamic dimensions allow.
 
@@ -56,6 +57,10 @@ def compile(
     `donated` are arguments whose tensors a call may overwrite with results, such as caches: by
     position, or by name. Only the result may be used afterwards; it shares the tensor's memory. A
     tensor that is not dense is left as it is. A warning names tensors that no result can replace.
+
+    With `checks`, a call raises for indices and labels that are out of range, and for integers
+    divided by 0, as eager mode does. Without, reads are of the nearest element in range, writes out
+    of range are dropped, and results of the others are undefined.
 
     Raises UnsupportedError for an operation that is not covered, with its source line. Raises
     TypeError for anything but an ExportedProgram, ValueError for options as `shlo_disc.compile`.
@@ -76,14 +81,16 @@ def compile(
     given = [constraints] if isinstance(constraints, str) else constraints
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
         raise TypeError(f"constraints must be strings such as 'x_0 >= 4', got {constraints!r}")
-    if not isinstance(freeze, bool):
-        raise TypeError(f"freeze must be True or False, got {freeze!r}")
+    for name, value in (("freeze", freeze), ("checks", checks)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
     taken = donated_inputs(program, donated)
     lowered = lower_graph(
         program.graph_module,
         names=[i.weight or i.name for i in inputs],
         ranges=program.range_constraints,
         conditions=_conditions(program),
+        checks=checks,
     )
     executable = shlo_disc.compile(
         lowered.module,

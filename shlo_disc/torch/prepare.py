@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
+from shlo_disc.torch.checks import check_indices, sizes_of_maxima
 from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
@@ -71,13 +72,15 @@ def prepare(
     conditions: Sequence[Any],
     carried: Callable[[torch.fx.Node], bool],
     seen: int | None = None,
+    checks: bool = True,
 ) -> Prepared:
     """A copy of the functional graph `given`, ready to import.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
     placeholders. `ranges` are the bounds of symbols, `conditions` what it
     requires of them, as PyTorch has them. `carried` says which ops have a body of ours. The caller
-    sees the strides of the first `seen` results, or of all.
+    sees the strides of the first `seen` results, or of all. With `checks`, indices and the like are
+    checked as eager mode does (:mod:`shlo_disc.torch.checks`).
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
@@ -90,6 +93,9 @@ def prepare(
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
     conditions = [*conditions, *of_sizes]
+    if checks:
+        conditions += sizes_of_maxima(graph)
+        of_data += check_indices(graph)
     results = take_results(graph, sizes, seen)
     assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)

@@ -84,11 +84,13 @@ def lower_graph(
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
     seen: int | None = None,
+    checks: bool = True,
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
     `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols, `seen` is how many
-    results have strides that a caller sees (see :func:`prepare`).
+    results have strides that a caller sees, `checks` whether a call checks indices
+    (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
@@ -100,6 +102,7 @@ def lower_graph(
         conditions=conditions,
         carried=has_body,
         seen=seen,
+        checks=checks,
     )
     try:
         module, carried = import_graph(prepared.module.graph, new_context(), has_body)
