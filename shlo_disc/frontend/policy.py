@@ -80,8 +80,9 @@ _SMALL_IS_FINE = frozenset(("det", "slogdet"))
 """Functions of JAX with formulas of their own for small sizes: `generic_linalg.py` chooses those
 when the program runs."""
 
-_RUNS_AT_ZERO = frozenset(["_scan_impl"])
-"""Functions of JAX that leave out a loop of no rounds; the loop is right for those, too."""
+_RUNS_AT_ZERO = frozenset(["_scan_impl", "_batch_and_remainder"])
+"""Functions of JAX that leave out a loop of no rounds, or the rest of a division that leaves none;
+both are right for those, too."""
 
 _IS_EVEN = frozenset(["rfftfreq"])
 """Functions of JAX with a case for odd and one for even sizes, where that for even ones is right

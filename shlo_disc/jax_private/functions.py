@@ -60,6 +60,7 @@ _FUNCTIONS_OF_SIZES = {
     "resize": "jax._src.numpy.lax_numpy",
     "stack": "jax._src.lax.lax",
     "fori_loop": "jax._src.lax.control_flow.loops",
+    "map": "jax._src.lax.control_flow.loops",
     "scan": "jax._src.lax.control_flow.loops",
     "_searchsorted_scan_impl": "jax._src.numpy.hijax",
     "_shuffle": "jax._src.random.core",
