@@ -167,7 +167,6 @@ class _Decision(DecisionByElimination):
         self.combine_and_add_constraint(Comparator.GEQ, size, low)
         self.combine_and_add_constraint(Comparator.GEQ, high, size)
 
-
     def _add_whole_multiple(self, t: Any, size: Any, divisor: Any) -> None:
         """`x - mod(x, k)` is a multiple of `k`, which bounds of `x` bound."""
         k = DimExpr._to_constant(divisor)

@@ -95,7 +95,7 @@ class _Asked:
             self._warn(str(as_expr(left)))
             return
         a, b = as_expr(left), as_expr(right)
-        if a == b or (relation == "!=" and never_equal(a, b)):
+        if (a - b).vanishes or (relation == "!=" and never_equal(a, b)):
             return
         key = a, relation, b
         known = self.session.questions.get(key)
