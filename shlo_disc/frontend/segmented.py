@@ -256,6 +256,9 @@ class _Variant:
             program.executable  # noqa: B018 - compiles
         except UnsupportedError as error:
             step.error = without_frames(error)
+        except jax.errors.InconclusiveDimensionOperation as error:  # a rule of JAX wants a number
+            reason = str(error).splitlines()[0]
+            step.error = UnsupportedError(f"{self.name}: {reason}")
         return step
 
     def _program(self, flat: Flat, part: Part, suffix: str, compiler: Compiler) -> Program:
