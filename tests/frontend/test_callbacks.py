@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import checkify, io_callback
+from jax.experimental.buffer_callback import buffer_callback
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
@@ -605,3 +606,22 @@ def test_prints_come_at_once(capfd):
         f(np.ones(n, np.float32))
         assert capfd.readouterr().out == f"n {n} sum {float(n)}\n"
     assert f.cache_info().misses == 1
+
+
+def test_a_callback_that_only_xla_can_make(caplog):
+    """`buffer_callback` calls by another interface of XLA: the operation runs there, which is told."""
+
+    def program(x):
+        def write(_, out, given):
+            np.asarray(out)[...] = np.asarray(given) * 4
+
+        return buffer_callback(write, like(x))(x) + 1
+
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for n in (3, 5):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), x * 4 + 1)
+    (told,) = caplog.messages
+    assert "buffer_callback" in told
+    with pytest.raises(shlo_disc.UnsupportedError, match="in a way that shlo_disc does not compile"):
+        shlo_disc.jit(program)(x)
