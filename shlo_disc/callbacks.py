@@ -1,8 +1,8 @@
 """Python functions that compiled programs call.
 
-A custom call names its function by its target, `shlo_disc.callback.<number>`. Numbers are never used
-again in a process. The lowered program and its executable own the :class:`PythonCallback`, so the
-function goes with them.
+A custom call names its function by its target, `shlo_disc.callback.<number>`. A process uses each
+number once. The lowered program and its executable own the :class:`PythonCallback`, so the function
+goes with them.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ class PythonCallback:
     def __call__(self, operands: Operands, results: Results) -> str | None:
         """A call of the runtime; None, or the text of an error.
 
-        Results behind those of the function are the token that orders effects.
+        Behind the operands and results of the function comes the token that orders effects.
         """
-        shapes = [sizes for _, sizes in results[: len(self._results)]]
+        given, taken = operands[: len(self._operands)], results[: len(self._results)]
+        shapes = [sizes for _, sizes in taken]
         if self._is_pure and shapes and all(0 in sizes for sizes in shapes):
             return None  # as XLA
         try:
             arrays = [
                 np.frombuffer(data, dtype).reshape(sizes)
-                for (data, sizes), dtype in zip(operands, self._operands)
+                for (data, sizes), dtype in zip(given, self._operands, strict=True)
             ]
             found = self._results_of(arrays, shapes)
-            for (memory, sizes), dtype, array in zip(results, self._results, found):
+            for (memory, sizes), dtype, array in zip(taken, self._results, found, strict=True):
                 np.frombuffer(memory, dtype).reshape(sizes)[...] = array
         except BaseException as error:
             _failures.last = error

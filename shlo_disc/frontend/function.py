@@ -560,7 +560,9 @@ class JitFunction(ral.Dispatcher):
     def _report(self) -> Report:
         versions = [v for family in list(self._families.values()) for v in family.versions]
         entries = list(self._entries.values())
-        return Report(self._options.name, versions, tuple(self._jax.tell.texts), entries, self._found())
+        return Report(
+            self._options.name, versions, tuple(self._jax.tell.texts), entries, self._found()
+        )
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Time every kernel of a call with these arguments, beside the floor of this machine.

@@ -228,7 +228,9 @@ def _debug_batching_rule(
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
 
     def in_a_loop(*args: Any) -> tuple[()]:
-        rows = [None if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)]
+        rows = [
+            None if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
+        ]
 
         def one(row: Sequence[Any]) -> tuple[()]:
             values = [x if r is None else r for x, r in zip(args, row, strict=True)]

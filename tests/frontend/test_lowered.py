@@ -152,7 +152,10 @@ def test_typed_keys_of_an_exported_program():
         key = jax.random.key(3, impl=implementation)
         (n,) = export.symbolic_shape("n")
         exported = export.export(jax.jit(f))(
-            *(jax.ShapeDtypeStruct(s, t) for s, t in (((), key.dtype), ((n,), key.dtype), ((n,), "f")))
+            *(
+                jax.ShapeDtypeStruct(s, t)
+                for s, t in (((), key.dtype), ((n,), key.dtype), ((n,), "f"))
+            )
         )
         compiled = shlo_disc.compile(exported)
         for size in (3, 5):

@@ -32,9 +32,11 @@ SOLVERS = {
     "SVD": solution(lx.SVD()),
     "CG": solution(lx.CG(1e-6, 1e-6), lx.positive_semidefinite_tag),
     "GMRES": solution(lx.GMRES(1e-6, 1e-6)),
-    "Tridiagonal": lambda a, b: lx.linear_solve(
-        lx.TridiagonalLinearOperator(*(jnp.diagonal(a, k) for k in (0, 1, -1))), b
-    ).value,
+    "Tridiagonal": lambda a, b: (
+        lx.linear_solve(
+            lx.TridiagonalLinearOperator(*(jnp.diagonal(a, k) for k in (0, 1, -1))), b
+        ).value
+    ),
 }
 FAST = ("LU", "Cholesky")
 
@@ -56,7 +58,7 @@ def test_a_singular_matrix_raises():
     f = shlo_disc.jit(solution(lx.CG(1e-6, 1e-6, max_steps=2), lx.positive_semidefinite_tag))
     for t in (5, 7):
         matrix, side = np.diag(np.arange(t, dtype="f") ** 3), np.ones(t, "f")
-        with pytest.raises(jax.errors.JaxRuntimeError, match="linear solve|solver"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match=r"solve"):
             f(matrix, side)
         np.testing.assert_allclose(f(np.eye(t, dtype="f"), side), side)
     assert f.cache_info().misses == 1
