@@ -641,7 +641,7 @@ def foreign_call_error(error: ral.ForeignError) -> Exception:
     if is_callback(where.rpartition("@")[2]):
         from jax.errors import JaxRuntimeError  # noqa: PLC0415 - programs of JAX alone call Python
 
-        raised = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
+        raised: Exception = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
         raised.__cause__ = last_failure()
         return raised
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")

@@ -37,7 +37,7 @@ class TypedKeys:
         found = list(arrays)
         for index, dtype in self.arguments.items():
             given = getattr(found[index], "dtype", None) if index < len(found) else None
-            if given is None or not jax.dtypes.issubdtype(given, jax.dtypes.prng_key):
+            if given is None or not jax.numpy.issubdtype(given, jax.dtypes.prng_key):
                 continue
             if given != dtype:
                 raise TypeError(f"argument {index} is of type {given}, not {dtype}")
@@ -60,5 +60,5 @@ def _keys_among(avals: Sequence[Any]) -> dict[int, Any]:
     return {
         index: aval.dtype
         for index, aval in enumerate(avals)
-        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+        if jax.numpy.issubdtype(aval.dtype, jax.dtypes.prng_key)
     }

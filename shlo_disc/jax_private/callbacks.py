@@ -97,7 +97,7 @@ def _emit(
 
 
 for _module in (_callback, _public):
-    _module.emit_python_callback = _emit
+    setattr(_module, _by_xla.__name__, _emit)
 
 
 def _batched(primitive: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
