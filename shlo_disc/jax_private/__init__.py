@@ -30,7 +30,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
-  sizes, which `frontend/bounds.py` finds. `JAX_TYPES`: callables whose C++ code hashes and
+  sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
+  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code hashes and
   compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
@@ -139,7 +140,9 @@ from shlo_disc.jax_private.sizes import (
     reshapes_of,
     size_as_array,
     size_named,
+    size_of_terms,
     use_bounds,
+    use_form,
 )
 from shlo_disc.jax_private.states import (
     CACHE_TYPE,
@@ -226,12 +229,14 @@ __all__ = [
     "sharding_on",
     "size_as_array",
     "size_named",
+    "size_of_terms",
     "stablehlo_version",
     "tiles_of",
     "trace_context",
     "under_mesh",
     "unguarded_device_put",
     "use_bounds",
+    "use_form",
     "use_builtins",
     "use_index",
     "usual_states",
