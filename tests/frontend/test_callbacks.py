@@ -21,6 +21,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 import shlo_disc
+import shlo_disc.numpy as snp
+from tests.refused import unchanged
 
 REAL = True
 
@@ -608,6 +610,26 @@ def test_prints_come_at_once(capfd):
         f(np.ones(n, np.float32))
         assert capfd.readouterr().out == f"n {n} sum {float(n)}\n"
     assert f.cache_info().misses == 1
+
+
+def test_programs_in_parts_call_once_and_in_order():
+    """A size from data that breaks an assumption has the program run anew; XLA runs a part."""
+    log = Log()
+
+    def program(x):
+        jax.debug.callback(functools.partial(log, "before"), x.sum())
+        y = pure(log, unchanged(x))
+        i = snp.flatnonzero(y > 2)
+        jax.debug.callback(functools.partial(log, "after"), i)
+        return i.shape[0] + y.sum()
+
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for given in ([1, 2, 3], [0, 0, 0], [0, 0, 5], [1, 1, 1, 1], [3]):
+        log.rows, x = [], np.array(given, np.float32)
+        places = np.flatnonzero(x * 2 > 2)
+        np.testing.assert_allclose(f(x), len(places) + 2 * x.sum())
+        after = ("after", places.tolist())
+        assert log.rows == [("before", x.sum()), ("pure", x.tolist()), after]
 
 
 def test_a_callback_that_only_xla_can_make(caplog):
