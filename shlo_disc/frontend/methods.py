@@ -102,10 +102,9 @@ def _methods() -> dict[str, Any]:
     def hashed(self: Any) -> int:
         if is_size(self) and is_ours(self):
             asker, one = asker_of(frame_of(1)), policy.raises_unless_equal(frame_of(1))
-            if asker.by_program or one:
+            if one or (asker.by_program and not calls_cache(asker.frame)):
                 # Sizes of two hashes are not compared: no guard tells of an error that is caught.
-                told = is_caught_by_program(frame_of(1)) if one else not calls_cache(asker.frame)
-                if told:
+                if not one or is_caught_by_program(frame_of(1)):
                     questions.number(self, "the hash", frame_of(1))
                 return hash(evaluate(self, self.scope.session.hints))
         return int(original["__hash__"](self))

@@ -1,10 +1,10 @@
 """Calls of Python in the order of the program: each takes and gives a token.
 
-    custom_call @shlo_disc.callback.1(%x)             %t1 = custom_call @shlo_disc.callback.1(%x, %t)
-    while (%i = %zero) ... {                          while (%i = %zero, %s = %t1) ... {
-      %y = custom_call @shlo_disc.callback.2(%i)  ==>   %y, %u = custom_call @...callback.2(%i, %s)
-      return %j                                         return %j, %u
-    }                                                 }
+    custom_call @shlo_disc.callback.1(%x)      %t1 = custom_call @shlo_disc.callback.1(%x, %t)
+    while (%i = %zero) ... {              ==>  while (%i = %zero, %s = %t1) ... {
+      custom_call @shlo_disc.callback.2(%i)      %u = custom_call @shlo_disc.callback.2(%i, %s)
+      return %j                                  return %j, %u
+    }                                          }
 
 A token is a number that nobody reads. It makes the order of effects an order of values. So no later
 stage moves a call across another or out of its loop or branch, merges two, or computes one again.
@@ -60,12 +60,9 @@ def order_effects(main: ir.Operation) -> None:
 def _thread(block: ir.Block, token: ir.Value, concerned: set[ir.Operation]) -> ir.Value:
     """The token behind the operations of `block`, given the one before them."""
     for op in [view.operation for view in block.operations]:
-        if op not in concerned:
-            continue
-        if op.name in _CONTROL:
-            token = _control(op, token, concerned)
-        else:
-            token = _call(op, token)
+        if op in concerned:
+            is_call = op.name not in _CONTROL
+            token = _call(op, token) if is_call else _control(op, token, concerned)
     return token
 
 
@@ -124,7 +121,8 @@ def _replaced(
         )
     for old, region in zip(op.regions, new.regions, strict=True):
         old.blocks[0].append_to(region)
-    for old_result, result in zip(op.results, new.results):
+    *results, token_after = new.results
+    for old_result, result in zip(op.results, results, strict=True):
         old_result.replace_all_uses_with(result)
     op.erase()
-    return new.results[len(new.results) - 1]
+    return token_after

@@ -68,6 +68,7 @@ _FUNCTIONS_OF_SIZES = {
     "_infer_scan_length": "jax._src.lax.control_flow.loops",
     "associative_scan": "jax._src.lax.control_flow.loops",
     "concrete_or_error": "jax._src.core",
+    "debug_batching_rule": "jax._src.debugging",
     "_const": "jax._src.lax.lax",
 }
 
