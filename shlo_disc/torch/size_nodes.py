@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.torch.sizes import exact_floor, expression, symbols_of
+from shlo_disc.torch.sizes import Numbers, Place, exact_floor, expression, symbols_of
 
 __all__ = ["SizeNodes", "state_reshapes"]
 
@@ -42,9 +42,11 @@ class SizeNodes:
         self,
         graph: torch.fx.Graph,
         placeholders: Sequence[torch.fx.Node],
-        places: Mapping[str, tuple[int, int | None]],
+        places: Mapping[str, Place],
+        numbers: Numbers,
     ) -> None:
         self._graph = graph
+        self._numbers = numbers
         self._placeholders = placeholders
         self._places = places
         self._known: dict[Any, torch.fx.Node | int] = {}
@@ -56,7 +58,7 @@ class SizeNodes:
 
         None where no argument has one of its symbols, or a function of it has no node.
         """
-        e = expression(size)
+        e = self._numbers.of(size)
         if e not in self._known:
             made = self._made(e)
             if made is None:
@@ -111,9 +113,13 @@ class SizeNodes:
     def _read(self, name: str) -> torch.fx.Node | None:
         if name not in self._places:
             return None
-        number, axis = self._places[name]
+        number, axis, factor, offset = self._places[name]
         holder = self._placeholders[number]
-        return holder if axis is None else self._size_of(holder, axis)
+        if axis is None:
+            return holder
+        size = self._size_of(holder, axis)
+        size = size if offset == 0 else self._call(operator.sub, size, offset)
+        return size if factor == 1 else self._call(operator.floordiv, size, factor)
 
     def _size_of(self, holder: torch.fx.Node, axis: int) -> torch.fx.Node:
         with self._graph.inserting_before(self._anchor):
@@ -123,7 +129,7 @@ class SizeNodes:
 
 
 def _terms(
-    placeholders: Sequence[torch.fx.Node], places: Mapping[str, tuple[int, int | None]]
+    placeholders: Sequence[torch.fx.Node], places: Mapping[str, Place]
 ) -> dict[Any, tuple[torch.fx.Node, int]]:
     """Sizes of arguments whose symbols are known as numbers only: where to read them whole."""
     found: dict[Any, tuple[torch.fx.Node, int]] = {}
@@ -131,7 +137,7 @@ def _terms(
         value = node.meta.get("val")
         for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
             names = symbols_of(size)
-            if len(names) > 1 and any(places.get(n, (0, None))[1] is None for n in names):
+            if len(names) > 1 and any(n not in places or places[n].axis is None for n in names):
                 found.setdefault(expression(size), (node, axis))
     return found
 
