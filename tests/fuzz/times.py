@@ -158,7 +158,8 @@ class _Writer:
                 f"return total(jax.lax.while_loop(going, more, (0, ({start})))[1])",
             ],
             "nested": [
-                "inner = lambda i, c: jax.lax.fori_loop(0, 4, lambda j, c: step((4 * i + j) % n, c), c)",
+                "at = lambda i, j: (4 * i + j) % n",
+                "inner = lambda i, c: jax.lax.fori_loop(0, 4, lambda j, c: step(at(i, j), c), c)",
                 f"return total(jax.lax.fori_loop(0, (n + 3) // 4, inner, ({start})))",
             ],
         }[kind]
