@@ -141,6 +141,56 @@ def test_a_loop_that_reads_what_it_writes():
         np.testing.assert_allclose(compiled(x, k), reference(x, k), rtol=1e-4, atol=1e-5)
 
 
+def test_loops_in_loops_update_one_array():
+    def gradient(x, k):
+        def row(i, s):
+            return lax.fori_loop(0, COLUMNS, lambda j, s: s + x[k[i], j] * (i + j + 1), s)
+
+        return lax.fori_loop(0, x.shape[0], row, 0.0)
+
+    def table(x):
+        n = x.shape[0]
+
+        def row(i, a):
+            def cell(j, a):
+                return a.at[i, j].set(jnp.minimum(a[i - 1, j], a[i, j - 1]) + x[j, 0])
+
+            return lax.fori_loop(1, n, cell, a)
+
+        return lax.fori_loop(1, n, row, jnp.zeros((n, n)))
+
+    summed, filled = shlo_disc.jit(jax.grad(gradient)), shlo_disc.jit(table)
+    for n in (2, 13):
+        x, k = _sample(n)
+        k = abs(k) % n
+        total, cells = np.zeros(x.shape), np.zeros((n, n))
+        for i in range(n):
+            total[k[i]] += i + 1 + np.arange(COLUMNS)
+            for j in range(1, n) if i else ():
+                cells[i, j] = min(cells[i - 1, j], cells[i, j - 1]) + x[j, 0]
+        np.testing.assert_allclose(summed(x, k), total, rtol=1e-5)
+        np.testing.assert_allclose(filled(x), cells, rtol=1e-4, atol=1e-5)
+    assert set(_updates(summed, x, k)) == set(_updates(filled, x)) == {"inplace"}
+
+
+def test_a_loop_in_a_loop_that_returns_one_array_twice():
+    def f(x):
+        def inner(j, c):
+            a = c[1].at[j].add(c[0][0])
+            return a, a
+
+        def outer(i, c):
+            return c[0] + 1, lax.fori_loop(0, 2, inner, c)[1]
+
+        return lax.fori_loop(0, 3, outer, (x, x * 2))
+
+    compiled, reference = shlo_disc.jit(f), jax.jit(f)
+    for n in (2, 13):
+        x = _sample(n)[0]
+        for got, want in zip(compiled(x), reference(x), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 def test_an_array_that_is_read_after_its_update_is_kept():
     def f(x):
         def step(a, i):
