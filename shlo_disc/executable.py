@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shlo_disc import locks, ral
 from shlo_disc.bridge import bridge_at, donated_twice, jax_bridge, register_ffi_target
+from shlo_disc.callbacks import is_callback, last_failure
 from shlo_disc.devices import Place, place_of_platform
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
@@ -33,6 +34,7 @@ from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import FfiCall, kernels_of
 from shlo_disc.lower.refused import Unfused
 from shlo_disc.lower.target import Function, Target
+from shlo_disc.lower.tasks.ffi_call import number_attribute
 from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
@@ -446,7 +448,8 @@ class Executable(OfThisProcess):
                 raise _BrokenInRegionError(error) from None
             raise self._explained(error) from None
         except ral.ForeignError as error:
-            raise foreign_call_error(error) from None
+            explained = foreign_call_error(error)
+            raise explained from explained.__cause__
         except ral.ArgumentError as error:
             index, kind, what = error.args
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
@@ -627,9 +630,15 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
     return size.evaluate(sizes)
 
 
-def foreign_call_error(error: ral.ForeignError) -> ForeignCallError:
-    """The error of a user for one of the runtime."""
+def foreign_call_error(error: ral.ForeignError) -> Exception:
+    """The error of a user for one of the runtime; of a Python function that of `jax.jit`."""
     where, message, code = error.args
+    if is_callback(where.rpartition("@")[2]):
+        from jax.errors import JaxRuntimeError  # noqa: PLC0415 - programs of JAX alone call Python
+
+        raised = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
+        raised.__cause__ = last_failure()
+        return raised
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
 
 
@@ -700,7 +709,10 @@ def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCa
             handlers=list(target.addresses),
             operands=buffers[:count],
             results=buffers[count:],
-            attributes=[attribute.row for attribute in call.attributes],
+            attributes=[
+                *(attribute.row for attribute in call.attributes),
+                *(number_attribute(name, number).row for name, number in target.numbers),
+            ],
             size_attributes=[position for position, _ in call.size_attributes],
             state_types=list(target.types),
             on_device=target.platform != "cpu",

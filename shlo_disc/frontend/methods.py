@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from shlo_disc import locks
-from shlo_disc.frontend import bounds, generic, policy, questions
+from shlo_disc.frontend import bounds, forms, generic, policy, questions
 from shlo_disc.frontend.askers import asker_of, calls_cache, line_of_program
 from shlo_disc.frontend.questions import ORDER, REPEATS, THE_TEXT, is_ours
 from shlo_disc.frontend.sizes import evaluate, is_size, open_scope, text_of
@@ -66,6 +66,7 @@ def install() -> None:
                     setattr(jax.core.Tracer, name, rounded)
             _installed.append(True)
         bounds.install()
+        forms.install()
         generic.install()
 
 

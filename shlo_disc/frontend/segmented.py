@@ -130,7 +130,11 @@ class Segmented:
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """Run on concrete arrays; donated ones are deleted. Each part runs where its arrays are."""
-        shapes = [np.shape(leaf) for leaf in leaves]
+        # Typed keys come as words: the type of a key gives the last sizes.
+        shapes = [
+            np.shape(leaf)[: len(dims)]
+            for leaf, dims in zip(leaves, self._pattern.dims, strict=True)
+        ]
         results = self.run(leaves, self._pattern.values(shapes))
         given = [leaves[k] for k in self._donated if type(leaves[k]) is ArrayImpl]
         results = [jax.numpy.array(x) if any(x is leaf for leaf in given) else x for x in results]

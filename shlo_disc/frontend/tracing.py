@@ -28,6 +28,7 @@ from shlo_disc.jax_private import (
     checking,
     equation_line,
     equations_of,
+    is_callback_effect,
     named_axes,
 )
 
@@ -189,9 +190,8 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
 def _refuse(name: str, jaxpr: Any) -> None:
     """Raise UnsupportedError for what can be traced but not compiled."""
     for effect in jaxpr.effects:
-        kind = type(effect).__name__
-        if "Callback" in kind or "Debug" in kind or "IO" in kind:
-            raise UnsupportedError(CALLBACK.format(name, kind))
+        if not is_callback_effect(effect):
+            raise UnsupportedError(CALLBACK.format(name, type(effect).__name__))
 
 
 _PLACES = {

@@ -30,7 +30,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
-  sizes, which `frontend/bounds.py` finds. `JAX_TYPES`: callables whose C++ code hashes and
+  sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
+  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code hashes and
   compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
@@ -56,8 +57,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
   `erf_inv` are left whole, by lowering rules of ours: serialising expands each into a hundred
   operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
-  rules that take symbolic sizes. Callbacks get rules that raise (JAX's say "std::bad_cast" for
-  symbols). `portable_artifact`: a module as `jax.export` serialises it.
+  rules that take symbolic sizes. Callbacks get rules of ours, as JAX's take no symbols and
+  need XLA's runtime. `portable_artifact`: a module as `jax.export` serialises it.
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -83,6 +84,7 @@ from shlo_disc.jax_private.arrays import (
     unguarded_device_put,
     wide_device_put,
 )
+from shlo_disc.jax_private.callbacks import is_callback_effect
 from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
 from shlo_disc.jax_private.functions import replace_functions, use_builtins, use_index
 from shlo_disc.jax_private.jaxprs import (
@@ -104,7 +106,7 @@ from shlo_disc.jax_private.jaxprs import (
     shaped_array,
     without_mesh,
 )
-from shlo_disc.jax_private.lowering import LoweredCallbackError, Lowering, lower_whole
+from shlo_disc.jax_private.lowering import Lowering, lower_whole
 from shlo_disc.jax_private.meshes import (
     device_count,
     on_many_devices,
@@ -137,7 +139,9 @@ from shlo_disc.jax_private.sizes import (
     reshapes_of,
     size_as_array,
     size_named,
+    size_of_terms,
     use_bounds,
+    use_form,
 )
 from shlo_disc.jax_private.states import (
     CACHE_TYPE,
@@ -168,7 +172,6 @@ __all__ = [
     "IndexSlice",
     "KeyArray",
     "Literal",
-    "LoweredCallbackError",
     "Lowering",
     "SymbolicScope",
     "Variable",
@@ -196,6 +199,7 @@ __all__ = [
     "held_weakly",
     "inputs_used",
     "is_export",
+    "is_callback_effect",
     "is_jaxpr",
     "is_library_file",
     "is_staging",
@@ -224,12 +228,14 @@ __all__ = [
     "sharding_on",
     "size_as_array",
     "size_named",
+    "size_of_terms",
     "stablehlo_version",
     "tiles_of",
     "trace_context",
     "under_mesh",
     "unguarded_device_put",
     "use_bounds",
+    "use_form",
     "use_builtins",
     "use_index",
     "usual_states",

@@ -15,9 +15,9 @@ What it writes:
                       (the caller's result), `host:N` (a scalar of the host program, see
                       `place_scalars.py`), `next:N` (the next value of loop carry N),
                       `inplace` (the buffer of operand 0, which dies here; `inplace:K`: of
-                      operand K), `update` (its place in the array that a
-                      `dynamic_update_slice` changes)
-`disc.stored`         on a `dynamic_update_slice`: there is nothing left to do, see `update`
+                      operand K), `update:N` (its place in the array that the
+                      `dynamic_update_slice` stored as N changes)
+`disc.stored`         on a `dynamic_update_slice`: its N. There is nothing left to do
 `disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
                       (alternates between two slots, `swap:host:A,B` of the host program's
                       scalars), `inplace:PLACE` (one buffer,
@@ -135,6 +135,8 @@ class _Planner:
     place: dict[ir.Value, Place] = field(default_factory=dict)
     """Values with a place of their own, which is no slot of the arena."""
     case_claims: dict[ir.Value, tuple[ir.Operation, int]] = field(default_factory=dict)
+    stored: list[ir.Operation] = field(default_factory=list)
+    """Updates whose values are computed at their places, by their numbers."""
     intervals: list[_Interval] = field(default_factory=list)
     carries: dict[ir.Value, list[Mode]] = field(default_factory=dict)
     last: dict[ir.Value, int] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
+from shlo_disc.torch.complex_rewrites import complex_rule
 from shlo_disc.torch.convolution_rewrites import convolution_rule
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
 from shlo_disc.torch.half_numbers import half_rule
@@ -83,10 +84,11 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
         rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
         if rule is not None:
             guards += _rewrite(module, node, rules, rule, traces)
-    for node in list(module.graph.nodes):
-        rule = None if carried(node) else _special_rule(node)
-        if rule is not None:
-            guards += _rewrite(module, node, rules, rule, {})
+    for special in (complex_rule, _special_rule):
+        for node in list(module.graph.nodes):
+            rule = None if carried(node) else special(node)
+            if rule is not None:
+                guards += _rewrite(module, node, rules, rule, {})
     module.graph.eliminate_dead_code()
     return guards
 

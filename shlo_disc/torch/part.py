@@ -30,7 +30,12 @@ class Known:
 
 
 def lower_part(
-    graph: torch.fx.GraphModule, names: Sequence[str], known: Known, seen: int | None = None
+    graph: torch.fx.GraphModule,
+    names: Sequence[str],
+    known: Known,
+    seen: int | None = None,
+    *,
+    checks: bool = False,
 ) -> Lowered:
     """As :func:`shlo_disc.torch.program.lower_graph`, with what is known of symbols."""
     return lower_graph(
@@ -40,6 +45,7 @@ def lower_part(
         ranges=known.ranges,
         conditions=known.conditions,
         seen=seen,
+        checks=checks,
     )
 
 
@@ -48,7 +54,9 @@ class Part:
 
     `weights` are the placeholders of which packed copies are kept; with `freeze` they never change.
     `likely` may have names that this graph does not have. The first `seen` results, or all, have
-    the strides of eager mode. Raises what lowering and :func:`shlo_disc.compile` raise.
+    the strides of eager mode. With `checks`, a call checks indices as eager mode does.
+
+    Raises what lowering and :func:`shlo_disc.compile` raise.
     """
 
     def __init__(
@@ -62,8 +70,9 @@ class Part:
         weights: Collection[int] = (),
         freeze: bool = False,
         seen: int | None = None,
+        checks: bool = True,
     ) -> None:
-        lowered = lower_part(graph, names, known, seen)
+        lowered = lower_part(graph, names, known, seen, checks=checks)
         symbols = set(lowered.symbols)
         self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
             lowered.module,

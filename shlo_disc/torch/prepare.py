@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._higher_order_ops.effects import has_effects
+from torch.utils import _pytree as pytree
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.torch.assertions import take_assertions
+from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
+from shlo_disc.torch.checks import check_indices, sizes_of_maxima
 from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
@@ -32,7 +35,7 @@ from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
 from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of
 
-__all__ = ["Prepared", "needs_retracing", "prepare"]
+__all__ = ["Prepared", "is_dense", "needs_retracing", "prepare"]
 
 aten = torch.ops.aten
 
@@ -53,8 +56,8 @@ class Prepared:
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
-    assertions: list[tuple[Result, str]]
-    """Conditions on data that a call checks, each with what is said where it does not hold."""
+    assertions: list[tuple[Result, Callable[[Any], None]]]
+    """Conditions on data, each with what raises where it does not hold."""
     sizes: Sizes
     constraints: list[str]
     unstated: list[Any]
@@ -74,24 +77,30 @@ def prepare(
     conditions: Sequence[Any],
     carried: Callable[[torch.fx.Node], bool],
     seen: int | None = None,
+    checks: bool = True,
 ) -> Prepared:
     """A copy of the functional graph `given`, ready to import.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
     placeholders. `ranges` are the bounds of symbols, `conditions` what it
     requires of them, as PyTorch has them. `carried` says which ops have a body of ours. The caller
-    sees the strides of the first `seen` results, or of all.
+    sees the strides of the first `seen` results, or of all. With `checks`, indices and the like are
+    checked as eager mode does (:mod:`shlo_disc.torch.checks`).
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
     _inline_modes(module)
+    _refuse_values_and_effects(graph)
     state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
     conditions = [*conditions, *of_sizes]
+    if checks:
+        conditions += sizes_of_maxima(graph)
+        of_data += check_indices(graph)
     results = take_results(graph, sizes, seen)
     assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
@@ -128,7 +137,9 @@ def prepare(
     of_arguments = Notation({symbol: name for symbol, name in named.items() if symbol in held})
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
-    stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
+    stated = Notation(
+        {symbol: name for symbol, name in named.items() if name in in_shapes}, of_arguments.terms
+    )
     found, unstated = stated.constraints(conditions)
     return Prepared(
         module,
@@ -283,6 +294,36 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
         raise UnsupportedError(
             f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
         )
+
+
+def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
+    """Raise UnsupportedError for an op that does more than give results, such as a print.
+
+    And for tensors that are not dense. First of all: rewrites may drop what has no elements.
+    """
+    for node in graph.nodes:
+        if not is_dense(node):
+            note_place(node)
+            where = node.meta.get("place", node.name)
+            raise UnsupportedError(
+                f"{where}: {node.target}: a tensor that is sparse, nested or quantized"
+            )
+        if node.op != "call_function":
+            continue
+        op = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
+        if has_effects(op) and not checks_data(op):
+            note_place(node)
+            where = node.meta.get("place", "unknown location")
+            raise UnsupportedError(f"{where}: {op} has an effect outside the program")
+
+
+def is_dense(node: torch.fx.Node) -> bool:
+    """False for a node with a tensor whose memory is no array of its elements."""
+    return not any(
+        isinstance(x, torch.Tensor)
+        and (x.layout is not torch.strided or x.is_nested or x.is_quantized)
+        for x in pytree.tree_leaves(node.meta.get("val"))
+    )
 
 
 def _misreads_complex_numbers(node: torch.fx.Node) -> bool:

@@ -61,13 +61,12 @@ class Binding:
     def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
         """All results of the graph, from those of the program and the inputs of the call.
 
-        Raises RuntimeError where what the graph asserts of data does not hold.
+        Raises where what the graph asserts of data does not hold; RuntimeError of most.
         """
         if self.is_plain:
             return tensors
-        for condition, message in self._assertions:
-            if not condition.of(tensors, inputs, self._sizes):
-                raise RuntimeError(message)
+        for condition, check in self._assertions:
+            check(condition.of(tensors, inputs, self._sizes))
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
 
 
@@ -92,11 +91,13 @@ def lower_graph(
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
     seen: int | None = None,
+    checks: bool = True,
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
     `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols, `seen` is how many
-    results have strides that a caller sees (see :func:`prepare`).
+    results have strides that a caller sees, `checks` whether a call checks indices
+    (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
@@ -108,6 +109,7 @@ def lower_graph(
         conditions=conditions,
         carried=has_body,
         seen=seen,
+        checks=checks,
     )
     try:
         module, carried = import_graph(

@@ -11,7 +11,7 @@ call checks it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,16 +65,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Assertion:
-    """What a graph asserts of data, and what is said where it does not hold."""
+    """What a graph asserts of data, which a call checks."""
 
     condition: Any
-    """A node: a tensor of one element, or a truth value."""
-    message: str
+    """A node: a tensor, or a truth value."""
+    check: Callable[[Any], None]
+    """Raises for a value of the condition that does not hold."""
 
 
-def take_results(
-    graph: torch.fx.Graph, sizes: Sizes, seen: int | None = None
-) -> list[Result]:
+def take_results(graph: torch.fx.Graph, sizes: Sizes, seen: int | None = None) -> list[Result]:
     """Leave tensors as the results of `graph`; tell how the given ones come about.
 
     The first `seen` results, or all, have the strides of eager mode; the others are row-major.
@@ -88,14 +87,14 @@ def take_results(
 
 def check_data(
     graph: torch.fx.Graph, sizes: Sizes, assertions: Sequence[Assertion]
-) -> list[tuple[Result, str]]:
+) -> list[tuple[Result, Callable[[Any], None]]]:
     """Add tensors to the results of `graph` that tell whether `assertions` hold.
 
-    Returns each condition with what is said where it does not hold.
+    Returns each condition with what checks its value.
     Raises UnsupportedError as :func:`take_results`.
     """
     found = _add_results(_output(graph), sizes, [one.condition for one in assertions], 0)
-    return [(one, said.message) for one, said in zip(found, assertions, strict=True)]
+    return [(one, given.check) for one, given in zip(found, assertions, strict=True)]
 
 
 def _output(graph: torch.fx.Graph) -> torch.fx.Node:

@@ -250,10 +250,16 @@ class Sizes:
 class Notation:
     """Writes sizes, conditions and ranges, with names of its own for symbols."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], terms: Mapping[Any, str] | None = None) -> None:
         self._names = dict(names)
         """Symbol -> its name; those without one cannot be stated."""
-        self._terms: dict[Any, str] = {}
+        self._terms = dict(terms or {})
+        """Size of an argument that has no such symbol -> its name."""
+
+    @property
+    def terms(self) -> Mapping[Any, str]:
+        """Sizes that :meth:`argument_size` has named as a whole, with their names."""
+        return self._terms
 
     def knows(self, size: Any) -> bool:
         """True if every symbol of `size` has a name."""
@@ -304,15 +310,16 @@ class Notation:
         return found, unstated
 
     def bounds(self, ranges: Mapping[Any, Any]) -> list[str]:
-        """The constraints of `ranges` (expressions to value ranges) on known symbols."""
+        """The constraints of `ranges` (expressions to value ranges) on known symbols and terms."""
         found: list[str] = []
         for e, values in ranges.items():
-            if not self.knows(e):
+            if e not in self._terms and not self.knows(e):
                 continue
+            text = self._terms.get(e) or self._text(e)
             stated = values.lower.is_Integer and int(values.lower) > _TRACING_BOUND
-            found.append(f"{self._text(e)} >= {int(values.lower) if stated else 0}")
+            found.append(f"{text} >= {int(values.lower) if stated else 0}")
             if values.upper.is_Integer and int(values.upper) < _NO_BOUND:
-                found.append(f"{self._text(e)} <= {int(values.upper)}")
+                found.append(f"{text} <= {int(values.upper)}")
         return found
 
     def _text(self, e: Any) -> str:

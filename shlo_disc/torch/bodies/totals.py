@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, scalar
 from shlo_disc.ingest.region_ops import running
 from shlo_disc.ingest.size_values import binary
 from shlo_disc.mlir import ir
@@ -82,5 +82,6 @@ def _running(call: BodyCall, name: str, start: int) -> list[ir.Value]:
     rank = kind.rank
     if rank == 0 or 0 in kind.shape:
         return [x]
-    first = constant(start, [], element)
+    is_complex = isinstance(element, ir.ComplexType)
+    first = scalar(start, element) if is_complex else constant(start, [], element)
     return [running(call.module.operation, x, call["dim"] % rank, name, first)]
