@@ -29,6 +29,9 @@ class Binding:
         """Further arguments, behind these: tensors that the graph holds."""
         self.draws = prepared.draws
         """Random numbers, which a call draws; arguments behind the constants."""
+        self._size_numbers = prepared.size_numbers
+        self.has_own = bool(self.draws.names or self._size_numbers.names)
+        """There are arguments that a call makes itself."""
         self.held = range(len(self.inputs), len(self.inputs) + len(self.constants))
         """The numbers of the arguments that are constants."""
         self.unstated = prepared.unstated
@@ -48,8 +51,12 @@ class Binding:
                 raise ShapeMismatchError(f"the program requires {condition} of its sizes")
 
     def leaves(self, inputs: Sequence[Any]) -> list[Any]:
-        """The arguments of the program but its draws, from all inputs of the graph."""
+        """The arguments of the program but its own, from all inputs of the graph."""
         return [*map(inputs.__getitem__, self.inputs), *self.constants]
+
+    def own(self, inputs: Sequence[Any]) -> list[Any]:
+        """The arguments that a call makes: random numbers, and numbers computed from sizes."""
+        return [*self.draws(inputs), *self._size_numbers(inputs)] if self.has_own else []
 
     def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
         """All results of the graph, from those of the program and the inputs of the call.
@@ -122,7 +129,7 @@ def lower_graph(
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
-    own += prepared.draws.names
+    own += [*prepared.draws.names, *prepared.size_numbers.names]
     return Lowered(
         module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
     )
