@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 
 from shlo_disc.errors import IndexRangeError
@@ -343,7 +344,10 @@ def _raise_first(errors: Sequence[Exception], code: torch.Tensor) -> None:
 
 
 def sizes_of_maxima(graph: torch.fx.Graph) -> list[Any]:
-    """The conditions that no op of `graph` looks for the largest of no elements: SymBools."""
+    """The conditions that no op of `graph` looks for the largest of no elements.
+
+    Unevaluated: PyTorch takes sizes to be positive while it traces.
+    """
     found = []
     for node in graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
@@ -357,5 +361,5 @@ def sizes_of_maxima(graph: torch.fx.Graph) -> list[Any]:
         for axis in dims or range(x.dim()):
             size = x.shape[axis] if x.dim() else 1
             if not isinstance(size, int):
-                found.append(size > 0)
+                found.append(sympy.Ge(expression(size), 1, evaluate=False))
     return found
