@@ -15,6 +15,7 @@ from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import FOREIGN, import_graph
 from shlo_disc.torch.lowering import lower
 from shlo_disc.torch.prepare import Prepared, prepare
+from shlo_disc.torch.results import Result
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
@@ -37,12 +38,16 @@ class Binding:
         self.unstated = prepared.unstated
         """Conditions on sizes that are no constraint, for :meth:`check`."""
         self._results = prepared.results
-        self._assertions = prepared.assertions
         self._sizes = prepared.sizes
-        plain = [("tensor", number) for number in range(len(self._results))]
+        self._flags = [(one.value, check) for one, check in prepared.assertions if _is_tensor(one)]
+        """What is asserted of results of the program."""
+        self._assertions = [pair for pair in prepared.assertions if not _is_tensor(pair[0])]
+        """And of numbers."""
+        self._count = len(self._results)
+        plain = [("tensor", number) for number in range(self._count)]
         given = [(r.kind, r.value) for r in self._results if r.order is None]
         self.is_plain = given == plain and not self._assertions
-        """The results of the graph are those of the program."""
+        """The results of the graph are the first ones of the program."""
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""
@@ -63,11 +68,17 @@ class Binding:
 
         Raises where what the graph asserts of data does not hold; RuntimeError of most.
         """
+        for number, check in self._flags:
+            check(tensors[number])
         if self.is_plain:
-            return tensors
+            return tensors[: self._count] if self._flags else tensors
         for condition, check in self._assertions:
             check(condition.of(tensors, inputs, self._sizes))
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
+
+
+def _is_tensor(result: Result) -> bool:
+    return result.kind == "tensor" and result.order is None
 
 
 @dataclass(frozen=True)
