@@ -9,6 +9,7 @@ makes a guard.
 
 from __future__ import annotations
 
+import functools
 import os
 import reprlib
 from types import FrameType
@@ -132,13 +133,13 @@ _ONE_OR_ERROR = frozenset(
         ("_src/lax/lax.py", "_stack_shape_rule"),
         ("_src/numpy/lax_numpy.py", "diag_indices_from"),
         ("_src/numpy/sorting.py", "lexsort"),
-        ("lax/control_flow/loops.py", "_infer_scan_length"),
     )
 )
 """Functions of JAX and of libraries that make a set of sizes, and raise unless it has one member.
 
 Sizes of one value have one hash, so Python compares them with `==`, and the answers are guards. A
-set of two members, of which no question tells, ends in the error.
+set of two members, of which no question tells, ends in the error. Programs that catch an error of
+JAX here are told by other questions: `vmap` looks for the odd size, and `generic_numpy.py` asks.
 """
 
 
@@ -169,8 +170,12 @@ def raises_unless_equal(frame: FrameType | None) -> bool:
     function = asking_function(frame)
     if function is None:
         return False
-    file = function.f_code.co_filename.replace(os.sep, "/")
-    return ("/".join(file.split("/")[-3:]), function.f_code.co_name) in _ONE_OR_ERROR
+    return _makes_set(function.f_code.co_filename, function.f_code.co_name)
+
+
+@functools.lru_cache(4096)
+def _makes_set(file: str, name: str) -> bool:
+    return ("/".join(file.replace(os.sep, "/").split("/")[-3:]), name) in _ONE_OR_ERROR
 
 
 def of_equality(frame: FrameType | None) -> str:
