@@ -30,7 +30,6 @@ __all__ = [
     "is_likely_whole",
     "is_more_than_one",
     "is_probe",
-    "is_row_of_round",
     "may_raise",
     "name_of_function",
     "of_equality",
@@ -100,9 +99,6 @@ _RAISE = frozenset(
 _WHOLE_IS_LIKELY = frozenset(("_dynamic_update_slice_shape_rule", "_dynamic_slice_shape_rule"))
 """Functions of JAX that ask for an order. Equal sizes there mean that a dimension is taken whole,
 which is unlikely to change, and code for it is better."""
-
-_ROUNDS = frozenset(["_scan_impl.<locals>.body_fun"])
-"""Functions of JAX that are the round of a loop, and take one row of arrays as long as the loop."""
 
 _CATCHES = frozenset(
     (
@@ -223,20 +219,6 @@ def may_raise(frame: FrameType | None) -> bool:
 def is_likely_whole(frame: FrameType | None) -> bool:
     """True for a function that asks whether a part may be the whole dimension."""
     return name_of_function(frame) in _WHOLE_IS_LIKELY
-
-
-def is_row_of_round(frame: FrameType | None, bound: Any) -> bool:
-    """True if a rule asks whether there is a row that the round of a loop takes or writes.
-
-    Where there is none, the loop has no rounds. Slices of the program's own were asked for before.
-    """
-    if not (isinstance(bound, int) and bound == 1 and is_likely_whole(frame)):
-        return False
-    while frame is not None and is_of_jax(frame):
-        if frame.f_code.co_qualname in _ROUNDS:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def is_more_than_one(frame: FrameType | None, bound: Any) -> bool:
