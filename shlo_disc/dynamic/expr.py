@@ -471,8 +471,9 @@ def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
     divisor = Expr.const(k)
     flat = _flat_dividend(left)
     if flat is not None:
-        dividend, j = flat
-        return head + _divmod(dividend, Expr.const(j * k))[0], _function("mod", left, divisor)
+        dividend, inner_k = flat
+        quotient_rest, _ = _divmod(dividend, Expr.const(inner_k * k))
+        return head + quotient_rest, _function("mod", left, divisor)
     return head + _function("floordiv", left, divisor), _function("mod", left, divisor)
 
 

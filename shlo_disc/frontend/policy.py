@@ -9,6 +9,7 @@ makes a guard.
 
 from __future__ import annotations
 
+import functools
 import os
 import reprlib
 from types import FrameType
@@ -29,7 +30,6 @@ __all__ = [
     "is_likely_whole",
     "is_more_than_one",
     "is_probe",
-    "is_row_of_round",
     "may_raise",
     "name_of_function",
     "of_equality",
@@ -100,9 +100,6 @@ _WHOLE_IS_LIKELY = frozenset(("_dynamic_update_slice_shape_rule", "_dynamic_slic
 """Functions of JAX that ask for an order. Equal sizes there mean that a dimension is taken whole,
 which is unlikely to change, and code for it is better."""
 
-_ROUNDS = frozenset(["_scan_impl.<locals>.body_fun"])
-"""Functions of JAX that are the round of a loop, and take one row of arrays as long as the loop."""
-
 _CATCHES = frozenset(
     (
         "_top_k_abstract_eval", "definitely_equal", "_svd_gpu_lowering", "_select_gpu_svd_impl",
@@ -132,13 +129,13 @@ _ONE_OR_ERROR = frozenset(
         ("_src/lax/lax.py", "_stack_shape_rule"),
         ("_src/numpy/lax_numpy.py", "diag_indices_from"),
         ("_src/numpy/sorting.py", "lexsort"),
-        ("lax/control_flow/loops.py", "_infer_scan_length"),
     )
 )
 """Functions of JAX and of libraries that make a set of sizes, and raise unless it has one member.
 
 Sizes of one value have one hash, so Python compares them with `==`, and the answers are guards. A
-set of two members, of which no question tells, ends in the error.
+set of two members, of which no question tells, ends in the error. Programs that catch an error of
+JAX here are told by other questions: `vmap` looks for the odd size, and `generic_numpy.py` asks.
 """
 
 
@@ -169,8 +166,12 @@ def raises_unless_equal(frame: FrameType | None) -> bool:
     function = asking_function(frame)
     if function is None:
         return False
-    file = function.f_code.co_filename.replace(os.sep, "/")
-    return ("/".join(file.split("/")[-3:]), function.f_code.co_name) in _ONE_OR_ERROR
+    return _makes_set(function.f_code.co_filename, function.f_code.co_name)
+
+
+@functools.lru_cache(4096)
+def _makes_set(file: str, name: str) -> bool:
+    return ("/".join(file.replace(os.sep, "/").split("/")[-3:]), name) in _ONE_OR_ERROR
 
 
 def of_equality(frame: FrameType | None) -> str:
@@ -218,20 +219,6 @@ def may_raise(frame: FrameType | None) -> bool:
 def is_likely_whole(frame: FrameType | None) -> bool:
     """True for a function that asks whether a part may be the whole dimension."""
     return name_of_function(frame) in _WHOLE_IS_LIKELY
-
-
-def is_row_of_round(frame: FrameType | None, bound: Any) -> bool:
-    """True if a rule asks whether there is a row that the round of a loop takes or writes.
-
-    Where there is none, the loop has no rounds. Slices of the program's own were asked for before.
-    """
-    if not (isinstance(bound, int) and bound == 1 and is_likely_whole(frame)):
-        return False
-    while frame is not None and is_of_jax(frame):
-        if frame.f_code.co_qualname in _ROUNDS:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def is_more_than_one(frame: FrameType | None, bound: Any) -> bool:

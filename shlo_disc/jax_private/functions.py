@@ -39,6 +39,7 @@ _FUNCTIONS_OF_SIZES = {
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
     "_pad_wrap": "jax._src.numpy.lax_numpy",
+    "_arange": "jax._src.numpy.lax_numpy",
     "_repeat": "jax._src.numpy.lax_numpy",
     "_squeeze": "jax._src.numpy.lax_numpy",
     "_tile_to_size": "jax._src.numpy.lax_numpy",

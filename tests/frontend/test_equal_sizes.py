@@ -164,3 +164,26 @@ def test_numbers_as_places_of_a_slice_are_strongly_typed():
     assert f(normal(5)).weak_type == jax.jit(function)(normal(5)).weak_type
     f(normal(8))
     assert f.cache_info().misses == 1
+
+
+ARANGES = {
+    "start": lambda n: jnp.arange(1.0, n + 1),
+    "start of NumPy": lambda n: jnp.arange(np.float64(2), n),
+    "step down": lambda n: jnp.arange(n, 0.0, -2),
+    "integers": lambda n: jnp.arange(0.0, n, dtype=jnp.int32),
+}
+"""Calls of `jnp.arange` with a size and whole floats."""
+
+
+def test_arange_takes_whole_floats():
+    def function(x):
+        return [way(x.shape[0]) for way in ARANGES.values()]
+
+    f = shlo_disc.jit(function)
+    for n in (5, 8, 1):
+        for name, got, want in zip(
+            ARANGES, f(normal(n)), jax.jit(function)(normal(n)), strict=True
+        ):
+            assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type), name
+            np.testing.assert_array_equal(got, want, name)
+    assert f.cache_info().misses == 1
