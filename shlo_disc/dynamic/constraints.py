@@ -37,8 +37,8 @@ _DEPTH = 2
 """Facts combined to prove one bound."""
 
 _MULTIPLES = 64
-"""Multiples of facts subtracted to prove one divisibility; programs seen need three at most. With no
-limit, two padded dimensions cut in windows took 20 s."""
+"""Multiples of facts subtracted to prove one divisibility; programs seen need three at most.
+With no limit, two padded dimensions cut in windows took 20 s."""
 
 
 class Constraints:
