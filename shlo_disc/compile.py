@@ -278,15 +278,17 @@ class _Parts:
         *,
         with_regions_apart: bool,
     ) -> Executable:
-        with module.context, ir.Location.unknown():
-            symbols = analyze(module).symbols
+        own: set[str] = set()
+        if self.likely:
+            with module.context, ir.Location.unknown():
+                own = {*self.likely} & {*analyze(module).symbols}
         plain = _Options(self.target.name, (), self.likely, ())
         return compile_module(
             module,
             target=self.target,
             name=name,
             weak_results=() if options is None else options.weak_results,
-            likely={s: self.likely[s] for s in symbols if s in self.likely},
+            likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
             donated=() if options is None else options.donated,
             apart=_Apart.of(module, options or plain) if with_regions_apart else None,
         )
