@@ -396,6 +396,32 @@ def remat(log, x):
     return jax.grad(lambda x: block(block(x)).sum())(x)
 
 
+def remat_in_a_loop(log, x):
+    """A loop whose callbacks the backward loop makes once more, with values of the first one."""
+
+    @jax.checkpoint
+    def step(c, v):
+        jax.debug.callback(functools.partial(log, "step"), c)
+        return jnp.sin(c) * v, c
+
+    return jax.grad(lambda x: lax.scan(step, jnp.float32(1), x)[0])(x)
+
+
+def ordered_loops_and_branches_in_a_row(log, x):
+    def note(tag, v):
+        io_callback(functools.partial(log, tag), None, v, ordered=True)
+
+    def noted(tag, v):
+        note(tag, v)
+        return v + 1
+
+    total = lax.fori_loop(0, 2, lambda i, c: noted("first", c), x.sum())
+    total = lax.cond(total > 20, lambda c: noted("large", c), lambda c: noted("small", c), total)
+    note("between", total)
+    total, _ = lax.scan(lambda c, v: (noted("second", c + v), None), total, x)
+    return lax.while_loop(lambda c: c < 60, lambda c: noted("third", c * 2), total)
+
+
 def checked(log, x):
     def f(x):
         checkify.check(x[0] < 3, "too large: {}", x[0])
@@ -414,7 +440,7 @@ SITUATIONS = [
     ordered_scan_in_scan, in_branches, branch_in_loop, same_values_in_a_loop, unused_in_a_loop,
     no_rounds, vmapped("sequential"), vmapped("expand_dims"), vmapped("broadcast_all"), vmapped_io,
     vmapped_print, vmapped_print_of_three, vmapped_loop, gradient, gradient_of_a_loop,
-    value_in_backward, remat, checked,
+    value_in_backward, remat, remat_in_a_loop, ordered_loops_and_branches_in_a_row, checked,
 ]  # fmt: skip
 
 
