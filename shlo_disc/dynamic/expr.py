@@ -671,7 +671,10 @@ def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
         if atom.op == "mod":
             x, divisor = atom.args
             quotient = _divmod(x, divisor)[0].terms
-            factor = [*x.terms, *((times(m, q), -c * d) for m, c in divisor.terms for q, d in quotient)]
+            factor = [
+                *x.terms,
+                *((times(m, q), -c * d) for m, c in divisor.terms for q, d in quotient),
+            ]
         for _ in range(power):
             grown: Terms = {}
             for m, c in product.items():

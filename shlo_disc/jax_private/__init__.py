@@ -31,8 +31,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
   sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
-  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code hashes and
-  compares sizes.
+  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
+  hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
@@ -236,8 +236,8 @@ __all__ = [
     "under_mesh",
     "unguarded_device_put",
     "use_bounds",
-    "use_form",
     "use_builtins",
+    "use_form",
     "use_index",
     "usual_states",
     "varying_alike",

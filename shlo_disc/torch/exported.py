@@ -231,7 +231,7 @@ class TorchExecutable(BehindTensors):
         self._is_flat = tensors and self._in_spec == flat
         """Called with tensors in a row."""
         is_one = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
-        self._is_plain = is_one and not binding.draws.names and not binding.unstated
+        self._is_plain = is_one and not binding.has_own and not binding.unstated
         """One tensor is the result, nothing is written, and arguments alone determine it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -255,12 +255,12 @@ class TorchExecutable(BehindTensors):
             if slot is not None:
                 arguments[slot] = leaf
         if self._is_plain:
-            return self._program(arguments)[0]
+            return self._binding.finish(self._program(arguments), ())[0]
         values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
             values[number] = leaf
         self._binding.check(values)
-        results = self._program([*arguments, *self._binding.draws(values)])
+        results = self._program([*arguments, *self._binding.own(values)])
         every = self._binding.finish(results, values)
         if self._writes:
             writes = [(n, values[to] if isinstance(to, int) else to) for n, to in self._writes]

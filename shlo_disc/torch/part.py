@@ -94,5 +94,5 @@ class Part:
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
         self._binding.check(inputs)
-        results = self._program([*self._binding.leaves(inputs), *self._binding.draws(inputs)])
+        results = self._program([*self._binding.leaves(inputs), *self._binding.own(inputs)])
         return self._binding.finish(results, inputs)

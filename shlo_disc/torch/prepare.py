@@ -32,6 +32,7 @@ from shlo_disc.torch.results import Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
+from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
 from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of
 
 __all__ = ["Prepared", "is_dense", "needs_retracing", "prepare"]
@@ -45,11 +46,13 @@ class Prepared:
 
     module: torch.fx.GraphModule
     inputs: list[int]
-    """Of each argument but constants and draws: which placeholder of the given graph it is."""
+    """Of each argument that a call is given: which placeholder of the given graph it is."""
     constants: list[torch.Tensor]
     """Tensors that the graph holds; arguments behind the others."""
     draws: Draws
-    """Random numbers of a call; arguments behind all others."""
+    """Random numbers of a call; arguments behind the constants."""
+    size_numbers: SizeNumbers
+    """Numbers that a call computes from sizes; arguments behind all others."""
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
@@ -113,6 +116,7 @@ def prepare(
     nodes = SizeNodes(graph, placeholders, sizes.places, numbers)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
+    made, size_numbers = take_numbers(graph, placeholders, sizes, nodes)
     state_floats(graph, lambda value: fake_of(graph, value))
     _write_numbers(graph)
     graph.eliminate_dead_code()
@@ -124,7 +128,7 @@ def prepare(
         else:
             graph.erase_node(node)
     constants = _take_constants(module, kept)
-    kept += drawn
+    kept += [*drawn, *made]
     for node in graph.nodes:
         note_place(node)
     graph.lint()
@@ -142,6 +146,7 @@ def prepare(
         inputs,
         constants,
         draws,
+        size_numbers,
         shapes,
         results,
         assertions,
@@ -328,12 +333,12 @@ def _misreads_complex_numbers(node: torch.fx.Node) -> bool:
     return not known and any(map(is_complex, (node, *node.all_input_nodes)))
 
 
-_OF_SIZES = {
+_OF_NUMBERS = {
     torch.sym_float: aten.Float.Scalar,
     torch.sym_max: torch.ops.prim.max.int,
     torch.sym_min: torch.ops.prim.min.int,
 }
-"""Functions of sizes that torch-mlir has as ops."""
+"""Functions of numbers that torch-mlir has as ops."""
 
 
 def _write_numbers(graph: torch.fx.Graph) -> None:
@@ -341,8 +346,10 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target in _OF_SIZES:
-            node.target = _OF_SIZES[node.target]
+        if node.target in _OF_NUMBERS:
+            node.target = _OF_NUMBERS[node.target]
+        elif node.target is torch.sym_sum:
+            node.replace_all_uses_with(_sum_of(node))
         elif isinstance(node.target, torch._ops.OpOverload):
             for index, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
                 given = node.args[index]
@@ -357,6 +364,17 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
                     )
                     new.kwargs = {} if is_float else {"dtype": torch.int64}
                     node.update_arg(index, new)
+
+
+def _sum_of(node: torch.fx.Node) -> Any:
+    """A sum of many sizes, some of them from data, as sums of two."""
+    total, *rest = node.args[0]
+    for part in rest:
+        values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in (total, part)]
+        with node.graph.inserting_before(node):
+            total = node.graph.call_function(operator.add, (total, part))
+        total.meta["val"] = operator.add(*values)
+    return total
 
 
 # -- sizes --------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class SizeNodes:
         self._places = places
         self._known: dict[Any, torch.fx.Node | int] = {}
         self._anchor = next((n for n in graph.nodes if n.op != "placeholder"), None)
-        self._terms = _terms(placeholders, places)
+        self._terms, self._whole = _terms(placeholders, places)
 
     def of(self, size: Any) -> torch.fx.Node | int | None:
         """The number or node of `size`, an int, a SymInt or an expression.
@@ -61,6 +61,8 @@ class SizeNodes:
         e = self._numbers.of(size)
         if e not in self._known:
             made = self._made(e)
+            if made is None and e in self._whole:
+                made = self._size_of(*self._whole[e])
             if made is None:
                 return None
             self._known[e] = made
@@ -128,18 +130,24 @@ class SizeNodes:
         return node
 
 
+_Sizes = dict[Any, tuple[torch.fx.Node, int]]
+"""Terms, each with a dimension of an argument that has it as its size."""
+
+
 def _terms(
     placeholders: Sequence[torch.fx.Node], places: Mapping[str, Place]
-) -> dict[Any, tuple[torch.fx.Node, int]]:
-    """Sizes of arguments whose symbols are known as numbers only: where to read them whole."""
-    found: dict[Any, tuple[torch.fx.Node, int]] = {}
+) -> tuple[_Sizes, _Sizes]:
+    """Sizes of arguments whose symbols are known as numbers only, and those of all arguments."""
+    found: _Sizes = {}
+    every: _Sizes = {}
     for node in placeholders:
         value = node.meta.get("val")
         for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            every.setdefault(expression(size), (node, axis))
             names = symbols_of(size)
             if len(names) > 1 and any(n not in places or places[n].axis is None for n in names):
                 found.setdefault(expression(size), (node, axis))
-    return found
+    return found, every
 
 
 def state_reshapes(graph: torch.fx.Graph, sizes: SizeNodes) -> None:

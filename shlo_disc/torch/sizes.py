@@ -11,6 +11,7 @@ be at least 2 while it traces, and lets calls have 0 and 1 all the same. So a lo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -277,9 +278,10 @@ class Notation:
         So has one of symbols that are the size of no argument, in a region of a graph.
         """
         e = expression(size)
-        if not self.knows(e):
-            return self._terms.setdefault(e, f"term_{len(self._terms)}")
-        return self._text(e)
+        if self.knows(e):
+            with contextlib.suppress(UnsupportedError):
+                return self._text(e)
+        return self._terms.setdefault(e, f"term_{len(self._terms)}")
 
     def relations(self, condition: Any) -> list[str]:
         """The constraints that a SymBool or a SymPy condition states; none for a true one.
