@@ -248,9 +248,12 @@ class Executable(OfThisProcess):
             for call, where in host.foreign
         }
         self.on_host = frozenset(
-            name for name, found in targets.items() if found.platform != target.platform
+            name
+            for name, found in targets.items()
+            if found.platform != target.platform and not is_callback(name)
         )
-        """FFI targets that a program for a GPU calls on the host, with copies."""
+        """FFI targets that a program for a GPU calls on the host, with copies; not Python, which is
+        called there anyway."""
         if self.on_host:
             _log.warning(*_copies_for_handlers(name, target, host, self.on_host))
         foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]

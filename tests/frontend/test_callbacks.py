@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import random
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -396,6 +397,32 @@ def remat(log, x):
     return jax.grad(lambda x: block(block(x)).sum())(x)
 
 
+def remat_in_a_loop(log, x):
+    """A loop whose callbacks the backward loop makes once more, with values of the first one."""
+
+    @jax.checkpoint
+    def step(c, v):
+        jax.debug.callback(functools.partial(log, "step"), c)
+        return jnp.sin(c) * v, c
+
+    return jax.grad(lambda x: lax.scan(step, jnp.float32(1), x)[0])(x)
+
+
+def ordered_loops_and_branches_in_a_row(log, x):
+    def note(tag, v):
+        io_callback(functools.partial(log, tag), None, v, ordered=True)
+
+    def noted(tag, v):
+        note(tag, v)
+        return v + 1
+
+    total = lax.fori_loop(0, 2, lambda i, c: noted("first", c), x.sum())
+    total = lax.cond(total > 20, lambda c: noted("large", c), lambda c: noted("small", c), total)
+    note("between", total)
+    total, _ = lax.scan(lambda c, v: (noted("second", c + v), None), total, x)
+    return lax.while_loop(lambda c: c < 60, lambda c: noted("third", c * 2), total)
+
+
 def checked(log, x):
     def f(x):
         checkify.check(x[0] < 3, "too large: {}", x[0])
@@ -414,7 +441,7 @@ SITUATIONS = [
     ordered_scan_in_scan, in_branches, branch_in_loop, same_values_in_a_loop, unused_in_a_loop,
     no_rounds, vmapped("sequential"), vmapped("expand_dims"), vmapped("broadcast_all"), vmapped_io,
     vmapped_print, vmapped_print_of_three, vmapped_loop, gradient, gradient_of_a_loop,
-    value_in_backward, remat, checked,
+    value_in_backward, remat, remat_in_a_loop, ordered_loops_and_branches_in_a_row, checked,
 ]  # fmt: skip
 
 
@@ -438,6 +465,82 @@ def test_as_jax_jit(situation, caplog):
         assert rows[0] == rows[1]
     assert ours.cache_info().misses == 1, ours.explain()
     assert not caplog.messages
+
+
+# ---- programs of many callbacks ------------------------------------------------------------------
+
+
+class Program:
+    """Loops, branches and calls in each other, around ordered callbacks of a number."""
+
+    LEAVES = ("debug", "io", "pure", "sine")
+    HOLDERS = ("fori", "scan", "cond", "rounds", "jit")
+
+    def __init__(self, seed, log):
+        self.random, self.log = random.Random(seed), log
+        self.body = self.some(0)
+
+    def some(self, depth):
+        steps = [self.one(depth) for _ in range(self.random.randrange(1, 4))]
+        return lambda c: functools.reduce(lambda c, step: step(c).astype(np.float32), steps, c)
+
+    def one(self, depth):
+        number = self.random.randrange(100)
+        kind = self.random.choice(self.LEAVES + (self.HOLDERS if depth < 3 else ()))
+        if kind in self.HOLDERS:
+            return getattr(self, kind)(self.some(depth + 1), number)
+        return getattr(self, kind)(f"{kind} {number}")
+
+    def debug(self, tag):
+        return lambda c: io_callback(functools.partial(self.log, tag), None, c, ordered=True) or c
+
+    def io(self, tag):
+        return lambda c: io_callback(self.log.times(0.5, tag), SCALAR, c, ordered=True)
+
+    def pure(self, _):
+        return lambda c: jax.pure_callback(np.sin, SCALAR, c)
+
+    def sine(self, _):
+        return lambda c: jnp.sin(c) * 3
+
+    def fori(self, body, number):
+        return lambda c: lax.fori_loop(0, number % 3, lambda i, c: body(c + i), c)
+
+    def scan(self, body, _):
+        rows = np.arange(2, dtype=np.float32)
+        return lambda c: lax.scan(lambda c, v: (body(c + v), c), c, rows)[0]
+
+    def cond(self, body, number):
+        return lambda c: lax.cond(c > number / 30 - 1, body, lambda c: c * 2, c)
+
+    def rounds(self, body, number):
+        return lambda c: lax.while_loop(
+            lambda s: s[0] < number % 3, lambda s: (s[0] + 1, body(s[1])), (0, c)
+        )[1]
+
+    def jit(self, body, _):
+        return jax.jit(body)
+
+    def __call__(self, x):
+        return self.body(x.sum())
+
+
+@pytest.mark.parametrize(
+    "seed", [k if k < 3 else pytest.param(k, marks=pytest.mark.slow) for k in range(15)]
+)
+def test_programs_of_many_callbacks(seed):
+    logs = Log(), Log()
+    ours = shlo_disc.jit(Program(seed, logs[0]), on_unsupported="error", name="program")
+    theirs = jax.jit(Program(seed, logs[1]).__call__)
+    for n in (3, 5):
+        x = np.linspace(0, 1, n, dtype=np.float32)
+        np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-3, atol=1e-3)
+        jax.effects_barrier()
+        tags = [[row[0] for row in log.rows] for log in logs]
+        assert tags[0] == tags[1]
+        for ours_row, theirs_row in zip(logs[0].rows, logs[1].rows, strict=True):
+            np.testing.assert_allclose(ours_row[1:], theirs_row[1:], rtol=1e-3, atol=1e-3)
+    assert ours.cache_info().misses == 1
 
 
 def rounded(rows):
