@@ -85,7 +85,8 @@ def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
     """True if `value` is an argument of a block, or computed outside of the block of `loop`."""
-    return isinstance(value.owner, ir.Block) or value.owner.block != loop.block
+    source = producer(value)
+    return source is None or source.block != loop.block
 
 
 def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
