@@ -226,7 +226,8 @@ class _Emitter:
                 later.update(found)
                 waiting += found
             for reader in readers[array]:
-                if reader not in later and k not in after[reader]:
+                is_reader = updated.get(reader) != array
+                if is_reader and reader not in later and k not in after[reader]:
                     yield reader, k
 
     def _sources(self, index: int, unit: Unit) -> Iterator[tuple[int, bool]]:

@@ -101,7 +101,7 @@ def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
         (use,) = [use for use in value.uses if use.owner.operation not in facts.dead]
         reader, position = use.owner.operation, use.operand_number
         if reader == terminator(body):
-            return position == index
+            return bool(position == index)
         if reader.block != body or not _adds_to(reader, position, facts):
             return False
         value = reader.results[position]
@@ -208,8 +208,9 @@ def _adds(scatter: ir.Operation) -> bool:
     """True if a `scatter` of one array adds updates to elements."""
     block = scatter.regions[0].blocks[0]
     body = producer(terminator(block).operands[0])
-    known = body is not None and body.name == "stablehlo.add"
-    return known and set(body.operands) == set(block.arguments)
+    if body is None or body.name != "stablehlo.add":
+        return False
+    return set(body.operands) == set(block.arguments)
 
 
 def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:

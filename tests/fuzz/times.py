@@ -63,7 +63,8 @@ class Timed:
         """`program(x, k)`."""
         names: dict[str, Any] = {}
         exec(self.source, names)
-        return names["program"]
+        program: Callable[..., Any] = names["program"]
+        return program
 
     def arguments(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """An array of `n` rows, and `n` of its indices, some of them twice."""
