@@ -85,7 +85,8 @@ def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
     """True if `value` is an argument of a block, or computed outside of the block of `loop`."""
-    return isinstance(value.owner, ir.Block) or value.owner.block != loop.block
+    source = producer(value)
+    return source is None or source.block != loop.block
 
 
 def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
@@ -100,7 +101,7 @@ def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
         (use,) = [use for use in value.uses if use.owner.operation not in facts.dead]
         reader, position = use.owner.operation, use.operand_number
         if reader == terminator(body):
-            return position == index
+            return bool(position == index)
         if reader.block != body or not _adds_to(reader, position, facts):
             return False
         value = reader.results[position]
@@ -207,8 +208,9 @@ def _adds(scatter: ir.Operation) -> bool:
     """True if a `scatter` of one array adds updates to elements."""
     block = scatter.regions[0].blocks[0]
     body = producer(terminator(block).operands[0])
-    known = body is not None and body.name == "stablehlo.add"
-    return known and set(body.operands) == set(block.arguments)
+    if body is None or body.name != "stablehlo.add":
+        return False
+    return set(body.operands) == set(block.arguments)
 
 
 def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:

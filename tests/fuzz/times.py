@@ -63,7 +63,8 @@ class Timed:
         """`program(x, k)`."""
         names: dict[str, Any] = {}
         exec(self.source, names)
-        return names["program"]
+        program: Callable[..., Any] = names["program"]
+        return program
 
     def arguments(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """An array of `n` rows, and `n` of its indices, some of them twice."""
@@ -116,18 +117,21 @@ class _Writer:
         return self.rng.choice((f"jnp.mean(jnp.sqrt({row} + 1))", f"jnp.max({row})"))
 
     def step(self) -> list[str]:
-        """The lines of a step: `i`, `s` and, of the shape of `x`, `a` are there."""
+        """The lines of a step: `i`, `s` and, of the shape of `x`, `a` are there.
+
+        A change of `s` becomes smaller from step to step: rounding errors are not magnified.
+        """
         rng = self.rng
         outer = rng.choice(("jnp.sin", "jnp.tanh", "jnp.cos"))
-        terms = ["s"] + [self.read("x") for _ in range(rng.choice((1, 1, 2)))]
+        terms = ["0.5 * s"] + [self.read("x") for _ in range(rng.choice((1, 1, 2)))]
         if self.is_whole:
             terms.append(self.whole())
         if self.carries_array and rng.random() < 0.7:
-            terms.append(self.read("a"))
-        lines = [f"s = {outer}({rng.choice((' + ', ' + 0.5 * ')).join(terms)})"]
+            terms.append(f"0.1 * {self.read('a')}")
+        lines = [f"s = {outer}({' + '.join(terms)})"]
         if self.carries_array:
             place = rng.choice(("i", "k[i]", "n - 1 - i"))
-            value = rng.choice(("s", "s * 0.5", f"0.9 * a[{place}] + s"))
+            value = rng.choice(("s", "s * 0.5", f"0.5 * a[{place}] + s"))
             kind = rng.choice(("set", "set", "add", "add"))
             lines.append(f"a = a.at[{place}].{kind}({value})")
         return lines
