@@ -36,6 +36,9 @@ class _View:
     """Elements from the start of the base."""
     is_base: bool = False
     """The argument itself."""
+    is_conjugated: bool = False
+    is_negated: bool = False
+    """The view stands for other elements than the base has in its memory."""
 
 
 class Aliases:
@@ -143,7 +146,9 @@ class Aliases:
             for each in (view.sizes, view.strides)
         )
         offset = base.storage_offset() + self._sizes.value(view.offset, inputs)
-        return torch.as_strided(base, sizes, strides, offset)
+        made = torch.as_strided(base, sizes, strides, offset)
+        made = made.conj() if view.is_conjugated else made
+        return torch._neg_view(made) if view.is_negated else made
 
 
 def _is_whole(value: torch.Tensor) -> bool:
@@ -164,4 +169,6 @@ def _view(
 ) -> _View:
     sizes, strides = (tuple(map(expression, each)) for each in (value.shape, value.stride()))
     offset = expression(value.storage_offset()) - expression(whole.storage_offset())
-    return _View(is_input, base, sizes, strides, offset, is_base)
+    is_conjugated = value.is_conj() != whole.is_conj()
+    is_negated = value.is_neg() != whole.is_neg()
+    return _View(is_input, base, sizes, strides, offset, is_base, is_conjugated, is_negated)

@@ -24,6 +24,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
+from shlo_disc.torch.complex_rewrites import complex_rule
 from shlo_disc.torch.convolution_rewrites import convolution_rule
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
 from shlo_disc.torch.half_numbers import half_rule
@@ -51,7 +52,7 @@ KEPT = frozenset({
     aten.expand, aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
     aten.matmul, aten.max_pool2d, aten.mm, aten.narrow, aten.numpy_T, aten.permute, aten.relu,
     aten.reshape, aten.reshape_as, aten.scaled_dot_product_attention, aten.select, aten.sigmoid,
-    aten.silu, aten.slice, aten.softmax, aten.split, aten.stack, aten.sym_size, aten.t, aten.tanh,
+    aten.silu, aten.slice, aten.softmax, aten.stack, aten.sym_size, aten.t, aten.tanh,
     aten.to, aten.transpose, aten.unflatten, aten.unsqueeze, aten.view, aten.where,
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
@@ -83,10 +84,11 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
         rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
         if rule is not None:
             guards += _rewrite(module, node, rules, rule, traces)
-    for node in list(module.graph.nodes):
-        rule = None if carried(node) else _special_rule(node)
-        if rule is not None:
-            guards += _rewrite(module, node, rules, rule, {})
+    for special in (complex_rule, _special_rule):
+        for node in list(module.graph.nodes):
+            rule = None if carried(node) else special(node)
+            if rule is not None:
+                guards += _rewrite(module, node, rules, rule, {})
     module.graph.eliminate_dead_code()
     return guards
 
@@ -198,7 +200,13 @@ def _traced(
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
         features = _features(inputs) if function in OF_FEATURES else frozenset()
-        with mode, _guards(mode.shape_env, features) as guards, torch.no_grad():
+        # C++ kernels of composite ops would ask for numbers; the dispatcher of Python has sizes.
+        with (
+            mode,
+            _guards(mode.shape_env, features) as guards,
+            torch.no_grad(),
+            enable_python_dispatcher(),
+        ):
             given = _apart([x.meta["val"] for x in inputs])
             traced = make_fx(call, decomposition_table=dict(rules))(*given)
             if any(map(_is_mutable, traced.graph.nodes)):
@@ -239,8 +247,7 @@ def _without_writes(
     """
     for _ in range(_LEVELS):  # ops without writes may be decomposed into ops with them
         function = torch.func.functionalize(traced, remove="mutations")
-        with enable_python_dispatcher():
-            traced = make_fx(function, decomposition_table=dict(rules))(*given)
+        traced = make_fx(function, decomposition_table=dict(rules))(*given)
         if not any(map(_is_mutable, traced.graph.nodes)):
             return traced
     raise UnsupportedError("PyTorch's decomposition of it writes its operands")

@@ -146,6 +146,19 @@ def _masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -
     return torch.where(mask, values.index_select(0, places.clamp(0, last)).reshape(x.shape), x)
 
 
+def _masked_scatter_backward(
+    grad: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]
+) -> torch.Tensor:
+    """The elements of `grad` where `mask` is true, in order, then zeros: as many as `sizes` has."""
+    count: Any = math.prod(sizes)
+    mask = mask.expand(grad.shape).flatten()
+    places = mask.to(torch.int64).cumsum(0) - 1
+    # Elements that the source does not have, and those that were not read, go behind it.
+    places = torch.where(mask & (places < count), places, count)
+    zeros = torch.zeros([count + 1], dtype=grad.dtype)
+    return zeros.index_put([places], grad.flatten(), True).narrow(0, 0, count).reshape(sizes)
+
+
 def _distance(off: torch.Tensor, p: float) -> torch.Tensor:
     """The norm of order `p` of the last dimension."""
     if p == 0:
@@ -298,6 +311,7 @@ INDEXED: dict[Any, Callable[..., Any]] = {
     aten._pdist_forward.default: _pdist,
     aten.diagonal.default: _diagonal,
     aten.masked_scatter.default: _masked_scatter,
+    aten.masked_scatter_backward.default: _masked_scatter_backward,
     aten.masked_select.default: _masked_select,
     aten.upsample_nearest2d.default: _nearest2d,
     aten.upsample_nearest2d.vec: _nearest,

@@ -175,6 +175,11 @@ def _flatten(x: torch.Tensor, start_dim: int = 0, end_dim: int = -1) -> torch.Te
     return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
 
 
+def _copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """Of all elements of `x`: it gives sizes and type."""
+    return source.to(x.dtype).expand(x.shape).clone()
+
+
 def _put(
     x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False
 ) -> torch.Tensor:
@@ -241,8 +246,12 @@ def _slice_scatter(
     first = first + size if statically_known_true(first < 0) else first
     if step == 1:
         last = first + count
-        rest = x.narrow(axis, last, size - last)
-        return torch.cat([x.narrow(axis, 0, first), src, rest], axis)
+        parts = [src]
+        if not statically_known_true(first == 0):
+            parts.insert(0, x.narrow(axis, 0, first))
+        if not statically_known_true(last == size):
+            parts.append(x.narrow(axis, last, size - last))
+        return torch.cat(parts, axis)
     places = torch.arange(size) - first
     numbers = torch.div(places, step, rounding_mode="floor")
     is_written = (places % step == 0) & (numbers >= 0) & (numbers < count)
@@ -326,6 +335,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **VIEWS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
+    aten._neg_view.default: torch.neg,
     aten.angle.default: _angle,
     aten.any.dims: _any,
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
@@ -333,6 +343,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.clamp.Tensor: _clamp,
     aten.clamp_max.Tensor: _clamp_max,
     aten.clamp_min.Tensor: _clamp,
+    aten.copy.default: _copy,
     aten.dropout.default: _dropout,
     aten.empty.memory_format: _empty,
     aten.empty_strided.default: _empty_strided,

@@ -83,11 +83,63 @@ def test_rotary_embedding_with_complex_numbers():
         torch.testing.assert_close(fast(*args), rotated(*args), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [lambda z: z.cumsum(0), lambda z: torch.linalg.inv(z @ z.t()), lambda z: z.prod(1),
-     torch.sinh],
-)  # fmt: skip
+def written(x, w):
+    """A layer of a Fourier neural operator: some frequencies are written into zeros."""
+    y = torch.fft.rfft(x)
+    out = torch.zeros(x.shape[0], y.shape[1], dtype=y.dtype)
+    out[:, : w.shape[0]] = torch.einsum("bm,mk->bk", y[:, : w.shape[0]], w)
+    out[:, 0] += 1j
+    return torch.fft.irfft(out, n=x.shape[1])
+
+
+def long_convolution(x, w):
+    n = 2 * x.shape[1]
+    product = torch.fft.rfft(x, n=n) * torch.fft.rfft(w.real[:, :1].t(), n=n).conj()
+    return torch.fft.irfft(product, n=n)[:, : x.shape[1]]
+
+
+TRAINED = {
+    "spectra": lambda x, w: (
+        torch.fft.rfft(x).abs(), torch.fft.rfft2(x).angle(), torch.fft.ihfft(x),
+        torch.fft.irfft(torch.fft.ifft(x), n=x.shape[1] + 1), torch.fft.hfft(x * w[0, 0]),
+    ),
+    "written": lambda x, w: (written(x, w), long_convolution(x, w)),
+    "conjugated": lambda x, w: (
+        torch.vdot(w[0], w[1]), torch.dot(w[0], w[1]), w.conj(), w.conj().imag, w.mH @ w,
+    ),
+    "moved": lambda x, w: (
+        w.cumsum(0), w.roll(1, 0), w.tril(), w.gather(0, torch.tensor([[1, 0, 2]])),
+        w.masked_scatter(w.real > 0, w.t()), w.index_add(0, torch.tensor([1, 1]), w[:2], alpha=2),
+        torch.addmm(w, w, w, beta=2, alpha=1j), w.masked_fill(w.real > 0, 1j), w.mean(0),
+        w.prod(0), w.cumprod(1),
+    ),
+    "functions": lambda x, w: [
+        getattr(torch, name)(w)
+        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_of_complex_numbers_are_those_of_eager_mode(name):
+    function = TRAINED[name]
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True, fullgraph=True)
+
+    def gradients(function, *args):
+        results = function(*args)
+        results = results if isinstance(results, tuple | list) else [results]
+        loss = sum(
+            (y.abs() ** 2 + y.real * y.imag if y.is_complex() else y * y).sum() for y in results
+        )
+        return [*results, *torch.autograd.grad(loss, args, allow_unused=True)]
+
+    for rows, steps in ((4, 10), (2, 7)):
+        args = x(rows, steps).requires_grad_(), z(3, 3).requires_grad_()
+        for own, true in zip(gradients(fast, *args), gradients(function, *args), strict=True):
+            torch.testing.assert_close(own, true, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("function", [lambda z: torch.linalg.inv(z @ z.t()), torch.digamma])
 def test_an_op_without_a_rule_is_refused_with_its_name(function):
     program = export(Of(function), (z(4, 6),), dynamic_shapes=(({0: Dim("b")},),))
     with pytest.raises(shlo_disc.UnsupportedError, match=r"aten\.\w+"):

@@ -113,3 +113,24 @@ def test_weights_are_packed_once_until_they_change(no_packs, freeze):
         for _ in range(4):
             torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
         assert ral.pack_stats()["filled"] - before == 4
+
+
+def test_rows_repeated_as_often_as_data_say():
+    """In inference, in training, with a length that is given; and where a mask takes a source."""
+
+    def function(x, counts, mask):
+        rows = torch.repeat_interleave(x, counts, dim=0)
+        known = torch.repeat_interleave(x.t(), counts.int(), dim=1, output_size=2 * x.shape[0])
+        return rows * 2, known.sin(), torch.repeat_interleave(counts), x.masked_scatter(mask, x * 3)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        fast = torch.compile(function, backend="shlo_disc", dynamic=True, fullgraph=True)
+        for n in (5, 2, 9):
+            counts = torch.arange(n) % 3
+            counts[-1] = 2 * n - counts[:-1].sum()
+            x = torch.randn(n, 3, requires_grad=True)
+            results = fast(x, counts, x > 0), function(x, counts, x > 0)
+            torch.testing.assert_close(*results)
+            grads = [torch.autograd.grad((a**2).sum() + b.sum() + (d**2).sum(), x)[0]
+                     for a, b, _, d in results]  # fmt: skip
+            torch.testing.assert_close(*grads)

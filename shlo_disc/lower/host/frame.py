@@ -11,11 +11,11 @@ from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.memory import HostMemory, memory_of
 from shlo_disc.lower.host.packs import Origins
 from shlo_disc.lower.host.scalars import read_flag
-from shlo_disc.lower.host.updates import stored_update, update_address
+from shlo_disc.lower.host.updates import stored_updates, update_address
 from shlo_disc.lower.host.uses import UseRecorder
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, ops_of
 from shlo_disc.passes.places import At, Place, places_of
 
 __all__ = ["Frame"]
@@ -34,19 +34,18 @@ def _is_small(size: Expr) -> bool:
 class Frame:
     """The function `run` of a host program while it is written.
 
-    `symbols`: the names in the array of symbols, in order. `slots`: bytes of the arena's slots.
-    `scalars`: how many scalars are at home on the host. `has_loops`: whether the program has any.
+    `main`: what it runs. `symbols`: the names in the array of symbols, in order. `slots`: bytes
+    of the arena's slots. `scalars`: how many scalars are at home on the host.
     """
 
     def __init__(
         self,
+        main: ir.Operation,
         shapes: ShapeAnalysis,
         memory: HostMemory,
         symbols: Sequence[str],
         slots: Sequence[Expr],
         scalars: int,
-        *,
-        has_loops: bool,
     ) -> None:
         self.shapes = shapes
         self.memory = memory
@@ -60,6 +59,7 @@ class Frame:
         """Loops around what is written now."""
         self.arena = w.argument("arena")
         """The memory that a call may use."""
+        has_loops = any(ops_of(main, "stablehlo.while"))
         self._small = self._small_slots(slots) if memory.calls_kernels and has_loops else {}
         """Slots on the stack, which LLVM makes registers where no launch is given their address."""
         self.arena_sizes = [
@@ -68,6 +68,7 @@ class Frame:
         """Bytes of every slot in the arena."""
         self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), self.arena_sizes)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
+        self._stored = stored_updates(main)
         self._scalars = w.array(scalars, "i64", "scalars") if scalars else None
 
     def _small_slots(self, slots: Sequence[Expr]) -> dict[int, Pointer]:
@@ -88,7 +89,7 @@ class Frame:
             if place.at == At.INPLACE:
                 self.pointers.same(result, op.operands[place.number])
             elif place.at == At.UPDATE:
-                update = stored_update(result)
+                update = self._stored[place.number]
                 address = update_address(self.w, self.memory, update, self.pointers, self.shapes)
                 self.pointers.put(result, address)
             else:

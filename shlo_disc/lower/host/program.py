@@ -32,7 +32,7 @@ from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir, ops_of, terminator
+from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
@@ -122,12 +122,12 @@ class _Run:
         self.reuses = reuses_of(func)
         slots = ir.ArrayAttr(func.attributes["disc.arena"])
         self.frame = Frame(
+            func,
             shapes,
             target.memory,
             program.symbol_names,
             [Expr.parse(ir.StringAttr(s).value) for s in slots],
             scalars_of(func),
-            has_loops=any(ops_of(func, "stablehlo.while")),
         )
         self.launches = Launches(self.frame, written)
         self.constants: list[npt.NDArray[np.uint8]] = []

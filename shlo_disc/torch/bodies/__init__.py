@@ -29,7 +29,7 @@ from shlo_disc.torch.bodies.division import (
     shift_right,
 )
 from shlo_disc.torch.bodies.extremes import argmax, argmin, max_dim, min_dim
-from shlo_disc.torch.bodies.finding import nonzero
+from shlo_disc.torch.bodies.finding import nonzero, repeat_interleave
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.linear_algebra import det, inv_ex, slogdet, solve_ex
@@ -103,6 +103,7 @@ BODIES: dict[Any, Body] = {
     aten.remainder.Scalar: remainder,
     aten.remainder.Scalar_Tensor: remainder,
     aten.remainder.Tensor: remainder,
+    aten.repeat_interleave.Tensor: repeat_interleave,
     aten.scaled_dot_product_attention.default: attention,
     aten.scatter_reduce.two: scatter_reduce,
     aten.sort.default: sort,

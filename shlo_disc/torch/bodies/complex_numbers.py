@@ -26,10 +26,11 @@ from shlo_disc.torch.bodies.call import (
     spread,
     typed,
 )
+from shlo_disc.torch.bodies.totals import cumprod
 
 __all__ = ["COMPLEX", "MOVES", "is_complex", "is_of_complex_numbers"]
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 
 def is_complex(node: torch.fx.Node) -> bool:
@@ -49,7 +50,7 @@ def is_of_complex_numbers(arguments: Mapping[str, Any]) -> bool:
 def _unary(name: str) -> Body:
     def body(call: BodyCall) -> list[ir.Value]:
         x = call["self"]
-        return [create(f"stablehlo.{name}", [x], x.type)]
+        return [create(name, [x], x.type)]
 
     return body
 
@@ -178,7 +179,8 @@ def _mean(call: BodyCall) -> list[ir.Value]:
 def _axes(call: BodyCall) -> list[int]:
     rank = ir.RankedTensorType(call["self"].type).rank
     dims = call["dim"] if "dim" in call.names else None
-    return sorted({d % rank for d in dims} if dims else range(rank))
+    dims = [dims] if isinstance(dims, int) else dims
+    return sorted({d % rank for d in dims} if dims and rank else range(rank))
 
 
 def _masked_fill(call: BodyCall) -> list[ir.Value]:
@@ -205,6 +207,14 @@ def _like(number: complex | None) -> Body:
     return body
 
 
+def _number(call: BodyCall) -> list[ir.Value]:
+    """`aten.scalar_tensor`, of a size too."""
+    number, element = call["s"], ir.RankedTensorType(call.results[0]).element_type
+    if isinstance(number, ir.Value):
+        return [converted(number, element)]
+    return [scalar(number, element)]
+
+
 def _copy(call: BodyCall) -> list[ir.Value]:
     """To another element type, or the same; of a complex number the real part."""
     x = call["self" if "self" in call.names else "a"]
@@ -220,31 +230,36 @@ def _copy(call: BodyCall) -> list[ir.Value]:
     return [converted(x, element)]
 
 
-def _total(call: BodyCall) -> list[ir.Value]:
-    """`aten.sum` over `dim`, all without it."""
-    z = call["self"]
-    rank = ir.RankedTensorType(z.type).rank
-    axes = _axes(call)
-    if call.given("dtype") is not None:
-        raise UnsupportedError("with another element type is not covered")
-    parts = []
-    for part in _parts(z):
-        start = constant(0, [], element_of(part))
-        total = reduced(part, axes, "add", start)
+def _reduction(name: str, start: int) -> Body:
+    """An op over `dim`, all without it."""
+
+    def body(call: BodyCall) -> list[ir.Value]:
+        element = ir.RankedTensorType(call.results[0]).element_type
+        z = converted(call["self"], element)
+        kind = ir.RankedTensorType(z.type)
+        axes = _axes(call)
+        total = reduced(z, axes, name, scalar(start, element))
         if "keepdim" in call.names and call.given("keepdim"):
-            sizes = [constant(1, [], "i64") if k in axes else extent(part, k) for k in range(rank)]
-            shape = ir.RankedTensorType(part.type).shape
-            kind = ir.RankedTensorType.get(
-                [1 if k in axes else n for k, n in enumerate(shape)], element_of(part)
-            )
-            total = create("stablehlo.dynamic_reshape", [total, vector(sizes)], kind)
-        parts.append(total)
-    return [_joined(*parts)]
+            ones = {k: constant(1, [], "i64") for k in axes}
+            sizes = [ones.get(k) or extent(z, k) for k in range(kind.rank)]
+            wide = [1 if k in axes else n for k, n in enumerate(kind.shape)]
+            result = ir.RankedTensorType.get(wide, element)
+            total = create("stablehlo.dynamic_reshape", [total, vector(sizes)], result)
+        return [total]
+
+    return body
+
+
+_total = _reduction("add", 0)
 
 
 COMPLEX: dict[Any, Body] = {
     **{
-        getattr(aten, name).default: _unary(op)
+        getattr(aten, name).default: _unary(f"chlo.{name}")
+        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
+    },
+    **{
+        getattr(aten, name).default: _unary(f"stablehlo.{op}")
         for name, op in {
             "cos": "cosine",
             "exp": "exponential",
@@ -269,6 +284,7 @@ COMPLEX: dict[Any, Body] = {
     aten._conj_physical.default: _conjugate,
     aten.conj_physical.default: _conjugate,
     aten.complex.default: _complex,
+    aten.cumprod.default: cumprod,
     aten.div.Scalar: _binary("divide", "self", "other"),
     aten.div.Tensor: _binary("divide", "self", "other"),
     aten.eq.Scalar: _equal("EQ"),
@@ -281,7 +297,9 @@ COMPLEX: dict[Any, Body] = {
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.ones_like.default: _like(1),
-    torch.ops.prims.convert_element_type.default: _copy,
+    prims.convert_element_type.default: _copy,
+    prims.imag.default: _part("imag"),
+    prims.real.default: _part("real"),
     aten.to.dtype: _copy,
     aten.to.dtype_layout: _copy,
     aten.zeros_like.default: _like(0),
@@ -292,9 +310,12 @@ COMPLEX: dict[Any, Body] = {
     aten.polar.default: _polar,
     aten.pow.Tensor_Scalar: _binary("power", "self", "exponent"),
     aten.pow.Tensor_Tensor: _binary("power", "self", "exponent"),
+    aten.prod.default: _reduction("multiply", 1),
+    aten.prod.dim_int: _reduction("multiply", 1),
     aten.real.default: _part("real"),
     aten.reciprocal.default: _reciprocal,
     aten.rsub.Scalar: _reversed_subtract,
+    aten.scalar_tensor.default: _number,
     aten.sub.Scalar: _binary("subtract", "self", "other"),
     aten.sub.Tensor: _binary("subtract", "self", "other"),
     aten.sum.default: _total,
@@ -311,6 +332,6 @@ MOVES = frozenset({
     aten.reshape.default, aten.select.int, aten.slice.Tensor, aten.split.Tensor,
     aten.split_with_sizes.default, aten.squeeze.dim, aten.squeeze.dims, aten.stack.default,
     aten.t.default, aten.transpose.int, aten.unsqueeze.default, aten.view.default,
-    aten.where.self, aten._unsafe_view.default,
+    aten.where.self, aten._unsafe_view.default, prims.squeeze.default, prims.view_of.default,
 })  # fmt: skip
 """Ops that torch-mlir lowers rightly for elements of any type: tests compare each with PyTorch."""

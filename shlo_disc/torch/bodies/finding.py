@@ -1,4 +1,4 @@
-"""Where elements are not 0: the number of results comes from data.
+"""Ops whose number of results comes from data: where elements are not 0, and repeated rows.
 
     %n = reduce add of (%x != 0)
     %k = the running sum of (%x != 0) - 1        the row of each element that is found
@@ -23,7 +23,7 @@ from shlo_disc.torch.bodies.call import (
 )
 from shlo_disc.torch.bodies.totals import running_sum
 
-__all__ = ["nonzero"]
+__all__ = ["nonzero", "repeat_interleave"]
 
 
 def nonzero(call: BodyCall) -> list[ir.Value]:
@@ -58,6 +58,23 @@ def nonzero(call: BodyCall) -> list[ir.Value]:
     result = ir.RankedTensorType.get([dynamic, kind.rank], i64)
     axis = ir.IntegerAttr.get(i64, 1)
     return [create("stablehlo.concatenate", found, result, dimension=axis)]
+
+
+def repeat_interleave(call: BodyCall) -> list[ir.Value]:
+    """`aten.repeat_interleave.Tensor(repeats, output_size)`: i as often as `repeats[i]` says.
+
+    At each place, that is how many rows end before it or there.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    repeats, zero = converted(call["repeats"], i64), constant(0, [], i64)
+    is_given = call.given("output_size") is not None
+    count = call.size("output_size") if is_given else reduced(repeats, [0], "add", zero)
+    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], i64)
+    start = _broadcast(zero, vector([count]), kind)
+    one = spread(constant(1, [], i64), [], repeats)
+    ends = scattered(start, running_sum(call, repeats, 0), one, "add")
+    result = ir.RankedTensorType(call.results[0]).element_type
+    return [converted(running_sum(call, ends, 0), result)]
 
 
 def _broadcast(value: ir.Value, sizes: ir.Value, kind: ir.Type) -> ir.Value:
