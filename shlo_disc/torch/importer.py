@@ -7,7 +7,8 @@ The calls pass through torch-mlir untouched. `lowering.py` writes the functions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,22 @@ from torch_mlir.extras.fx_importer import FxImporter, GraphNodeImporter
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 
-__all__ = ["FOREIGN", "Carried", "import_graph", "schema_arguments"]
+__all__ = [
+    "FOREIGN", "Carried", "Graph", "graphs_of", "import_graph", "is_control", "schema_arguments",
+]  # fmt: skip
 
 FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 """What torch-mlir's importer raises."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph that a higher-order op runs, in StableHLO."""
+
+    module: ir.Module
+    """With the function `main`."""
+    inputs: Sequence[int]
+    """Which operands of the graph are arguments of the function."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,8 @@ class Carried:
     operands: tuple[torch.fx.Node, ...]
     """Those among the arguments, in the order of the function's parameters."""
     location: ir.Location
+    graphs: Sequence[Graph] = ()
+    """Of a higher-order op."""
 
 
 def import_graph(
@@ -60,6 +75,15 @@ def import_graph(
                         f"{where}: {node.target}: torch-mlir cannot import it: {error!r}"
                     ) from error
                 return
+            self._carry(loc, node)
+
+        def _import_hop(self, loc: ir.Location, node: torch.fx.Node, hop: Any) -> None:
+            if carries(node):
+                self._carry(loc, node)
+            else:
+                super()._import_hop(loc, node, hop)
+
+        def _carry(self, loc: ir.Location, node: torch.fx.Node) -> None:
             arguments = schema_arguments(node)
             operands = tuple(_operands(arguments.values()))
             function = f"shlo_disc.{_name(node)}_{len(carried)}"
@@ -69,7 +93,7 @@ def import_graph(
             values = [value] if isinstance(value, torch.Tensor) else list(value)
             places = [place for place, one in enumerate(values) if one is not None]
             kinds = [self._cc.get_vtensor_type(values[k].shape, values[k].dtype) for k in places]
-            if len(values) > 1:
+            if not isinstance(value, torch.Tensor) and (len(values) > 1 or is_control(node)):
                 self._multi_result_nodes.add(node)
             call = ir.Operation.create(
                 "func.call",
@@ -89,7 +113,14 @@ def import_graph(
 
 
 def schema_arguments(node: torch.fx.Node) -> dict[str, Any]:
-    """The arguments of a call of an ATen op by name, defaults where the call has none."""
+    """The arguments of a call of an ATen op by name, defaults where the call has none.
+
+    Of a higher-order op `operands` are what its graphs take, and `counts` tells the kinds of these.
+    """
+    if is_control(node):
+        first, *_ = groups = _groups(node)
+        counts = len(first), len(groups[1]) if len(groups) > 1 else 0
+        return {"operands": tuple(x for group in groups for x in group), "counts": counts}
     schema = node.target._schema
     found: dict[str, Any] = {}
     for index, argument in enumerate(schema.arguments):
@@ -100,6 +131,32 @@ def schema_arguments(node: torch.fx.Node) -> dict[str, Any]:
     return found
 
 
+def is_control(node: torch.fx.Node) -> bool:
+    """True for a higher-order op."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def _groups(node: torch.fx.Node) -> list[list[Any]]:
+    """The operands of a higher-order op: a single one, and those of each list."""
+    found: list[list[Any]] = []
+    for argument in node.args:
+        if isinstance(argument, list | tuple):
+            found.append(list(argument))
+        elif not (isinstance(argument, torch.fx.Node) and argument.op == "get_attr"):
+            found.append([argument])
+    return found
+
+
+def graphs_of(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
+    """The graphs that a higher-order op runs."""
+    owner = node.graph.owning_module
+    return [
+        operator.attrgetter(str(argument.target))(owner)
+        for argument in node.args
+        if isinstance(argument, torch.fx.Node) and argument.op == "get_attr"
+    ]
+
+
 def _operands(arguments: Any) -> list[torch.fx.Node]:
     found: list[torch.fx.Node] = []
     torch.fx.map_arg(tuple(arguments), found.append)
@@ -107,7 +164,7 @@ def _operands(arguments: Any) -> list[torch.fx.Node]:
 
 
 def _name(node: torch.fx.Node) -> str:
-    return str(node.target.overloadpacket.__name__)
+    return node.target.name() if is_control(node) else str(node.target.overloadpacket.__name__)
 
 
 def _declare(module: ir.Module, carried: list[Carried]) -> None:
