@@ -7,7 +7,8 @@ The flags of all ops are one more result: the number of the first op that failed
 it. Maxima of no elements are conditions on sizes.
 
 Ops are those of the given graph: what decompositions index is in range. A backward graph has the
-indices of the forward one, which has checked them.
+indices of the forward one, which has checked them. Branches and loops have no checks, as not all of
+them run.
 """
 
 from __future__ import annotations
