@@ -1,4 +1,4 @@
-"""`cond`, `while_loop` and `scan` are compiled; PyTorch runs those that hold what is not covered."""
+"""`cond`, `while_loop` and `scan` are compiled; PyTorch runs what is not covered."""
 
 from __future__ import annotations
 
