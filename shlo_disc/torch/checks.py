@@ -7,7 +7,8 @@ The flags of all ops are one more result: the number of the first op that failed
 it. Maxima of no elements are conditions on sizes.
 
 Ops are those of the given graph: what decompositions index is in range. A backward graph has the
-indices of the forward one, which has checked them.
+indices of the forward one, which has checked them. Branches and loops have no checks, as not all of
+them run.
 """
 
 from __future__ import annotations
@@ -147,12 +148,12 @@ def _same_elements(node: torch.fx.Node) -> torch.fx.Node:
         packet = getattr(node.target, "overloadpacket", None)
         if packet not in _ARRANGED and not (packet is aten.expand and _is_repeated(node)):
             return node
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]
 
 
 def _is_repeated(node: torch.fx.Node) -> bool:
     """True for an expanded tensor whose new sizes are numbers other than 0."""
-    new, own = (list(x.meta["val"].shape) for x in (node, node.args[0]))  # type: ignore[union-attr]
+    new, own = (list(x.meta["val"].shape) for x in (node, node.args[0]))
     pairs = zip(new, [1] * (len(new) - len(own)) + own, strict=True)
     return all((isinstance(n, int) and n > 0) or expression(n) == expression(m) for n, m in pairs)
 
@@ -190,7 +191,7 @@ _FINDERS = (aten.kthvalue, aten.max, aten.median, aten.min, aten.sort, aten.topk
 
 
 def _size(one: _Range) -> Any:
-    x = one.holder.meta["val"]  # type: ignore[union-attr]
+    x = one.holder.meta["val"]
     if one.axis is None:
         return x.numel()
     return x.shape[one.axis] if x.dim() else 1
@@ -267,7 +268,7 @@ def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
 
 def _stated(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
     """The bound, which is not a number, as a node."""
-    axes = range(_rank(one.holder)) if one.axis is None else [one.axis]  # type: ignore[arg-type]
+    axes = range(_rank(one.holder)) if one.axis is None else [one.axis]
     sizes = [_call(at, aten.sym_size.int, one.holder, axis) for axis in axes]
     return functools.reduce(functools.partial(_call, at, operator.mul), sizes)
 

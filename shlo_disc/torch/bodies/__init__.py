@@ -15,6 +15,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.attention import attention, flash_attention
 from shlo_disc.torch.bodies.call import Body, BodyCall
 from shlo_disc.torch.bodies.complex_numbers import COMPLEX, is_complex
+from shlo_disc.torch.bodies.control_flow import CONTROL
 from shlo_disc.torch.bodies.convolution import (
     convolution,
     convolution_backward,
@@ -140,7 +141,9 @@ _INDEXED: dict[Any, Body] = {
     aten.index_put.default: index_put,
 }
 
-BODIES.update({**SPECIAL, **_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
+BODIES.update(
+    {**CONTROL, **SPECIAL, **_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_}
+)
 
 _WIDENED = (
     aten.argmax.default, aten.argmin.default, aten.cummax.default, aten.cummin.default,
@@ -173,6 +176,8 @@ def has_body(node: torch.fx.Node) -> bool:
     """True for an op that is written here."""
     if node.op != "call_function":
         return False
+    if node.target in CONTROL:
+        return True
     if any(map(is_complex, (node, *node.all_input_nodes))):
         is_own = node.target in COMPLEX or node.target in _TRANSFORMS
         return is_own or node.target is aten.constant_pad_nd.default
