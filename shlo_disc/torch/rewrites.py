@@ -19,6 +19,7 @@ from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
 from shlo_disc.torch.half_numbers import widened
 from shlo_disc.torch.indexed_rewrites import INDEXED
+from shlo_disc.torch.linalg_rewrites import LINALG
 from shlo_disc.torch.number_rewrites import NUMBERS
 from shlo_disc.torch.order_rewrites import ORDERED
 from shlo_disc.torch.pool_rewrites import POOLS
@@ -330,6 +331,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **GRADIENTS,
     **GRIDS,
     **INDEXED,
+    **LINALG,
     **NUMBERS,
     **ORDERED,
     **POOLS,

@@ -1,0 +1,172 @@
+"""Decompositions of `torch.linalg` into what LAPACK computes (`bodies/lapack.py`).
+
+%q, %r = aten.linalg_qr(%a)
+==>
+%f, %t = shlo_disc.geqrf(%a), %r = aten.triu(%f), %q = aten.linalg_householder_product(%f, %t)
+
+a: [..., m, n]    lu: the factors L and U in one matrix    pivots: [..., min(m, n)], from 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["LINALG", "OF_COMPLEX", "ops"]
+
+aten = torch.ops.aten
+
+_OPS = torch.library.Library("shlo_disc", "FRAGMENT")
+_OPS.define("geqrf(Tensor a) -> (Tensor, Tensor)")
+_OPS.define("row_order(Tensor a, Tensor pivots) -> Tensor")
+_OPS.define("triangular_solve(Tensor a, Tensor b, bool upper, bool left, bool unit) -> Tensor")
+ops: Any = torch.ops.shlo_disc
+"""QR with reflections as LAPACK keeps them; the order of rows that pivots give; substitution."""
+
+
+def _geqrf(a: Tensor) -> tuple[Tensor, Tensor]:
+    *batch, rows, columns = a.shape
+    return torch.empty_like(a), a.new_empty([*batch, torch.sym_min(rows, columns)])
+
+
+torch.library.register_fake("shlo_disc::geqrf", _geqrf)
+torch.library.register_fake(
+    "shlo_disc::row_order", lambda a, pivots: a.new_empty(a.shape[:-1], dtype=torch.int64)
+)
+torch.library.register_fake(
+    "shlo_disc::triangular_solve", lambda a, b, upper, left, unit: b.new_empty(b.shape)
+)
+
+
+def _qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    rows, columns = a.shape[-2:]
+    least = torch.sym_min(rows, columns)
+    factors, taus = ops.geqrf(a)
+    if mode == "complete":
+        wide = torch.cat([factors, a.new_zeros([*a.shape[:-1], rows])], -1)  # any m columns do
+        return aten.linalg_householder_product(wide.narrow(-1, 0, rows), taus), factors.triu()
+    r = factors.narrow(-2, 0, least).triu()
+    if mode == "r":
+        return a.new_zeros([0]), r
+    return aten.linalg_householder_product(factors.narrow(-1, 0, least), taus), r
+
+
+def _solve_triangular(
+    a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = a.expand([*batch, *a.shape[-2:]]), b.expand([*batch, *b.shape[-2:]])
+    return ops.triangular_solve(a, b, upper, left, unitriangular)
+
+
+def _solve_triangular_old(
+    b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    given = a.mT if transpose else a
+    found = _solve_triangular(
+        given, b, upper=upper != transpose, left=True, unitriangular=unitriangular
+    )
+    return found, a.clone()
+
+
+def _cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    low = factor.mH if upper else factor
+    return _solve_triangular(low.mH, _solve_triangular(low, b, upper=False), upper=True)
+
+
+def _cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
+    return _cholesky_solve(_eye_like(factor), factor, upper)
+
+
+def _eye_like(a: Tensor) -> Tensor:
+    eye: Tensor = torch.eye(a.shape[-2], a.shape[-1], dtype=a.dtype)
+    return eye.expand(a.shape)
+
+
+def _lu_solve(
+    lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    if not left:
+        return _lu_solve(lu, pivots, b.mH, adjoint=not adjoint).mH
+    order = ops.row_order(lu, pivots).unsqueeze(-1)
+    batch = torch.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
+    places = order.expand([*batch, *b.shape[-2:]])
+    b = b.expand([*batch, *b.shape[-2:]])
+    if not adjoint:
+        y = _solve_triangular(lu, b.gather(-2, places), upper=False, unitriangular=True)
+        return _solve_triangular(lu, y, upper=True)
+    y = _solve_triangular(lu.mH, b, upper=False)
+    y = _solve_triangular(lu.mH, y, upper=True, unitriangular=True)
+    return torch.zeros_like(y).scatter(-2, places, y)
+
+
+def _lu_unpack(
+    lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = lu.shape[-2:]
+    least = torch.sym_min(rows, columns)
+    none = lu.new_zeros([0])
+    permuted = lower = upper = none
+    if unpack_data:
+        lower = lu.narrow(-1, 0, least).tril(-1)
+        lower = lower + _eye_like(lower)
+        upper = lu.narrow(-2, 0, least).triu()
+    if unpack_pivots:
+        order = ops.row_order(lu, pivots)
+        numbers = torch.arange(rows).unsqueeze(-1)
+        permuted = (order.unsqueeze(-2) == numbers).to(lu.dtype)
+    return permuted, lower, upper
+
+
+def _lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    lu, pivots, _ = aten.linalg_lu_factor_ex(a, pivot=pivot)
+    return _lu_unpack(lu, pivots)
+
+
+def _cholesky(a: Tensor, upper: bool = False) -> Tensor:
+    return aten.linalg_cholesky_ex(a, upper=upper)[0]
+
+
+def _solve_ex(
+    a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    lu, pivots, info = aten.linalg_lu_factor_ex(a)
+    is_vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and b.shape == a.shape[:-1])
+    x = _lu_solve(lu, pivots, b.unsqueeze(-1) if is_vector else b, left=left)
+    return x.squeeze(-1) if is_vector else x, lu, pivots, info
+
+
+def _inv_ex(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    inverse, _, _, info = _solve_ex(a, _eye_like(a))
+    return inverse, info
+
+
+def _det(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    lu, pivots, _ = aten.linalg_lu_factor_ex(a)
+    is_odd = (pivots != torch.arange(1, a.shape[-1] + 1)).to(torch.int64).sum(-1) % 2
+    return lu.diagonal(0, -2, -1).prod(-1) * (1 - 2 * is_odd), lu, pivots
+
+
+LINALG: dict[Any, Callable[..., Any]] = {
+    aten._cholesky_solve_helper.default: _cholesky_solve,
+    aten.cholesky.default: _cholesky,
+    aten.cholesky_inverse.default: _cholesky_inverse,
+    aten.cholesky_solve.default: _cholesky_solve,
+    aten.linalg_lu.default: _lu,
+    aten.linalg_lu_solve.default: _lu_solve,
+    aten.linalg_qr.default: _qr,
+    aten.linalg_solve_triangular.default: _solve_triangular,
+    aten.lu_unpack.default: _lu_unpack,
+    aten.triangular_solve.default: _solve_triangular_old,
+}
+"""Overload -> what it is traced from."""
+
+OF_COMPLEX: dict[Any, Callable[..., Any]] = {
+    aten._linalg_det.default: _det,
+    aten._linalg_solve_ex.default: _solve_ex,
+    aten.linalg_inv_ex.default: _inv_ex,
+}
+"""Overload -> what it is traced from where it is of complex numbers."""
