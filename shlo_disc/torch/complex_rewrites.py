@@ -20,7 +20,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from shlo_disc.torch.bodies.complex_numbers import is_complex
-from shlo_disc.torch.linalg_rewrites import OF_COMPLEX
 
 __all__ = ["complex_rule"]
 
@@ -117,7 +116,6 @@ def _of_truth(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
 
 
 _OTHERS: dict[Any, Callable[..., Any]] = {
-    **OF_COMPLEX,
     aten.addmm.default: _addmm,
     aten.isnan.default: _isnan,
     aten.log10.default: _log(10),

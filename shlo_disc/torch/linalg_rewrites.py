@@ -9,22 +9,26 @@ a: [..., m, n]    lu: the factors L and U in one matrix    pivots: [..., min(m, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import is_contiguous_or_false
 
-__all__ = ["LINALG", "OF_COMPLEX", "ops"]
+__all__ = ["LINALG", "ops"]
 
 aten = torch.ops.aten
 
 _OPS = torch.library.Library("shlo_disc", "FRAGMENT")
 _OPS.define("geqrf(Tensor a) -> (Tensor, Tensor)")
 _OPS.define("row_order(Tensor a, Tensor pivots) -> Tensor")
+_OPS.define("squared(Tensor a, Tensor times) -> Tensor")
 _OPS.define("triangular_solve(Tensor a, Tensor b, bool upper, bool left, bool unit) -> Tensor")
 ops: Any = torch.ops.shlo_disc
-"""QR with reflections as LAPACK keeps them; the order of rows that pivots give; substitution."""
+"""QR with reflections as LAPACK keeps them; the order of rows that pivots give;
+matrices squared as often as integers say; substitution."""
 
 
 def _geqrf(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,6 +40,7 @@ torch.library.register_fake("shlo_disc::geqrf", _geqrf)
 torch.library.register_fake(
     "shlo_disc::row_order", lambda a, pivots: a.new_empty(a.shape[:-1], dtype=torch.int64)
 )
+torch.library.register_fake("shlo_disc::squared", lambda a, times: a.new_empty(a.shape))
 torch.library.register_fake(
     "shlo_disc::triangular_solve", lambda a, b, upper, left, unit: b.new_empty(b.shape)
 )
@@ -133,9 +138,11 @@ def _cholesky(a: Tensor, upper: bool = False) -> Tensor:
 def _solve_ex(
     a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where `a` is singular, the solution is not finite."""
     lu, pivots, info = aten.linalg_lu_factor_ex(a)
     is_vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and b.shape == a.shape[:-1])
-    x = _lu_solve(lu, pivots, b.unsqueeze(-1) if is_vector else b, left=left)
+    x = b.unsqueeze(-1) if is_vector else b
+    x = _lu_solve(lu, pivots, x, left=left)
     return x.squeeze(-1) if is_vector else x, lu, pivots, info
 
 
@@ -144,29 +151,93 @@ def _inv_ex(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     return inverse, info
 
 
+def _sign_of_exchanges(pivots: Tensor) -> Tensor:
+    exchanged = pivots != torch.arange(1, pivots.shape[-1] + 1)
+    return 1 - 2 * (exchanged.to(torch.int64).sum(-1) % 2)
+
+
+def _factors(a: Tensor) -> tuple[Tensor, Tensor]:
+    """LU and pivots of `a`, or of its transpose where the gradient of a determinant expects that.
+
+    Source: `linalg_det_backward` in torch/csrc/autograd/FunctionsManual.cpp.
+    """
+    is_transposed = is_contiguous_or_false(a) and not a.is_complex()
+    lu, pivots, _ = aten.linalg_lu_factor_ex(a.mT if is_transposed else a)
+    return lu, pivots
+
+
 def _det(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    lu, pivots, _ = aten.linalg_lu_factor_ex(a)
-    is_odd = (pivots != torch.arange(1, a.shape[-1] + 1)).to(torch.int64).sum(-1) % 2
-    return lu.diagonal(0, -2, -1).prod(-1) * (1 - 2 * is_odd), lu, pivots
+    lu, pivots = _factors(a)
+    return lu.diagonal(0, -2, -1).prod(-1) * _sign_of_exchanges(pivots), lu, pivots
+
+
+def _slogdet(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    lu, pivots = _factors(a)
+    diagonal = lu.diagonal(0, -2, -1)
+    sign = diagonal.sgn().prod(-1) * _sign_of_exchanges(pivots)
+    return sign, diagonal.abs().log().sum(-1), lu, pivots
+
+
+def _pinv(
+    a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False
+) -> Tensor:
+    """Source: `linalg_pinv` and `get_atol_rtol` in ATen/native/LinearAlgebra.cpp."""
+    if hermitian:
+        values, left = torch.linalg.eigh(a)
+        right = left.mH
+    else:
+        left, values, right = torch.linalg.svd(a, full_matrices=False)
+    size = values.abs()
+    least = torch.scalar_tensor(0, dtype=size.dtype) if atol is None else atol
+    if rtol is None:
+        rows, columns = a.shape[-2:]
+        share = torch.finfo(size.dtype).eps * torch.scalar_tensor(
+            torch.sym_max(rows, columns), dtype=size.dtype
+        )
+        rtol = torch.where(least > 0, 0, share)
+    if size.shape[-1] == 0:
+        return a.new_zeros([*a.shape[:-2], a.shape[-1], a.shape[-2]])
+    largest = size.amax(-1)
+    is_kept = size > torch.maximum(least, rtol * largest).unsqueeze(-1)
+    inverse = torch.where(is_kept, 1 / torch.where(is_kept, values, 1), 0)
+    return (right.mH * inverse.unsqueeze(-2).to(a.dtype)) @ left.mH
+
+
+def _matrix_exp(a: Tensor) -> Tensor:
+    """The Taylor polynomial of degree 18 of `a / 2^s`, of norm 1 at most, squared s times.
+
+    The polynomial is one in `a^3`, so that it takes 7 products.
+    Source: Golub and Van Loan, Matrix Computations, 4th edition, 9.3.
+    """
+    norm = a.abs().sum(-2, keepdim=True)
+    norm = aten.constant_pad_nd(norm, [0, 1], 0).amax(-1, keepdim=True)  # of no columns, 0
+    times = torch.ceil(torch.log2(norm.clamp(min=1))).clamp(max=1100)
+    small = a * torch.exp2(-times)
+    powers = [_eye_like(a), small, small @ small]
+    cube = powers[2] @ small
+    found: Any = powers[0] * (1 / math.factorial(18))
+    for k in range(15, -1, -3):
+        terms = (one * (1 / math.factorial(k + i)) for i, one in enumerate(powers))
+        found = found @ cube + sum(terms)
+    return ops.squared(found, times.to(torch.int32).squeeze(-1).squeeze(-1))
 
 
 LINALG: dict[Any, Callable[..., Any]] = {
     aten._cholesky_solve_helper.default: _cholesky_solve,
+    aten._linalg_det.default: _det,
+    aten._linalg_slogdet.default: _slogdet,
+    aten._linalg_solve_ex.default: _solve_ex,
     aten.cholesky.default: _cholesky,
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.cholesky_solve.default: _cholesky_solve,
+    aten.linalg_inv_ex.default: _inv_ex,
     aten.linalg_lu.default: _lu,
     aten.linalg_lu_solve.default: _lu_solve,
+    aten.linalg_matrix_exp.default: _matrix_exp,
+    aten.linalg_pinv.atol_rtol_tensor: _pinv,
     aten.linalg_qr.default: _qr,
     aten.linalg_solve_triangular.default: _solve_triangular,
     aten.lu_unpack.default: _lu_unpack,
     aten.triangular_solve.default: _solve_triangular_old,
 }
 """Overload -> what it is traced from."""
-
-OF_COMPLEX: dict[Any, Callable[..., Any]] = {
-    aten._linalg_det.default: _det,
-    aten._linalg_solve_ex.default: _solve_ex,
-    aten.linalg_inv_ex.default: _inv_ex,
-}
-"""Overload -> what it is traced from where it is of complex numbers."""

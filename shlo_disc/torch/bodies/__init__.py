@@ -33,7 +33,6 @@ from shlo_disc.torch.bodies.finding import nonzero, repeat_interleave
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.lapack import LAPACK
-from shlo_disc.torch.bodies.linear_algebra import det, inv_ex, slogdet, solve_ex
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.padding import constant_pad, pads_by_sizes
 from shlo_disc.torch.bodies.pooling import (
@@ -90,11 +89,7 @@ BODIES: dict[Any, Body] = {
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
     aten.gcd.default: gcd,
-    aten._linalg_det.default: det,
-    aten._linalg_slogdet.default: slogdet,
-    aten._linalg_solve_ex.default: solve_ex,
     aten.lcm.default: lcm,
-    aten.linalg_inv_ex.default: inv_ex,
     aten.max.dim: max_dim,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, integer, reduced, while_loop
+from shlo_disc.contractions import dot_numbers
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.elimination import permutation
 from shlo_disc.ingest.linear_algebra import lapack, nan_where_failed
@@ -156,6 +157,27 @@ def _row_order(call: BodyCall) -> list[ir.Value]:
     return [converted(order, ir.IntegerType.get_signless(64))]
 
 
+def _squared(call: BodyCall) -> list[ir.Value]:
+    """`shlo_disc.squared(a, times)`: a loop as long as the most of `times`."""
+    a, times = call["a"], call["times"]
+    rank = ir.RankedTensorType(a.type).rank
+    batch = list(range(rank - 2))
+    number = ir.RankedTensorType.get([], _i32())
+    most = reduced(times, batch, "maximum", integer(0, number))
+    dims = dot_numbers((batch, batch), ([rank - 1], [rank - 2]))
+    truth = ir.IntegerType.get_signless(1)
+
+    def step(k: ir.Value, x: ir.Value) -> list[ir.Value]:
+        left = compare("LT", spread(k, [], times), times, typed(times, truth))
+        square = create("stablehlo.dot_general", [x, x], x.type, dot_dimension_numbers=dims)
+        x = create("stablehlo.select", [spread(left, batch, x), square, x], x.type)
+        return [binary("add", k, integer(1, number)), x]
+
+    scalar_truth = ir.RankedTensorType.get([], truth)
+    states = [integer(0, number), a]
+    return [while_loop(states, lambda k, _: compare("LT", k, most, scalar_truth), step)[1]]
+
+
 def _triangular_solve(call: BodyCall) -> list[ir.Value]:
     """`shlo_disc.triangular_solve(a, b, upper, left, unit)`."""
     a, b = call["a"], call["b"]
@@ -177,6 +199,7 @@ LAPACK: dict[Any, Body] = {
     aten.linalg_lu_factor_ex.default: _lu_factor,
     own.geqrf.default: _geqrf,
     own.row_order.default: _row_order,
+    own.squared.default: _squared,
     own.triangular_solve.default: _triangular_solve,
 }
 """Overload -> what writes its results, of real and of complex numbers."""
