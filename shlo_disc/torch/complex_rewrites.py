@@ -117,6 +117,7 @@ def _of_truth(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
 
 _OTHERS: dict[Any, Callable[..., Any]] = {
     aten.addmm.default: _addmm,
+    aten.exp2.default: lambda z: (z * math.log(2)).exp(),
     aten.isnan.default: _isnan,
     aten.log10.default: _log(10),
     aten.log2.default: _log(2),

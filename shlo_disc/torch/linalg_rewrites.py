@@ -222,8 +222,45 @@ def _matrix_exp(a: Tensor) -> Tensor:
     return ops.squared(found, times.to(torch.int32).squeeze(-1).squeeze(-1))
 
 
+def _grouped_mm(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Products of groups: group g is what is in front of `offs[g]`, and of no group before.
+
+    a: [m, k] and b: [g, k, n]: groups of rows    a: [g, m, k] and b: [k, n]: groups of columns
+    a: [m, k] and b: [k, n]: groups of k, with results [g, m, n]
+    One product of matrices in which each group stands beside zeros.
+    """
+    if offs is None:
+        found = a @ b
+    else:
+        count = a.shape[0] if a.dim() == 2 and b.dim() == 3 else b.shape[-1]
+        count = a.shape[-1] if a.dim() == b.dim() == 2 else count
+        starts = torch.cat([offs.new_zeros([1]), offs]).narrow(0, 0, offs.shape[0])
+        places = torch.arange(count)
+        is_own = (places >= starts.unsqueeze(1)) & (places < offs.unsqueeze(1))  # [g, count]
+        if a.dim() == b.dim() == 2:
+            found = torch.where(is_own.unsqueeze(1), a, 0.0) @ b
+        elif a.dim() == 2:
+            parts = torch.where(is_own.t().unsqueeze(-1), a.unsqueeze(1), 0.0)  # [m, g, k]
+            found = parts.reshape([count, b.shape[0] * b.shape[1]]) @ b.reshape(
+                [b.shape[0] * b.shape[1], b.shape[2]]
+            )
+        else:
+            parts = torch.where(is_own.unsqueeze(1), b, 0.0)  # [g, k, n]
+            wide = a.transpose(0, 1).reshape([a.shape[1], a.shape[0] * a.shape[2]])
+            found = wide @ parts.reshape([a.shape[0] * a.shape[2], count])
+    found = found if bias is None else found + bias
+    return found.to(out_dtype or a.dtype)
+
+
 LINALG: dict[Any, Callable[..., Any]] = {
     aten._cholesky_solve_helper.default: _cholesky_solve,
+    aten._grouped_mm.default: _grouped_mm,
     aten._linalg_det.default: _det,
     aten._linalg_slogdet.default: _slogdet,
     aten._linalg_solve_ex.default: _solve_ex,

@@ -141,3 +141,20 @@ def test_a_matrix_without_a_factor_gives_nan():
     assert torch.equal(factor[0], torch.eye(3))
     assert factor[1].diagonal().isnan().all()
     assert info.tolist() == [0, 1]
+
+
+def test_products_of_groups_with_gradients():
+    """Groups of rows; in the gradients also groups of what is summed. Some are empty."""
+
+    def function(a, w, offsets):
+        return torch._grouped_mm(a, w, offs=offsets)
+
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True, fullgraph=True)
+    for ends in ((2, 5, 16), (0, 5, 24)):
+        a, w = (torch.randn(shape) / 4 for shape in ((ends[-1], 16), (3, 16, 8)))
+        args = [x.bfloat16().requires_grad_() for x in (a, w)]
+        offsets = torch.tensor(ends, dtype=torch.int32)
+        results = [each(*args, offsets).float() for each in (fast, function)]
+        torch.testing.assert_close(*results, rtol=3e-2, atol=3e-2)
+        grads = [torch.autograd.grad(y.square().sum(), args) for y in results]
+        torch.testing.assert_close(*grads, rtol=3e-2, atol=3e-2)
