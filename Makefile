@@ -108,7 +108,7 @@ SANITIZED_SAMPLE := $(addprefix tests/ral/test_,array_kinds.py buffer_pool.py ca
 SANITIZED_WHOLE := -m "not slow and not unsanitized" -n $(JOBS) --dist loadfile
 
 .PHONY: trust
-trust: $(VENV)/.installed  ## Programs of ../shared that went wrong once, beside jax.jit (TRUST=--all: all)
+trust: $(VENV)/.installed .venv-torch/.installed  ## Programs of ../shared that went wrong once, beside jax.jit and PyTorch (TRUST=--all: all)
 	$(RUN) tools/trust.py $(TRUST)
 
 .PHONY: acceptance

@@ -13,6 +13,7 @@ __all__ = [
     "DeviceError",
     "ForeignCallError",
     "ForkError",
+    "IndexRangeError",
     "InternalError",
     "InvalidModuleError",
     "NumberRangeError",
@@ -80,6 +81,10 @@ class ForeignCallError(ShloDiscError, RuntimeError):
 
 class NumberRangeError(ShloDiscError, OverflowError):
     """A Python number does not fit the dtype the program has for it."""
+
+
+class IndexRangeError(ShloDiscError, IndexError, RuntimeError):
+    """An index or a label is out of range, for which PyTorch raises either base class."""
 
 
 class InternalError(ShloDiscError, RuntimeError):

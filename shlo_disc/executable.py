@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shlo_disc import locks, ral
 from shlo_disc.bridge import bridge_at, donated_twice, jax_bridge, register_ffi_target
+from shlo_disc.callbacks import is_callback, last_failure
 from shlo_disc.devices import Place, place_of_platform
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
@@ -33,11 +34,13 @@ from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import FfiCall, kernels_of
 from shlo_disc.lower.refused import Unfused
 from shlo_disc.lower.target import Function, Target
+from shlo_disc.lower.tasks.ffi_call import number_attribute
 from shlo_disc.passes.base import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 from shlo_disc.tensor_call import TensorCall
+from shlo_disc.typed_keys import TypedKeys
 
 __all__ = [
     "ArgumentCopies",
@@ -204,6 +207,9 @@ class Executable(OfThisProcess):
         self.target = target
         self.program = program
         self.host = host
+        self.keys = TypedKeys()
+        """Arguments and results that are typed keys where the executable is called; `call_leaves`
+        takes and gives their words."""
         self.donated = frozenset(donated)
         """Arguments whose arrays a call deletes."""
         self.unfused = tuple(unfused)
@@ -292,10 +298,11 @@ class Executable(OfThisProcess):
         where layout and alignment allow. JAX packs elements of 2 and 4 bits, so that its arrays of
         them are copied, and so are results. 64-bit results are 64-bit arrays, also while
         `jax_enable_x64` is off. Results are numpy arrays if one has a type that JAX lacks (6-bit
-        floats). Raises ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype
+        floats). Typed keys are taken and given where the exported program has them. Raises
+        ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype
         or rank of arguments).
         """
-        return tuple(self.call_leaves(arrays))
+        return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """As calling, from and to lists.
@@ -446,7 +453,8 @@ class Executable(OfThisProcess):
                 raise _BrokenInRegionError(error) from None
             raise self._explained(error) from None
         except ral.ForeignError as error:
-            raise foreign_call_error(error) from None
+            explained = foreign_call_error(error)
+            raise explained from explained.__cause__
         except ral.ArgumentError as error:
             index, kind, what = error.args
             where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
@@ -627,9 +635,15 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
     return size.evaluate(sizes)
 
 
-def foreign_call_error(error: ral.ForeignError) -> ForeignCallError:
-    """The error of a user for one of the runtime."""
+def foreign_call_error(error: ral.ForeignError) -> Exception:
+    """The error of a user for one of the runtime; of a Python function that of `jax.jit`."""
     where, message, code = error.args
+    if is_callback(where.rpartition("@")[2]):
+        from jax.errors import JaxRuntimeError  # noqa: PLC0415 - programs of JAX alone call Python
+
+        raised: Exception = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
+        raised.__cause__ = last_failure()
+        return raised
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
 
 
@@ -700,7 +714,10 @@ def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCa
             handlers=list(target.addresses),
             operands=buffers[:count],
             results=buffers[count:],
-            attributes=[attribute.row for attribute in call.attributes],
+            attributes=[
+                *(attribute.row for attribute in call.attributes),
+                *(number_attribute(name, number).row for name, number in target.numbers),
+            ],
             size_attributes=[position for position, _ in call.size_attributes],
             state_types=list(target.types),
             on_device=target.platform != "cpu",

@@ -14,6 +14,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+from shlo_disc.callbacks import callback_of, is_callback
 from shlo_disc.errors import UnsupportedError
 
 __all__ = ["STAGES", "FfiTarget", "ffi_target"]
@@ -52,6 +53,8 @@ class FfiTarget:
     """The capsules; they may own what the handlers need."""
     types: tuple[tuple[int, int], ...] = ()
     """Addresses of `XLA_FFI_TypeId` and `XLA_FFI_TypeInfo` of states that a handler may leave."""
+    numbers: tuple[tuple[str, int], ...] = ()
+    """More i64 attributes of its calls, by name."""
 
 
 def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
@@ -61,6 +64,8 @@ def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
     registered, where it is of the API before FFI, and for those that only XLA can call.
     """
     advice = "keep it outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+    if is_callback(name):
+        return _of_callback(name, where)
     if name in _OF_XLA:
         raise UnsupportedError(f"{where}: custom_call @{name} calls back into Python; {advice}")
     from shlo_disc import jax_private  # noqa: PLC0415 - programs without calls work without JAX
@@ -80,6 +85,22 @@ def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
     types = tuple((_address(a), _address(b)) for a, b in jax_private.ffi_types(PLATFORMS[of]))
     owners = tuple(c for c in capsules if c is not None)
     return FfiTarget(name, of, addresses, owners, types if len(owners) > 1 else ())
+
+
+def _of_callback(name: str, where: str) -> FfiTarget:
+    """The handler of the runtime that calls a Python function, which the target owns."""
+    callback = callback_of(name)
+    if callback is None:
+        raise UnsupportedError(
+            f"{where}: custom_call @{name} calls a Python function of another process, or one that "
+            "is gone; trace the program again"
+        )
+    from shlo_disc.ral import python_callback_address  # noqa: PLC0415 - ingest needs no runtime
+
+    address = python_callback_address()
+    return FfiTarget(
+        name, "cpu", (0, 0, 0, address), (callback,), numbers=(("callback", id(callback)),)
+    )
 
 
 def _not_registered(name: str, where: str, platform: str) -> str:

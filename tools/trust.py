@@ -1,9 +1,10 @@
 """Programs that went wrong once, run again: `python tools/trust.py [--all]`.
 
-They lie in `../shared` (outside this repository): `defects/`, a program for each, and
-`suspects/jax_suspects.py`, programs beside `jax.jit` in groups. Exit status 1 if a defect shows an
-error, a suspect of the group `wrong` is not ok, or less than three quarters of the group
-`recompile` are.
+They lie in `../shared` (outside this repository): `defects/`, a program for each;
+`suspects/jax_suspects.py`, programs beside `jax.jit` in groups; and `reports/`, programs after
+public reports, beside `jax.jit` and PyTorch's eager mode. Exit status 1 if a defect shows an error,
+a suspect of the group `wrong` or a program of a report is not ok, or less than three quarters of
+the group `recompile` are.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ ARGUMENTS = {
     "memory_of_functions_that_are_gone": [["fns"]],
 }
 """Arguments of defects that take some; the others are run once without."""
+REPORTS = {"jax_reports.py": "", "torch_reports.py": ".venv-torch"}
+"""Programs after public reports, and the environment of each; empty: this one."""
 
 
 def suspects(groups: list[str]) -> bool:
@@ -75,6 +78,20 @@ def defects() -> bool:
     return good
 
 
+def reports() -> bool:
+    """Run the programs after reports; True if all are as in the framework they come from."""
+    good = True
+    for name, venv in REPORTS.items():
+        python = ROOT / venv / "bin/python" if venv else Path(sys.executable)
+        if not python.exists():
+            print(f"{name}: skipped: no {venv}", flush=True)
+            continue
+        script = str(SHARED / "reports" / name)
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        good &= not subprocess.run([str(python), script], env=environment, check=False).returncode
+    return good
+
+
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -86,7 +103,7 @@ def main() -> int:
     groups = ["wrong", "recompile"]
     if options.all:
         groups += ["transform", "manners", "cover", "robust"]
-    good = suspects(groups)
+    good = suspects(groups) & reports()
     if options.all:
         good &= defects()
     return 0 if good else 1

@@ -10,6 +10,14 @@ These identities are applied too, each exact for all integers (and divisors othe
 * `floordiv(q*d + r, d) = q + floordiv(r, d)` for the terms of the dividend that `d` divides.
 * `floordiv(-x, k) = -floordiv(x + k - 1, k)`, so that both spellings of a ceiling are one.
 * `d*floordiv(x, d) = x - mod(x, d)`.
+* `floordiv(floordiv(x, j) + y, k) = floordiv(x + j*y, j*k)` for numbers `j` and `k`. With
+  `x = j*q + r`, `0 <= r < j`, the right side is `floor((q + y + r/j) / k)`, and `r/j < 1` takes no
+  integer past the next multiple of `k`.
+* `k*floordiv(x, j*k) = floordiv(x, j) - mod(floordiv(x, j), k)`, and
+  `j*mod(floordiv(x, j), k) = mod(x, j*k) - mod(x, j)`: the two above together.
+* `floordiv(x, k) + floordiv(x + 1, k) + ... + floordiv(x + k - 1, k) = x` (Hermite). Of
+  `x = k*q + r` the last `r` terms are `q + 1`, and the others `q`. The sum in the fewest terms is
+  kept, so `x - floordiv(x, 2)` is `floordiv(x + 1, 2)`.
 * Common factors of dividend and divisor cancel.
 * `mod(mod(x, j), k) = mod(x, k)` when `k` divides `j`.
 * `min` and `max` are flat, sorted, and drop what differs from another entry by a constant.
@@ -19,7 +27,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import gcd
+from itertools import product
+from math import gcd, lcm, prod
 from typing import Any, overload
 
 from shlo_disc.dynamic.monomial import (
@@ -57,11 +66,8 @@ class Expr:
     """Monomials with non-zero coefficients, sorted; () is zero."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        for monomial in terms:
-            for atom, _ in monomial:
-                if atom.op == "floordiv":
-                    terms = _without_quotients(terms)
-                    break
+        if any(atom.op in _ROUNDED for monomial in terms for atom, _ in monomial):
+            terms = _reduced(terms)
         items = [item for item in terms.items() if item[1]]
         if len(items) > 1:
             items.sort(key=term_order)
@@ -131,6 +137,11 @@ class Expr:
     def max(a: Expr | int, b: Expr | int) -> Expr:
         """The larger of two sizes, folded when their difference is constant."""
         return _extremum("max", Expr.of(a), Expr.of(b))
+
+    @staticmethod
+    def of_function(op: str, a: Expr, b: Expr) -> Expr:
+        """`op(a, b)`, where `op` is `floordiv`, `mod`, `min` or `max`."""
+        return _BUILD[op](a, b)
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -304,16 +315,19 @@ class Expr:
 
     @property
     def vanishes(self) -> bool:
-        """True if polynomial identity and `mod = x - d*floordiv` show the expression to be 0."""
+        """True if the expression is shown to be 0 for all integers.
+
+        By `mod = x - d*floordiv`; and by numbers, where divisors are numbers (:func:`_repeats_0`).
+        """
         if not self.terms:
             return True
-        if not any(atom.op == "mod" for atom in self.atoms()):
+        if not any(atom.op in _ROUNDED for atom in self.atoms()):
             return False
         total: Terms = {}
         for monomial, coefficient in self.terms:
             for m, c in _without_mods(monomial):
                 total[m] = total.get(m, 0) + c * coefficient
-        return not any(total.values())
+        return not any(total.values()) or _repeats_0(self)
 
     def evaluate(self, env: Mapping[str, int], known: dict[Atom, int] | None = None) -> int:
         """The number for these symbol values; raises KeyError, ZeroDivisionError.
@@ -363,9 +377,14 @@ class Expr:
 # -- division -----------------------------------------------------------------------------------
 
 
-def _function(op: str, a: Expr, b: Expr) -> Expr:
+def _atom(op: str, a: Expr, b: Expr) -> Atom:
     """`op(a, b)` as an atom; the arguments are canonical already."""
-    return Expr.of_atom(intern(op, f"{op}({a}, {b})", (a, b)))
+    return intern(op, f"{op}({a}, {b})", (a, b))
+
+
+def _function(op: str, a: Expr, b: Expr) -> Expr:
+    """`op(a, b)` as an expression that is one atom; the arguments are canonical already."""
+    return Expr.of_atom(_atom(op, a, b))
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
@@ -428,7 +447,7 @@ def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
                 # mod(x, j) = x - j*floordiv(x, j), where k divides j.
                 x, j = atom.args
                 extra = extra + residue * x
-                whole_part = _function("floordiv", x, j) * (residue * (j.value // k))
+                whole_part = _divmod(x, j)[0] * (residue * (j.value // k))
                 for m, c in whole_part.terms:
                     whole[m] = whole.get(m, 0) - c
             else:
@@ -450,7 +469,33 @@ def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
         quotient_rest, remainder = _divmod(-left + (k - 1), Expr.const(k))
         return head - quotient_rest, (k - 1) - remainder
     divisor = Expr.const(k)
+    flat = _flat_dividend(left)
+    if flat is not None:
+        dividend, j = flat
+        return head + _divmod(dividend, Expr.const(j * k))[0], _function("mod", left, divisor)
     return head + _function("floordiv", left, divisor), _function("mod", left, divisor)
+
+
+def _flat_dividend(a: Expr) -> tuple[Expr, int] | None:
+    """`(x + j*y, j)` for `floordiv(x, j) + y` with a number `j`, and no other quotient in `y`.
+
+    `y - floordiv(x, j)` is `y + floordiv(j - 1 - x, j)`.
+    """
+    found = None
+    for monomial, coefficient in a.terms:
+        atoms = [atom for atom, _ in monomial if atom.op == "floordiv"]
+        if not atoms:
+            continue
+        alone = monomial == ((atoms[0], 1),) and abs(coefficient) == 1
+        if found is not None or not alone or not atoms[0].args[1].is_const:
+            return None
+        found = atoms[0], coefficient
+    if found is None:
+        return None
+    atom, sign = found
+    x, j = atom.args[0], atom.args[1].value
+    others = a - Expr.of_atom(atom) * sign
+    return (x if sign > 0 else j - 1 - x) + others * j, j
 
 
 def _is_multiple(j: Expr, k: int) -> bool:
@@ -492,6 +537,23 @@ def _quotient(m: Monomial, by: Monomial) -> Monomial:
     return found
 
 
+_ROUNDED = frozenset(("floordiv", "mod"))
+
+
+def _reduced(terms: Mapping[Monomial, int]) -> Terms:
+    """`terms` with the identities of sums of quotients applied until none applies."""
+    found = _without_quotients(terms)
+    for _ in range(_ROUNDS):
+        before, found = found, _without_quotients(_without_sums(found))
+        if found == before:
+            break
+    return found
+
+
+_ROUNDS = 8
+"""Terms of several families may change in turn; two rounds settle those that programs have."""
+
+
 def _without_quotients(terms: Mapping[Monomial, int]) -> Terms:
     """`d*floordiv(x, d)` becomes `x - mod(x, d)` in every term that is a whole multiple of it."""
     out = dict(terms)
@@ -512,23 +574,93 @@ def _expanded_quotient(monomial: Monomial, coefficient: int) -> list[tuple[Monom
     if not coefficient:
         return None
     for index, (atom, power) in enumerate(monomial):
-        if atom.op != "floordiv":
-            continue
-        x, divisor = atom.args
-        if len(divisor.terms) != 1:
-            continue
-        lead, scale = divisor.terms[0]
-        if coefficient % scale:
+        if atom.op not in _ROUNDED:
             continue
         others = (
             monomial[:index] + (((atom, power - 1),) if power > 1 else ()) + monomial[index + 1 :]
         )
-        rest = monomial_quotient(others, lead)
-        if rest is None:
-            continue
-        value = x - _function("mod", x, divisor)
-        return [(times(rest, m), coefficient // scale * c) for m, c in value.terms]
+        if atom.op == "mod":
+            value, shared = _remainder_of_quotient(atom, coefficient)
+        else:
+            value, shared, others = _multiple_of_quotient(atom, coefficient, others)
+        if value is not None:
+            return [(times(others, m), coefficient // shared * c) for m, c in value.terms]
     return None
+
+
+def _multiple_of_quotient(
+    atom: Atom, coefficient: int, others: Monomial
+) -> tuple[Expr | None, int, Monomial]:
+    """What is `n * others` times a quotient, for the greatest `n` and divisor of it that fit."""
+    x, divisor = atom.args
+    if len(divisor.terms) != 1:
+        return None, 1, others
+    lead, scale = divisor.terms[0]
+    shared = gcd(coefficient, scale)
+    rest = monomial_quotient(others, lead)
+    if (lead and shared != scale) or shared == 1 != scale or rest is None:
+        return None, 1, others
+    if shared != scale:
+        x, divisor = _divmod(x, Expr.const(scale // shared))[0], Expr.const(shared)
+    return x - _divmod(x, divisor)[1], shared, rest
+
+
+def _remainder_of_quotient(atom: Atom, coefficient: int) -> tuple[Expr | None, int]:
+    """`(mod(x, j*k) - mod(x, j), j)` for `mod(floordiv(x, j), k)`, a factor `j` at a time."""
+    dividend, divisor = atom.args
+    flat = _flat_dividend(dividend) if abs(coefficient) > 1 and divisor.is_const else None
+    if flat is None:
+        return None, 1
+    x, j = flat
+    shared = gcd(coefficient, j)
+    if shared == 1:
+        return None, 1
+    x = _divmod(x, Expr.const(j // shared))[0]
+    return _divmod(x, divisor * shared)[1] - _divmod(x, Expr.const(shared))[1], shared
+
+
+def _without_sums(terms: Terms) -> Terms:
+    """`terms` with Hermite's identity applied where fewer terms remain.
+
+    Terms that differ by a multiple of the identity have one result: the same forms compete.
+    """
+    families: dict[tuple[Monomial, Expr, int], set[int]] = {}
+    for monomial, coefficient in terms.items() if len(terms) > 1 else ():
+        for index, (atom, power) in enumerate(monomial):
+            if coefficient and atom.op == "floordiv" and power == 1 and atom.args[1].is_const:
+                x, k = atom.args[0], atom.args[1].value
+                factor = monomial[:index] + monomial[index + 1 :]
+                offset = x.constant_term
+                families.setdefault((factor, x - offset, k), set()).add(offset)
+    for (factor, x, k), offsets in families.items():
+        if k <= 2 * len(offsets) + 1:  # else more terms remain than there are
+            terms = _in_fewest_terms(terms, factor, x, k)
+    return terms
+
+
+def _in_fewest_terms(terms: Terms, factor: Monomial, x: Expr, k: int) -> Terms:
+    """`terms` plus the multiple of `factor * (x - sum(floordiv(x + c, k)))` that leaves least."""
+    divisor = Expr.const(k)
+    members = [times(factor, ((_atom("floordiv", x + c, divisor), 1),)) for c in range(k)]
+    base = {times(factor, m): c for m, c in x.terms}
+    lead, scale = next(iter(base.items()))
+    parts, whole = [terms.get(m, 0) for m in members], terms.get(lead, 0)
+
+    def cost(n: int) -> tuple[int, int, bool, int]:
+        left = [part - n for part in parts]
+        rest = whole + scale * n
+        return sum(map(bool, (*left, rest))), sum(map(abs, (*left, rest))), not rest, n
+
+    candidates = {*parts, *((-whole // scale,) if whole % scale == 0 else ())}
+    best = min(candidates, key=cost)
+    if not best:
+        return terms
+    found = dict(terms)
+    for m in members:
+        found[m] = found.get(m, 0) - best
+    for m, c in base.items():
+        found[m] = found.get(m, 0) + c * best
+    return found
 
 
 def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
@@ -538,8 +670,11 @@ def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
         factor: list[tuple[Monomial, int]] = [(((atom, 1),), 1)]
         if atom.op == "mod":
             x, divisor = atom.args
-            quotient = _function("floordiv", x, divisor).terms[0][0]
-            factor = [*x.terms, *((times(m, quotient), -c) for m, c in divisor.terms)]
+            quotient = _divmod(x, divisor)[0].terms
+            factor = [
+                *x.terms,
+                *((times(m, q), -c * d) for m, c in divisor.terms for q, d in quotient),
+            ]
         for _ in range(power):
             grown: Terms = {}
             for m, c in product.items():
@@ -548,6 +683,73 @@ def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
                     grown[key] = grown.get(key, 0) + c * d
             product = grown
     return list(product.items())
+
+
+# -- equality of quotients ------------------------------------------------------------------------
+
+_Steps = dict[Monomial, tuple[int, int]]
+
+LARGEST_BOX = 4096
+"""Numbers that one proof may try: 20 ms. A hop of 160 and a window of 400 have a period of 800."""
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _repeats_0(a: Expr) -> bool:
+    """True if `a` is 0 in a box of which it repeats the values.
+
+    The variables are the symbols, and the other products that no quotient by a number takes apart.
+    For each of them there is a period `p` and a number `s` with `a(v + p) = a(v) + s` for all
+    integers: (1, 1) for `v` itself, `(p, s/k)` for `floordiv(x, k)` and `(p, 0)` for `mod(x, k)` if
+    the `s` of `x` is a multiple of `k`, as that of a large enough multiple of `p` is; sums add the
+    numbers of a common period. If all `s` of `a` are 0, all values are those of the box of the
+    periods.
+    """
+    steps = _steps(a)
+    box = [range(period) for period, _ in steps.values()]
+    if any(s for _, s in steps.values()) or prod(map(len, box)) > LARGEST_BOX:
+        return False
+    return not any(_at(a, dict(zip(steps, values, strict=True))) for values in product(*box))
+
+
+def _steps(a: Expr) -> _Steps:
+    """(period, change) of an expression in each of its variables."""
+    found: _Steps = {}
+    for monomial, coefficient in a.terms:
+        atom = _rounded_by_number(monomial)
+        steps: _Steps = {monomial: (1, 1)} if monomial and atom is None else {}
+        if atom is not None:
+            k = atom.args[1].value
+            for variable, (period, change) in _steps(atom.args[0]).items():
+                times_ = k // gcd(k, change)
+                grown = change * times_ // k if atom.op == "floordiv" else 0
+                steps[variable] = period * times_, grown
+        for variable, (period, change) in steps.items():
+            other, before = found.get(variable, (1, 0))
+            common = lcm(period, other)
+            total = before * (common // other) + coefficient * change * (common // period)
+            found[variable] = common, total
+    return found
+
+
+def _at(a: Expr, env: Mapping[Monomial, int]) -> int:
+    """The value at values of the variables."""
+    total = 0
+    for monomial, coefficient in a.terms:
+        atom = _rounded_by_number(monomial)
+        if atom is not None:
+            coefficient *= _APPLY[atom.op](_at(atom.args[0], env), atom.args[1].value)
+        elif monomial:
+            coefficient *= env[monomial]
+        total += coefficient
+    return total
+
+
+def _rounded_by_number(monomial: Monomial) -> Atom | None:
+    """The quotient or remainder by a number that a monomial is; None for any other."""
+    if len(monomial) != 1 or monomial[0][1] != 1:
+        return None
+    atom = monomial[0][0]
+    return atom if atom.op in _ROUNDED and atom.args[1].is_const else None
 
 
 # -- min and max --------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice, data_groups, first_choice
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.fresh import FreshSizes, learned
-from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.nesting import one_at_a_time
 from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Note, Pattern
@@ -63,8 +62,6 @@ class Family:
     """True once the program did something else with numbers than with symbols, unheard."""
     _whole: bool = True
     """False once versions run in parts, because XLA runs some of them."""
-    gives_callbacks_to_xla: bool = False
-    """True once it is known that callbacks of the program cannot be left out (`leaving.py`)."""
     _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
     """Versions for the very shapes at which an older one fits, but may not be used."""
     offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
@@ -145,9 +142,8 @@ class Family:
             return self._new(call)
         except (PartOfOuterError, RefError):
             raise
-        except UnsupportedError as error:
-            waits = isinstance(error, CallbackError) and not self.gives_callbacks_to_xla
-            if waits or not self.options.may_use_xla:
+        except UnsupportedError:
+            if not self.options.may_use_xla:
                 raise
             return self._in_parts(call)
 

@@ -7,7 +7,6 @@ a conversion; only a call that fits none of them compiles another, more general 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import operator
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from shlo_disc import locks, ral
+from shlo_disc import flags, locks, ral
 from shlo_disc.devices import Place, place_of
 from shlo_disc.errors import ArgumentPlaceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.executable import foreign_call_error
@@ -38,7 +37,6 @@ from shlo_disc.frontend.leaves import (
     concrete,
     refuse_place,
 )
-from shlo_disc.frontend.leaving import CallbackError, leaving
 from shlo_disc.frontend.nesting import PartOfOuterError, is_nested
 from shlo_disc.frontend.options import JitOptions
 from shlo_disc.frontend.places import (
@@ -51,6 +49,7 @@ from shlo_disc.frontend.places import (
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import Statics, static_arguments
+from shlo_disc.frontend.told import BY_JAX, Told
 from shlo_disc.frontend.traced_call import run_in_place, run_in_trace
 from shlo_disc.frontend.under_jax import UnderJax, by_xla
 from shlo_disc.frontend.versions import Version
@@ -77,7 +76,6 @@ _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
 
 _PART_OF_OUTER = "runs as a part of the program around it, which XLA compiles"
-_BY_JAX = "runs as jax.jit runs it, once compiled for every shape"
 
 _flatten = jax.tree_util.default_registry.flatten
 
@@ -151,11 +149,14 @@ class JitFunction(ral.Dispatcher):
             static_argnames=statics.names or None,
             keep_unused=True,
         )
-        self._compiler = CountingCompiler()
+        may_use_xla = (options.on_unsupported or flags.on_unsupported()) == "xla"
+        name = str(options.name or getattr(function, "__name__", type(function).__name__))
+        tell = Told(name)
+        self._compiler = CountingCompiler(tell=tell if may_use_xla else None)
         self._options = Options(
             function=function,
             jitted=jitted,
-            name=str(options.name or getattr(function, "__name__", type(function).__name__)),
+            name=name,
             dynamic="auto" if options.dynamic == "checked" else options.dynamic,
             checked=options.dynamic == "checked",
             shapes=options.shapes,
@@ -164,7 +165,7 @@ class JitFunction(ral.Dispatcher):
             likely=parse_likely(options.likely, options.shapes),
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
-            may_use_xla=options.on_unsupported == "xla",
+            may_use_xla=may_use_xla,
         )
         self._lock = locks.reentrant_lock()  # static values compare in the user's code
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
@@ -176,9 +177,7 @@ class JitFunction(ral.Dispatcher):
         """Those of calls that XLA runs, because we cannot compile them."""
         self._on_several: dict[tuple[Any, ...], str] = {}
         """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
-        self._families_leaving: set[tuple[Any, ...]] = set()
-        """Those whose program calls back into Python in branches: `_leaving` runs them."""
-        self._jax = UnderJax(self._options, statics, options.keep_unused)
+        self._jax = UnderJax(self._options, statics, options.keep_unused, tell)
         """What XLA runs in place of a program of ours."""
         self._background = options.background
         self._hits = 0
@@ -203,7 +202,7 @@ class JitFunction(ral.Dispatcher):
             if any(isinstance(x, jax.core.Tracer) and isinstance(x, jax.Ref) for x in leaves):
                 self._jax.tell(f"{_PART_OF_OUTER}: {error}")
             elif self._options.may_use_xla:
-                self._jax.tell(f"{_BY_JAX}: {error}")
+                self._jax.tell(f"{BY_JAX}: {error}")
             else:
                 raise
             return self._jax.function(*args, **kwargs)
@@ -423,9 +422,9 @@ class JitFunction(ral.Dispatcher):
         if is_nested() or call.is_symbolic:
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
-        # Where XLA may run the call, it has to be known now whether we can compile it.
-        family = self._family(call)
-        version = family.ready(call)[0] if self._options.may_use_xla else family.version(call)
+        version = self._family(call).version(call)
+        if version.jaxpr.effects:
+            raise PartOfOuterError("it calls back into Python in an order that JAX keeps")
         if version.is_in_parts:
             self._tell_parts(version)
             if not version.in_parts.keeps_rules:
@@ -438,15 +437,9 @@ class JitFunction(ral.Dispatcher):
         JAX runs a function that is a part of the program around it, and where `on_unsupported`
         allows that, one that we cannot compile; else UnsupportedError is raised.
         """
-        if call.family in self._families_leaving:
-            return self._call_leaving(call)
         if call.family not in self._families_of_xla:
             try:
                 return run()
-            except CallbackError as callback:
-                if self._leaves(call, callback):
-                    return self._call_leaving(call)
-                return self._or_by_jax(call, run)
             except UnsupportedError as why:
                 if not self._is_left_to_jax(call, why):
                     raise
@@ -459,77 +452,11 @@ class JitFunction(ral.Dispatcher):
         elif self._options.may_use_xla:
             self._families_of_xla.add(call.family)
             self._families.pop(call.family, None)
-            text = f"{_BY_JAX}: {why}"
+            text = f"{BY_JAX}: {why}"
         else:
             return False
         self._jax.tell(text)
         return True
-
-    # -- callbacks in branches ------------------------------------------------------------------
-
-    @functools.cached_property
-    def _leaving(self) -> JitFunction:
-        """The function without its callbacks; it also tells whether a call needs one."""
-        given = dataclasses.replace(
-            self._given,
-            donate_argnums=None,
-            donate_argnames=None,
-            name=self._options.name,
-            on_unsupported="error",
-            background=False,
-        )
-        return JitFunction(leaving(self._options.function), given)
-
-    def _leaves(self, call: Call, why: CallbackError) -> bool:
-        """True if calls of this family run without their callbacks from now on.
-
-        Not if a callback is outside a branch, or something else is not compiled: then False if XLA
-        runs the callbacks, and otherwise the reason is raised.
-        """
-        refused: UnsupportedError = why
-        if not self._donates:
-            try:
-                self._leaving._family(call).version(call)
-            except UnsupportedError as other:
-                # Of callbacks, the error of the whole function says more.
-                refused = why if isinstance(other, CallbackError) else other
-            else:
-                self._families_leaving.add(call.family)
-                self._families.pop(call.family, None)
-                return True
-        if not self._options.may_use_xla:
-            try:
-                raise refused from None
-            finally:
-                del refused, why  # this frame is in their traceback
-        self._family(call).gives_callbacks_to_xla = True
-        return False
-
-    def _call_leaving(self, call: Call) -> Any:
-        """A call of compiled code, made once more as `jax.jit` makes it where it needs a callback.
-
-        Inside a transformation it is a part of the program around it.
-        """
-        if is_staging() or any(isinstance(value, jax.core.Tracer) for value in call.values):
-            self._jax.tell(
-                "runs as a part of the program around it, which XLA compiles: it calls back into "
-                "Python in a branch"
-            )
-            return self._jax.function(*call.args, **call.kwargs)
-        try:
-            left, results = self._leaving(*call.args, **call.kwargs)
-        except UnsupportedError as why:
-            self._families_leaving.discard(call.family)
-            if not self._is_left_to_jax(call, why):
-                raise
-            return self._jax.function(*call.args, **call.kwargs)
-        if not left:
-            return results
-        self._jax.tell(
-            "took a branch that calls back into Python; jax.jit runs such calls, once compiled for "
-            "every shape"
-        )
-        return self._jax.function(*call.args, **call.kwargs)
 
     # -- looking inside -------------------------------------------------------------------------
 
@@ -604,11 +531,6 @@ class JitFunction(ral.Dispatcher):
                 continue
             try:
                 self._tell_parts(self._family(call).ready(call)[0])
-            except CallbackError as callback:
-                if self._leaves(call, callback):
-                    self._leaving.warmup(given)
-                else:
-                    self._tell_parts(self._family(call).ready(call)[0])
             except UnsupportedError as why:
                 if not self._options.may_use_xla or not self._is_left_to_jax(call, why):
                     raise
@@ -633,19 +555,14 @@ class JitFunction(ral.Dispatcher):
         `format`: "text", "json" (a list of the compiled versions) or "html" (one self-contained
         page with their graphs of kernels). Raises ValueError for another.
         """
-        report = self._report()
-        if self._families_leaving:
-            inner: str = self._leaving.explain(format)
-            if format != "text":
-                return inner
-            note = f"{self._options.name} is compiled without its callbacks into Python"
-            return "\n\n".join([*report.fallbacks(), note, inner])
-        return report.rendered(format)
+        return self._report().rendered(format)
 
     def _report(self) -> Report:
         versions = [v for family in list(self._families.values()) for v in family.versions]
         entries = list(self._entries.values())
-        return Report(self._options.name, versions, tuple(self._jax.told), entries, self._found())
+        return Report(
+            self._options.name, versions, tuple(self._jax.tell.texts), entries, self._found()
+        )
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Time every kernel of a call with these arguments, beside the floor of this machine.
@@ -659,20 +576,12 @@ class JitFunction(ral.Dispatcher):
 
     def guards(self) -> list[str]:
         """What the versions assume of sizes, one sentence each, with reason and source line."""
-        found = self._report().guards()
-        inner = self._leaving.guards() if self._families_leaving else []
-        return list(dict.fromkeys([*found, *inner]))
+        return self._report().guards()
 
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
         versions = sum(len(family.versions) for family in self._families.values())
-        own = CacheInfo(self._all_hits(), self._compiler.count, None, versions)
-        if not self._families_leaving:
-            return own
-        inner = self._leaving.cache_info()
-        return CacheInfo(
-            own.hits + inner.hits, own.misses + inner.misses, None, versions + inner.currsize
-        )
+        return CacheInfo(self._all_hits(), self._compiler.count, None, versions)
 
     def _all_hits(self) -> int:
         calls = [entry.calls for entry in list(self._entries.values())]
@@ -691,8 +600,6 @@ class JitFunction(ral.Dispatcher):
             self._families_of_xla.clear()
             self._capturing.clear()
             self._on_several.clear()
-            self._families_leaving.clear()
-            self.__dict__.pop("_leaving", None)
             self._hits = 0
             self._compiler.forget()
 

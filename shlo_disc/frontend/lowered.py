@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from jax import export
 from jax.extend.mlir import ir
 
+from shlo_disc.callbacks import PythonCallback
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound
+from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import is_key_dtype
-from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.plan import Pattern, split
 from shlo_disc.frontend.sizes import as_expr
 from shlo_disc.jax_private import (
     LEFT_OUT,
-    LoweredCallbackError,
     constraints_of,
     generic_text,
     lower_whole,
@@ -43,8 +43,8 @@ __all__ = ["CALLBACK", "LoweredModule", "lowered_module"]
 _log = logging.getLogger("shlo_disc")
 
 CALLBACK = (
-    "{} calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here {}); move "
-    "that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+    "{} calls back into Python in a way that shlo_disc does not compile ({}); move that outside "
+    "shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
 )
 
 LARGE = 1 << 16
@@ -71,6 +71,8 @@ class LoweredModule:
     """The structure of the results."""
     constraints: tuple[Condition, ...] = ()
     """What the trace relied on, in the symbols of `in_avals`; those are at least 1 as well."""
+    callbacks: tuple[PythonCallback, ...] = ()
+    """The Python functions that the program calls, which live as long as their owners."""
 
     @functools.cached_property
     def dims(self) -> tuple[tuple[Expr, ...], ...]:
@@ -184,21 +186,23 @@ def lowered_module(
 ) -> LoweredModule:
     """A call of a function of JAX, for abstract arguments, traced and lowered for a platform.
 
-    Raises CallbackError for one that calls back into Python, ForkError as
-    :func:`shlo_disc.jax_private.lower_whole` does, and what JAX raises.
+    Raises UnsupportedError for one that calls back into Python by other means than JAX's callbacks,
+    ForkError as :func:`shlo_disc.jax_private.lower_whole` does, and what JAX raises.
     """
-    try:
-        lowering = lower_whole(jitted, args, dict(kwargs), platform)
-    except LoweredCallbackError as error:
-        raise CallbackError(CALLBACK.format(name, error)) from None
+    lowering = lower_whole(jitted, args, dict(kwargs), platform)
     if lowering.calls_back:
-        raise CallbackError(CALLBACK.format(name, "a primitive that JAX does not name"))
+        raise UnsupportedError(CALLBACK.format(name, "a primitive that JAX does not name"))
     in_avals = tuple(lowering.in_avals[k] for k in lowering.kept)
     sizes = (size for aval in in_avals for size in aval.shape)
     scope = next((size.scope for size in sizes if export.is_symbolic_dim(size)), None)
     conditions = () if scope is None else tuple(_conditions(scope))
     made = LoweredModule(
-        _written(lowering.module), in_avals, lowering.out_avals, lowering.out_tree, conditions
+        _written(lowering.module),
+        in_avals,
+        lowering.out_avals,
+        lowering.out_tree,
+        conditions,
+        lowering.callbacks,
     )
     made.source()  # raises where the arguments do not determine the symbols
     return made

@@ -18,8 +18,13 @@ import jax
 import numpy as np
 
 from shlo_disc import locks
-from shlo_disc.frontend import bounds, generic, policy, questions
-from shlo_disc.frontend.askers import asker_of, calls_cache, line_of_program
+from shlo_disc.frontend import bounds, forms, generic, policy, questions
+from shlo_disc.frontend.askers import (
+    asker_of,
+    calls_cache,
+    is_caught_by_program,
+    line_of_program,
+)
 from shlo_disc.frontend.questions import ORDER, REPEATS, THE_TEXT, is_ours
 from shlo_disc.frontend.sizes import evaluate, is_size, open_scope, text_of
 from shlo_disc.jax_private import DimExpr, size_as_array
@@ -66,6 +71,7 @@ def install() -> None:
                     setattr(jax.core.Tracer, name, rounded)
             _installed.append(True)
         bounds.install()
+        forms.install()
         generic.install()
 
 
@@ -95,9 +101,10 @@ def _methods() -> dict[str, Any]:
 
     def hashed(self: Any) -> int:
         if is_size(self) and is_ours(self):
-            asker = asker_of(frame_of(1))
-            if asker.by_program:
-                if not (calls_cache(asker.frame) or policy.raises_unless_equal(asker.frame)):
+            asker, one = asker_of(frame_of(1)), policy.raises_unless_equal(frame_of(1))
+            if one or (asker.by_program and not calls_cache(asker.frame)):
+                # Sizes of two hashes are not compared: no guard tells of an error that is caught.
+                if not one or is_caught_by_program(frame_of(1)):
                     questions.number(self, "the hash", frame_of(1))
                 return hash(evaluate(self, self.scope.session.hints))
         return int(original["__hash__"](self))

@@ -123,6 +123,7 @@ def partition(flat: Flat, kinds: Sequence[str], fresh: Mapping[str, Any]) -> lis
         free[k] = (
             kinds[k] == COMPILED
             and not equation.effects
+            and equation.primitive.name != "pure_callback"
             and all(isinstance(a, Literal) or (a in maker and free[maker[a]])
                     for a in equation.invars)
         )  # fmt: skip
@@ -205,11 +206,14 @@ def part_of(flat: Flat, kind: str, equations: Sequence[Any], outputs: Iterable[A
 
 
 def closed_part(flat: Flat, part: Part) -> ClosedJaxpr:
-    """A part without effects as a closed jaxpr from its inputs to its outputs."""
+    """A part as a closed jaxpr from its inputs to its outputs."""
     used = {a for e in part.equations for a in e.invars if not isinstance(a, Literal)}
     constants = [v for v in flat.constants if v in used]
     info = DebugInfo("part", "shlo_disc", None, None)
-    jaxpr: Any = Jaxpr(constants, part.inputs, part.outputs, part.equations, debug_info=info)
+    effects = {effect for equation in part.equations for effect in equation.effects}
+    jaxpr: Any = Jaxpr(
+        constants, part.inputs, part.outputs, part.equations, effects, debug_info=info
+    )
     return ClosedJaxpr(jaxpr, [flat.constants[v] for v in constants])
 
 

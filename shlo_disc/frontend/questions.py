@@ -30,6 +30,7 @@ import numpy as np
 from shlo_disc.frontend import policy
 from shlo_disc.frontend.askers import (
     asker_of,
+    calls_cache,
     is_caught_by_program,
     line_of,
     line_of_program,
@@ -95,7 +96,7 @@ class _Asked:
             self._warn(str(as_expr(left)))
             return
         a, b = as_expr(left), as_expr(right)
-        if a == b or (relation == "!=" and never_equal(a, b)):
+        if (a - b).vanishes or (relation == "!=" and never_equal(a, b)):
             return
         key = a, relation, b
         known = self.session.questions.get(key)
@@ -150,10 +151,14 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         return difference == 0
     if not is_ours(difference):
         return False
+    if as_expr(difference).vanishes:
+        return True
     asked = _Asked(size, frame)
     same = asked.value(difference) == 0
     treated = ""
     if asked.by_program:
+        if calls_cache(asked.frame):
+            return False  # a key of another size or trace; a miss is right for all
         if (members := range_asked(asked.frame)) is not None:
             return _in_range(asked, size, members)
     else:
@@ -265,6 +270,8 @@ def ordered(size: Any, name: str, other: Any, frame: FrameType | None, original:
             raise
     if not asked.by_program and policy.is_more_than_one(asked.frame, other):
         return name in ("__gt__", "__ge__")
+    if not asked.by_program and name == "__ge__" and policy.is_row_of_round(asked.frame, other):
+        return True
     mine, theirs = asked.value(size), asked.value(other)
     answer = ORDER[name](mine, theirs)
     low, high = (size, other) if name in ("__lt__", "__le__") else (other, size)

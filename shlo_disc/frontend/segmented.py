@@ -17,6 +17,7 @@ from jax import export
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from shlo_disc import locks
+from shlo_disc.callbacks import Attempts, attempts
 from shlo_disc.devices import Place
 from shlo_disc.dynamic.relations import holds
 from shlo_disc.errors import ForkError, UnsupportedError
@@ -130,7 +131,11 @@ class Segmented:
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """Run on concrete arrays; donated ones are deleted. Each part runs where its arrays are."""
-        shapes = [np.shape(leaf) for leaf in leaves]
+        # Typed keys come as words: the type of a key gives the last sizes.
+        shapes = [
+            np.shape(leaf)[: len(dims)]
+            for leaf, dims in zip(leaves, self._pattern.dims, strict=True)
+        ]
         results = self.run(leaves, self._pattern.values(shapes))
         given = [leaves[k] for k in self._donated if type(leaves[k]) is ArrayImpl]
         results = [jax.numpy.array(x) if any(x is leaf for leaf in given) else x for x in results]
@@ -143,10 +148,15 @@ class Segmented:
 
         Raises UnsupportedError where a size would have to be read from a tracer.
         """
+        with attempts() as calls:
+            return self._run(leaves, sizes, calls)
+
+    def _run(self, leaves: Sequence[Any], sizes: Mapping[str, int], calls: Attempts) -> list[Any]:
         known: Mapping[int, int] = {}
         for _ in range(_MOST):
             for variant in self._variants:
                 if variant.traced.accepts(known, sizes):
+                    calls.position = 0
                     try:
                         return variant.run(leaves, sizes)
                     except _OtherSizesError as error:
@@ -252,6 +262,9 @@ class _Variant:
             program.executable  # noqa: B018 - compiles
         except UnsupportedError as error:
             step.error = without_frames(error)
+        except jax.errors.InconclusiveDimensionOperation as error:  # a rule of JAX wants a number
+            reason = str(error).splitlines()[0]
+            step.error = UnsupportedError(f"{self.name}: {reason}")
         return step
 
     def _program(self, flat: Flat, part: Part, suffix: str, compiler: Compiler) -> Program:

@@ -106,6 +106,8 @@ class SizeScope(SymbolicScope):
         self.is_open = False
         self.warned: set[tuple[str, str]] = set()
         """Sizes kept beyond their trace, and lines, of which a warning was logged."""
+        self.forms: dict[Expr, Any] = {}
+        """Sizes of this scope in normal form (`forms.py`)."""
         self.grows = False
         """True while answers may become constraints of the scope (not in derived programs)."""
         self._bounds = [
@@ -219,7 +221,19 @@ def is_size(value: Any) -> bool:
 
 def as_expr(size: Any) -> Expr:
     """A symbolic or constant size as an expression."""
-    return Expr.parse(_text(size)) if isinstance(size, DimExpr) else Expr.const(size)
+    if not isinstance(size, DimExpr):
+        return Expr.const(size)
+    return Expr.sum(
+        Expr.product(_factor_as_expr(factor) for factor, n in term._factors for _ in range(n))
+        * coefficient
+        for term, coefficient in size._sorted_terms
+    )
+
+
+def _factor_as_expr(factor: Any) -> Expr:
+    if factor.var is not None:
+        return Expr.symbol(factor.var)
+    return Expr.of_function(factor.operation, *map(as_expr, factor.operands))
 
 
 def never_equal(a: Expr, b: Expr) -> bool:

@@ -1,6 +1,6 @@
 """Which equations of a program cannot be compiled.
 
-Effects and callbacks are seen at once. For all others the compiler is asked, for
+Effects other than those of callbacks are seen at once. For all others the compiler is asked, for
 parts and then for halves of parts, without generating code.
 """
 
@@ -15,7 +15,6 @@ from jax.extend.core import DropVar
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.fresh import read_size_p
-from shlo_disc.frontend.leaving import CallbackError
 from shlo_disc.frontend.partition import (
     COMPILED,
     READ,
@@ -26,14 +25,13 @@ from shlo_disc.frontend.partition import (
     part_of,
     partition,
 )
-from shlo_disc.jax_private import equation_line, equations_of, jaxprs_inside
+from shlo_disc.jax_private import equation_line, equations_of, is_callback_effect, jaxprs_inside
 
 __all__ = ["Kinds", "kinds_of"]
 
 _PLAIN = frozenset(("pjit", "jit", "closed_call", "core_call"))
 """Calls that mean no more than the equations inside."""
 
-_CALLS_BACK = "it calls back into Python"
 _LOCATION = re.compile(r"^\S+:\d+(:\d+)?: ")
 """`model.py:7: ` in front of a message."""
 
@@ -132,12 +130,8 @@ def _seen_at_once(flat: Flat) -> dict[int, str]:
 def _plain_reason(equation: Any) -> str | None:
     if equation.primitive is read_size_p:
         return "it reads a size from data"  # the call around it is opened
-    if "callback" in equation.primitive.name:
-        return _CALLS_BACK
-    if equation.effects:
-        kinds = sorted({type(effect).__name__ for effect in equation.effects})
-        return f"it has an effect ({', '.join(kinds)})"
-    return None
+    others = {type(e).__name__ for e in equation.effects if not is_callback_effect(e)}
+    return f"it has an effect ({', '.join(sorted(others))})" if others else None
 
 
 def _refused(
@@ -158,5 +152,4 @@ def _refused(
         yield from found
     else:  # one equation, or several that only fail together
         plain = _LOCATION.sub("", str(why).splitlines()[0].split(";")[0])
-        text = _CALLS_BACK if isinstance(why, CallbackError) else plain
-        yield from ((id(equation), text) for equation in equations)
+        yield from ((id(equation), plain) for equation in equations)

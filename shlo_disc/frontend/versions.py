@@ -257,9 +257,11 @@ class Version:
         """Calls of the same sizes after which XLA runs the program on GPUs, as a custom call.
 
         XLA compiles the call for each size, in milliseconds; it does not wait for the device. None
-        where XLA would copy arguments that are donated.
+        where XLA would copy arguments that are donated, and for programs with effects.
         """
-        return None if self.donates and self.in_place is None else CALLS_BEFORE_XLA
+        if self.jaxpr.effects or (self.donates and self.in_place is None):
+            return None
+        return CALLS_BEFORE_XLA
 
     @cached_property
     def in_place(self) -> Mapping[int, int] | None:

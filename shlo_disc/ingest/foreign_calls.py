@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.builders import permuted, transposed
+from shlo_disc.callbacks import is_callback
 from shlo_disc.errors import ELSEWHERE, InvalidModuleError, UnsupportedError
 from shlo_disc.ffi_targets import ffi_target
 from shlo_disc.ingest.custom_calls import CONFIGURATION, target_of
@@ -61,7 +62,7 @@ def _is_foreign(op: ir.Operation) -> bool:
 
 def _expand(op: ir.Operation, platform: str) -> None:
     target = target_of(op)
-    if "has_side_effect" in op.attributes and ir.BoolAttr(op.attributes["has_side_effect"]).value:
+    if ffi.has_effect(op) and not is_callback(target):
         raise UnsupportedError(
             f"{source_line(op)}: custom_call @{target} has a side effect, which shlo_disc does not "
             f"order; {ELSEWHERE}"

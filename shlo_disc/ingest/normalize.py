@@ -17,6 +17,7 @@ from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
+from shlo_disc.ingest.effects import order_effects
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.foreign_calls import expand_foreign_calls
@@ -116,6 +117,7 @@ def normalize(
         call_lapack(module)
     if lapack or "stablehlo.custom_call" in present:
         expand_foreign_calls(module, platform)
+        order_effects(main.operation)
     if any(name.startswith("chlo.") for name in present):
         expand_chlo(module)
     if any(map(is_complex, kinds)) or present & {"stablehlo.real", "stablehlo.imag"}:

@@ -30,8 +30,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
-  sizes, which `frontend/bounds.py` finds. `JAX_TYPES`: callables whose C++ code hashes and
-  compares sizes.
+  sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
+  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
+  hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
@@ -56,8 +57,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
   `erf_inv` are left whole, by lowering rules of ours: serialising expands each into a hundred
   operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
-  rules that take symbolic sizes. Callbacks get rules that raise (JAX's say "std::bad_cast" for
-  symbols). `portable_artifact`: a module as `jax.export` serialises it.
+  rules that take symbolic sizes. Callbacks become calls of ours by
+  `emit_python_callback`, which every rule of a callback uses; JAX's takes no symbols and needs
+  XLA's runtime. `portable_artifact`: a module as `jax.export` serialises it.
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -83,6 +85,7 @@ from shlo_disc.jax_private.arrays import (
     unguarded_device_put,
     wide_device_put,
 )
+from shlo_disc.jax_private.callbacks import is_callback_effect
 from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
 from shlo_disc.jax_private.functions import replace_functions, use_builtins, use_index
 from shlo_disc.jax_private.jaxprs import (
@@ -104,7 +107,7 @@ from shlo_disc.jax_private.jaxprs import (
     shaped_array,
     without_mesh,
 )
-from shlo_disc.jax_private.lowering import LoweredCallbackError, Lowering, lower_whole
+from shlo_disc.jax_private.lowering import Lowering, lower_whole
 from shlo_disc.jax_private.meshes import (
     device_count,
     on_many_devices,
@@ -137,7 +140,9 @@ from shlo_disc.jax_private.sizes import (
     reshapes_of,
     size_as_array,
     size_named,
+    size_of_terms,
     use_bounds,
+    use_form,
 )
 from shlo_disc.jax_private.states import (
     CACHE_TYPE,
@@ -168,7 +173,6 @@ __all__ = [
     "IndexSlice",
     "KeyArray",
     "Literal",
-    "LoweredCallbackError",
     "Lowering",
     "SymbolicScope",
     "Variable",
@@ -195,6 +199,7 @@ __all__ = [
     "generic_text",
     "held_weakly",
     "inputs_used",
+    "is_callback_effect",
     "is_export",
     "is_jaxpr",
     "is_library_file",
@@ -224,6 +229,7 @@ __all__ = [
     "sharding_on",
     "size_as_array",
     "size_named",
+    "size_of_terms",
     "stablehlo_version",
     "tiles_of",
     "trace_context",
@@ -231,6 +237,7 @@ __all__ = [
     "unguarded_device_put",
     "use_bounds",
     "use_builtins",
+    "use_form",
     "use_index",
     "usual_states",
     "varying_alike",

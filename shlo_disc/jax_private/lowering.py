@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax._src import callback as _callback
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src.interpreters import mlir as _mlir
@@ -25,12 +24,14 @@ from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import lapack as _lapack_module
 
+from shlo_disc.callbacks import PythonCallback
 from shlo_disc.errors import ForkError
 from shlo_disc.frontend.calls import CALLS, called
+from shlo_disc.jax_private.callbacks import FOR_US
 from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
 from shlo_disc.jax_private.sizes import min_size
 
-__all__ = ["LoweredCallbackError", "Lowering", "lower_whole"]
+__all__ = ["Lowering", "lower_whole"]
 
 
 def _whole(name: str, op: Any) -> Any:
@@ -223,20 +224,6 @@ _WHOLE = (
 )
 
 
-class LoweredCallbackError(Exception):
-    """A program that is lowered for us calls back into Python; the text names the primitive."""
-
-
-def _no_callback(primitive: Any) -> tuple[Any, Any]:
-    # JAX's own rules fail for symbolic sizes, in words of their own.
-    def rule(*_: Any, **__: Any) -> Any:
-        raise LoweredCallbackError(primitive.name)
-
-    return primitive, rule
-
-
-_CALLBACKS = tuple(map(_no_callback, (_callback.pure_callback_p, _callback.io_callback_p)))
-
 _lowers_in: list[int] = []
 """The process in which JAX first lowered for us: its threads for MLIR exist only there."""
 
@@ -252,8 +239,10 @@ class Lowering(NamedTuple):
     out_tree: Any
     kept: tuple[int, ...]
     """The arguments that `main` takes."""
+    callbacks: tuple[PythonCallback, ...]
+    """The Python functions that it calls."""
     calls_back: bool
-    """True if it calls Python."""
+    """True if it calls Python in a way that only XLA can."""
 
 
 def lower_whole(
@@ -263,8 +252,8 @@ def lower_whole(
 
     `platform` ("cpu", "cuda", "rocm") chooses the branch of `lax.platform_dependent`.
 
-    Raises LoweredCallbackError for a program that calls back into Python. Raises ForkError in a
-    child forked since the first one: JAX would wait for threads of its parent for ever.
+    Raises ForkError in a child forked since the first one: JAX would wait for threads of its parent
+    for ever.
     """
     if not _lowers_in:
         _lowers_in.append(os.getpid())
@@ -275,7 +264,7 @@ def lower_whole(
             "Call it with such arguments before the fork (or JitFunction.warmup), or "
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
-    rules: Any = (*_WHOLE, *_REDUCTIONS, *_CALLBACKS, *_platform_rules(platform))
+    rules: Any = (*_WHOLE, *_REDUCTIONS, FOR_US, *_platform_rules(platform))
     parameters = _mlir.LoweringParameters(
         override_lowering_rules=rules,
         for_export=True,
@@ -287,11 +276,14 @@ def lower_whole(
     )
     found = lowered._lowering.compile_args
     in_avals = tuple(jax.tree.leaves(lowered.in_avals))
+    owned = [x for x in found["keepalive"] or () if x is not None]
+    callbacks = tuple(x for x in owned if isinstance(x, PythonCallback))
     return Lowering(
         lowered._lowering.stablehlo(),
         in_avals,
         tuple(found["global_out_avals"]),
         lowered.out_tree,
         tuple(sorted(found["kept_var_idx"])),
-        bool(found["host_callbacks"] or found["keepalive"]),
+        callbacks,
+        bool(found["host_callbacks"]) or len(callbacks) < len(owned),
     )

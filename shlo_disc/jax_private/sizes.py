@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jax._src import core as _core
@@ -30,7 +30,9 @@ __all__ = [
     "reshapes_of",
     "size_as_array",
     "size_named",
+    "size_of_terms",
     "use_bounds",
+    "use_form",
 ]
 
 
@@ -62,6 +64,39 @@ def use_bounds(bounds: Callable[[Callable[..., Any], Any, Any], tuple[float, flo
     """Let JAX ask `bounds(original, size, precision)` for the bounds of sizes."""
     _shape_poly._bounds_decision = functools.partial(bounds, _shape_poly._bounds_decision)
 
+
+def use_form(form: Callable[[Any], Any]) -> None:
+    """Let JAX ask `form(size)` for the form in which it keeps a size that it has computed."""
+    plain = DimExpr._normalize_sorted_terms
+
+    def formed(terms: Any, scope: Any) -> Any:
+        size = plain(terms, scope)
+        return form(size) if isinstance(size, DimExpr) else size
+
+    DimExpr._normalize_sorted_terms = staticmethod(formed)
+
+
+Factor = tuple[str, tuple[Any, ...]]
+"""A symbol and (), or the name of a function of sizes and its operands."""
+
+
+def size_of_terms(terms: Sequence[tuple[Sequence[tuple[Factor, int]], int]], scope: Any) -> Any:
+    """The sum of products of powers of factors, in just this form."""
+    found = {}
+    for powers, coefficient in terms:
+        product = _ONE
+        for (name, operands), power in powers:
+            factor = (
+                _shape_poly._DimFactor.from_operation(name, *operands, scope=scope)
+                if operands
+                else _shape_poly._DimFactor.from_var(name)
+            )
+            product = product.mul(_shape_poly._DimTerm.from_factor(factor, power))
+        found[product] = coefficient
+    return DimExpr(DimExpr._coeff_to_sorted_terms(found), scope)
+
+
+_ONE = _shape_poly._DimTerm_one
 
 size_as_array = _shape_poly._dim_as_value
 """`(size) -> array`: a symbolic size as a traced integer."""

@@ -14,6 +14,7 @@ __all__ = [
     "CONFIGURATION",
     "SIZE_ATTRIBUTES",
     "aliases",
+    "has_effect",
     "holds_pairs",
     "is_ffi_call",
     "size_operands",
@@ -42,6 +43,12 @@ def holds_pairs(value: ir.Value, order: Sequence[int]) -> bool:
 def is_ffi_call(op: ir.Operation) -> bool:
     """True if `op` calls a handler of XLA's FFI."""
     return op.name == "stablehlo.custom_call" and CONFIGURATION in op.attributes
+
+
+def has_effect(op: ir.Operation) -> bool:
+    """True if `op` is a call that runs as often as the program says, and in that order."""
+    name = "has_side_effect"
+    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
 
 
 def size_operands(op: ir.Operation) -> tuple[int, ...]:

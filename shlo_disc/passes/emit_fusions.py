@@ -177,6 +177,9 @@ class _Emitter:
         for k, sources in enumerate(before):
             for source in sources:
                 after[source].append(k)
+        for reader, update in self._read_before(units, after):
+            before[update].add(reader)
+            after[reader].append(update)
         waiting = [len(sources) for sources in before]
         ready = [(max(u.members), k) for k, u in enumerate(units) if not waiting[k]]
         heapify(ready)
@@ -195,6 +198,36 @@ class _Emitter:
             raise InternalError(
                 f"{source_line(op)}: the kernel of {op.name} reads what another computes from it"
             )
+
+    def _read_before(self, units: list[Unit], after: list[list[int]]) -> Iterator[tuple[int, int]]:
+        """Pairs (unit that reads an array, unit that updates a part of it).
+
+        Where the reader comes first, the update need not copy the array. Pairs that would close a
+        cycle are left out: `after`, to which the caller adds them, lists who waits for a unit.
+        """
+        updated = {
+            k: next(self.graph.bases(self.graph.nodes[unit.members[-1]].operands[0]), (None, []))[0]
+            for k, unit in enumerate(units)
+            if unit.kind is not None and KINDS[unit.kind].in_place
+        }
+        arrays = set(updated.values())
+        readers: dict[ir.Value, dict[int, None]] = {array: {} for array in arrays}
+        for k, unit in enumerate(units if arrays else ()):
+            for value in (v for index in unit.members for v in self.graph.nodes[index].operands):
+                for base, _ in self.graph.bases(value):
+                    if base in arrays:
+                        readers[base][k] = None
+        for k, array in updated.items():
+            if readers[array].keys() == {k}:
+                continue
+            later, waiting = {k}, [k]
+            while waiting:
+                found = [unit for unit in after[waiting.pop()] if unit not in later]
+                later.update(found)
+                waiting += found
+            for reader in readers[array]:
+                if reader not in later and k not in after[reader]:
+                    yield reader, k
 
     def _sources(self, index: int, unit: Unit) -> Iterator[tuple[int, bool]]:
         """Pairs (node that a node of a unit reads, True if it reads that in memory).

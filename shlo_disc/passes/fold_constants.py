@@ -54,7 +54,10 @@ def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
     arrays = [_splat_array(v, facts) for v in op.operands]
     if all(a is not None for a in arrays):
         folded = _evaluate(op, [a for a in arrays if a is not None])
-        return None if folded is None else _spread(folded, result, facts)
+        if folded is None:
+            return None
+        element = _attribute(folded.reshape(()), result.type.element_type).get_splat_value()
+        return facts.filled(element, result.type, facts.shape(result))
     arrays = [_constant(v, facts) for v in op.operands]
     known = [a for a in arrays if a is not None]
     if len(known) != len(arrays) or not result.type.has_static_shape:
@@ -187,20 +190,6 @@ def _attribute(array: Array, element: ir.Type) -> ir.Attribute:
 def _literal(array: Array, result: ir.Value, facts: Facts) -> ir.Value:
     value = _attribute(array, result.type.element_type)
     return facts.build("stablehlo.constant", [], result.type, facts.shape(result), {"value": value})
-
-
-def _spread(number: Array, result: ir.Value, facts: Facts) -> ir.Value:
-    """`number` in the shape of `result`: a splat constant, or a dynamic broadcast of a scalar."""
-    kind = result.type
-    scalar = _attribute(number.reshape(()), kind.element_type)
-    if kind.has_static_shape:
-        splat_value = ir.DenseElementsAttr.get_splat(kind, scalar.get_splat_value())
-        return facts.build(
-            "stablehlo.constant", [], kind, facts.shape(result), {"value": splat_value}
-        )
-    scalar_type = ir.RankedTensorType.get([], kind.element_type)
-    constant = facts.build("stablehlo.constant", [], scalar_type, (), {"value": scalar})
-    return facts.broadcast(constant, [], kind, facts.shape(result))
 
 
 _ELEMENTWISE = (

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES
 from shlo_disc.passes.rules import (
@@ -64,18 +64,16 @@ def of_scalar_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return facts.broadcast(inner.operands[0], [], result.type, facts.shape(result))
 
 
-def of_splat_constant(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """reshape(splat constant), static ==> splat constant."""
-    inner = defined_by(op.operands[0], "stablehlo.constant")
-    result = op.results[0]
-    if inner is None or not result.type.has_static_shape:
+def of_splat(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """reshape(one repeated number), static ==> that number, repeated.
+
+    With sizes of the run time it would be a broadcast, which fold-broadcasts makes a reshape again
+    where all sizes are 1.
+    """
+    element, result = facts.splat_element(op.operands[0]), op.results[0]
+    if element is None or not result.type.has_static_shape:
         return None
-    value = inner.attributes["value"]
-    element = result.type.element_type
-    if not isinstance(element, ir.IntegerType | ir.FloatType) or not value.is_splat:
-        return None
-    value = ir.DenseElementsAttr.get_splat(result.type, value.get_splat_value())
-    return facts.build("stablehlo.constant", [], result.type, facts.shape(result), {"value": value})
+    return facts.filled(element, result.type, facts.shape(result))
 
 
 @dataclass(frozen=True)
@@ -230,8 +228,8 @@ def _before(
     if not value.type.rank:
         return value
     kind = _tensor(sizes, value.type.element_type)
-    if facts.splat(value) is not None:
-        return _splat(value, kind, sizes, facts)
+    if (element := facts.splat_element(value)) is not None:
+        return facts.filled(element, kind, sizes)
     broadcast = defined_by(value, *_BROADCASTS)
     if broadcast is not None and places is not None:
         dims = broadcast_dimensions(broadcast)
@@ -251,20 +249,7 @@ def _before(
     return facts.reshape(source, kind, sizes) if alike else None
 
 
-def _splat(value: ir.Value, kind: ir.Type, sizes: Sizes, facts: Facts) -> ir.Value:
-    op = producer(value)
-    while op is not None and op.name in _BROADCASTS:
-        value, op = op.operands[0], producer(op.operands[0])
-    assert op is not None
-    if value.type.rank:
-        number = op.attributes["value"].get_splat_value()
-        scalar = ir.RankedTensorType.get([], value.type.element_type)
-        attribute = ir.DenseElementsAttr.get_splat(scalar, number)
-        value = facts.build(op.name, [], scalar, (), {"value": attribute})
-    return facts.broadcast(value, [], kind, sizes)
-
-
-_ALL = (to_same_shape, of_reshape, of_scalar_broadcast, of_splat_constant)
+_ALL = (to_same_shape, of_reshape, of_scalar_broadcast, of_splat)
 RULES = {
     "stablehlo.dot_general": (into_dot,),
     **dict.fromkeys(sorted(ELEMENTWISE), (over_elementwise,)),

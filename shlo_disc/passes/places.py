@@ -13,7 +13,6 @@ from typing import Self
 from shlo_disc.mlir import ir
 
 __all__ = [
-    "UPDATE",
     "At",
     "Carry",
     "Mode",
@@ -26,6 +25,8 @@ __all__ = [
     "set_places",
     "set_reuses",
     "set_scalars",
+    "set_stored",
+    "stored_of",
 ]
 
 
@@ -43,7 +44,7 @@ class At(enum.StrEnum):
     INPLACE = "inplace"
     """The buffer of operand `number`."""
     UPDATE = "update"
-    """The array that a `dynamic_update_slice` changes."""
+    """The array that the `dynamic_update_slice` stored as `number` changes (see `stored_of`)."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,8 @@ class Place:
         return cls(At(at), int(number) if colon else 0)
 
     def __str__(self) -> str:
-        plain = self.at == At.UPDATE or (self.at == At.INPLACE and not self.number)
+        plain = self.at == At.INPLACE and not self.number
         return self.at if plain else f"{self.at}:{self.number}"
-
-
-UPDATE = Place(At.UPDATE)
 
 
 class Mode(enum.StrEnum):
@@ -123,6 +121,19 @@ def places_of(op: ir.Operation) -> list[Place]:
 def set_places(op: ir.Operation, places: Iterable[Place]) -> None:
     """Results of `op` are at `places`."""
     op.attributes["disc.buffers"] = _strings(places)
+
+
+def stored_of(fusion: ir.Operation) -> int | None:
+    """The number of an update whose value is computed at its place; None for another fusion."""
+    if "disc.stored" not in fusion.attributes:
+        return None
+    return int(ir.IntegerAttr(fusion.attributes["disc.stored"]).value)
+
+
+def set_stored(fusion: ir.Operation, number: int) -> None:
+    """The update in `fusion` has nothing left to do; its value is at `Place(At.UPDATE, number)`."""
+    i64 = ir.IntegerType.get_signless(64)
+    fusion.attributes["disc.stored"] = ir.IntegerAttr.get(i64, number)
 
 
 def carries_of(loop: ir.Operation) -> list[Carry]:

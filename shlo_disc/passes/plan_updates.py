@@ -17,7 +17,7 @@ from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
-from shlo_disc.passes.places import UPDATE, At, Mode, Place
+from shlo_disc.passes.places import At, Mode, Place, set_stored
 from shlo_disc.passes.records import ffi_call_of, update_of
 
 __all__ = ["is_run", "place_updates"]
@@ -32,6 +32,7 @@ class _Planner(Protocol):
     held: dict[ir.Value, list[ir.Value]]
     place: dict[ir.Value, Place]
     carries: dict[ir.Value, list[Mode]]
+    stored: list[ir.Operation]
 
     def root(self, value: ir.Value) -> ir.Value: ...
     def start(self, op: ir.Operation) -> int: ...
@@ -94,8 +95,10 @@ def _place(
         return
     if not _is_quiet(root, container, maker, op, changes, live):
         return
-    live.place[root] = UPDATE
-    op.attributes["disc.stored"] = ir.UnitAttr.get()
+    number = len(live.stored)
+    live.stored.append(op)
+    live.place[root] = Place(At.UPDATE, number)
+    set_stored(op, number)
     if loop is not None and stack is not None:
         _read_where_stored(carried, stack, loop, live)
 

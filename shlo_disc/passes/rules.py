@@ -43,7 +43,7 @@ class Facts:
 
     analysis: ShapeAnalysis
     made: dict[ir.Value, Sizes] = field(default_factory=dict)
-    splats: dict[ir.Value, Any] = field(default_factory=dict)
+    splats: dict[ir.Value, ir.Attribute | None] = field(default_factory=dict)
     numbers: dict[ir.Value, Sizes] = field(default_factory=dict)
     """The contents of values that rules made."""
     dead: set[ir.Operation] = field(default_factory=set)
@@ -67,11 +67,16 @@ class Facts:
             use.owner.operation for result in op.results for use in result.uses
         )
 
+    def splat_element(self, value: ir.Value) -> ir.Attribute | None:
+        """The attribute of the number that every element of `value` is, or None."""
+        if value not in self.splats:
+            self.splats[value] = _splat_element(value)
+        return self.splats[value]
+
     def splat(self, value: ir.Value) -> Any:
         """The number every element of `value` is (int, float or bool), or None."""
-        if value not in self.splats:
-            self.splats[value] = _splat(value)
-        return self.splats[value]
+        element = self.splat_element(value)
+        return None if element is None else element.value
 
     def shape(self, value: ir.Value) -> Sizes:
         """The symbolic sizes of `value`."""
@@ -121,6 +126,14 @@ class Facts:
             shape,
             attributes,
         )
+
+    def filled(self, element: ir.Attribute, kind: ir.Type, shape: Sizes) -> ir.Value:
+        """A value of type `kind` whose every element is `element`, static or dynamic."""
+        own = kind if kind.has_static_shape else ir.RankedTensorType.get([], kind.element_type)
+        value = ir.DenseElementsAttr.get_splat(own, element)
+        sizes = shape if own == kind else ()
+        constant = self.build("stablehlo.constant", [], own, sizes, {"value": value})
+        return constant if own == kind else self.broadcast(constant, [], kind, shape)
 
     def reshape(self, value: ir.Value, kind: ir.Type, shape: Sizes) -> ir.Value:
         """`value` reshaped to `kind`, static or dynamic as the types ask."""
@@ -242,7 +255,7 @@ def takes_one_window(gather: ir.Operation) -> bool:
 _BROADCASTS = names(lambda row: row.is_broadcast)
 
 
-def _splat(value: ir.Value) -> Any:
+def _splat_element(value: ir.Value) -> ir.Attribute | None:
     op = producer(value)
     while op is not None and op.name in _BROADCASTS:
         op = producer(op.operands[0])
@@ -252,4 +265,4 @@ def _splat(value: ir.Value) -> Any:
     element = attribute.type.element_type
     if not isinstance(element, ir.IntegerType | ir.FloatType) or not attribute.is_splat:
         return None
-    return attribute.get_splat_value().value
+    return attribute.get_splat_value()

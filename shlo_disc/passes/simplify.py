@@ -25,6 +25,7 @@ from shlo_disc.passes import (
     fold_reshapes,
     fold_reverses,
     fold_transposes,
+    fold_updates,
     simplify_algebra,
 )
 from shlo_disc.passes.base import Pass, register
@@ -42,6 +43,7 @@ _TABLES = (
     fold_reverses.RULES,
     fold_broadcasts.RULES,
     fold_transposes.RULES,
+    fold_updates.RULES,
 )
 
 

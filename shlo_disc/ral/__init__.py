@@ -52,6 +52,7 @@ from shlo_disc.ral._ral import (
     parallel_for,
     pool_stats,
     pool_trim,
+    python_callback_address,
     threads_started,
 )
 from shlo_disc.ral._ral import ffi_handler as _ffi_handler
@@ -94,6 +95,7 @@ __all__ = [
     "parallel_for",
     "pool_stats",
     "pool_trim",
+    "python_callback_address",
     "threads_started",
 ]
 

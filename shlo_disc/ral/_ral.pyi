@@ -433,6 +433,13 @@ def ffi_learn_stream() -> Any:
     """The capsule of an FFI handler of GPUs that remembers the stream of its calls."""
 
 def ffi_registered() -> int: ...
+def python_callback_address() -> int:
+    """Of an XLA FFI handler that calls the Python object whose address is its attribute `callback`.
+
+    The object is called with operands as `(bytes, sizes)` and results as `(memoryview, sizes)`. It
+    returns None, or the text of an error.
+    """
+
 def limit_threads(threads: int) -> int:
     """At most so many threads work on what this thread runs from now on; 0: no limit.
 

@@ -2,10 +2,12 @@
 
 _assert_scalar(s77 <= 100)        ==>    the constraint x_0 <= 100
 _assert_async((%x > 0).all())     ==>    one more result, and RuntimeError if it is false
+_linalg_check_errors(%info)       ==>    one more result, and LinAlgError if it is not 0
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import sympy
@@ -14,7 +16,7 @@ import torch
 from shlo_disc.torch.results import Assertion
 from shlo_disc.torch.sizes import Sizes, expression, is_plain_symbol, symbols_of
 
-__all__ = ["take_assertions"]
+__all__ = ["checks_data", "take_assertions"]
 
 aten = torch.ops.aten
 
@@ -22,10 +24,40 @@ _FALSE = "Assertion is failed"
 """What PyTorch says of an assertion without a message."""
 
 _OTHERS = frozenset({
-    aten._assert_tensor_metadata.default, aten._linalg_check_errors.default,
-    aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default,
+    aten._assert_tensor_metadata.default, aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
 })  # fmt: skip
-"""What types and bounds of sizes say already; of a singular matrix the results are not finite."""
+"""What types and bounds of sizes say already."""
+
+
+def _require(message: str, value: Any) -> None:
+    """Raise RuntimeError unless `value` is true."""
+    if not value:
+        raise RuntimeError(message)
+
+
+def _of_data(node: torch.fx.Node) -> Assertion:
+    """What an op of :data:`_OF_DATA` asserts."""
+    if node.target is aten._linalg_check_errors.default:
+        # PyTorch's own op raises, which knows the class of the error and what to say.
+        check = functools.partial(_check_linear_algebra, node.args[1:], dict(node.kwargs))
+        return Assertion(node.args[0], check)
+    message = str(node.args[1]) if len(node.args) > 1 else ""
+    return Assertion(node.args[0], functools.partial(_require, message or _FALSE))
+
+
+def _check_linear_algebra(args: Any, kwargs: dict[str, Any], info: torch.Tensor) -> None:
+    aten._linalg_check_errors(info, *args, **kwargs)
+
+
+_OF_DATA = frozenset({
+    aten._assert_async.default, aten._assert_async.msg, aten._linalg_check_errors.default,
+})  # fmt: skip
+
+
+def checks_data(op: Any) -> bool:
+    """True for an op that asserts something of elements of a tensor, and does nothing else."""
+    return op in _OF_DATA
 
 
 def take_assertions(graph: torch.fx.Graph, sizes: Sizes) -> tuple[list[Any], list[Assertion]]:
@@ -36,16 +68,15 @@ def take_assertions(graph: torch.fx.Graph, sizes: Sizes) -> tuple[list[Any], lis
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target in (aten._assert_async.msg, aten._assert_async.default):
-            message = str(node.args[1]) if len(node.args) > 1 else ""
-            of_data.append(Assertion(node.args[0], message or _FALSE))
+        if node.target in _OF_DATA:
+            of_data.append(_of_data(node))
         elif node.target is aten._assert_scalar.default:
             condition = node.args[0]
             value = condition.meta["val"] if isinstance(condition, torch.fx.Node) else condition
             if symbols_of(value) <= sizes.places.keys():
                 of_sizes.append(value)
             elif not _always_holds(value, counts):
-                of_data.append(Assertion(condition, str(node.args[1])))
+                of_data.append(Assertion(condition, functools.partial(_require, str(node.args[1]))))
         elif node.target not in _OTHERS:
             continue
         graph.erase_node(node)

@@ -52,7 +52,7 @@ KEPT = frozenset({
     aten.expand, aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
     aten.matmul, aten.max_pool2d, aten.mm, aten.narrow, aten.numpy_T, aten.permute, aten.relu,
     aten.reshape, aten.reshape_as, aten.scaled_dot_product_attention, aten.select, aten.sigmoid,
-    aten.silu, aten.slice, aten.softmax, aten.split, aten.stack, aten.sym_size, aten.t, aten.tanh,
+    aten.silu, aten.slice, aten.softmax, aten.stack, aten.sym_size, aten.t, aten.tanh,
     aten.to, aten.transpose, aten.unflatten, aten.unsqueeze, aten.view, aten.where,
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
@@ -200,7 +200,13 @@ def _traced(
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
         features = _features(inputs) if function in OF_FEATURES else frozenset()
-        with mode, _guards(mode.shape_env, features) as guards, torch.no_grad():
+        # C++ kernels of composite ops would ask for numbers; the dispatcher of Python has sizes.
+        with (
+            mode,
+            _guards(mode.shape_env, features) as guards,
+            torch.no_grad(),
+            enable_python_dispatcher(),
+        ):
             given = _apart([x.meta["val"] for x in inputs])
             traced = make_fx(call, decomposition_table=dict(rules))(*given)
             if any(map(_is_mutable, traced.graph.nodes)):
@@ -241,8 +247,7 @@ def _without_writes(
     """
     for _ in range(_LEVELS):  # ops without writes may be decomposed into ops with them
         function = torch.func.functionalize(traced, remove="mutations")
-        with enable_python_dispatcher():
-            traced = make_fx(function, decomposition_table=dict(rules))(*given)
+        traced = make_fx(function, decomposition_table=dict(rules))(*given)
         if not any(map(_is_mutable, traced.graph.nodes)):
             return traced
     raise UnsupportedError("PyTorch's decomposition of it writes its operands")

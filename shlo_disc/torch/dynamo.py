@@ -22,10 +22,11 @@ from torch._dynamo.backends.common import aot_autograd
 from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
+from shlo_disc.torch.effects import without_tokens
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
-from shlo_disc.torch.partition import cut
+from shlo_disc.torch.partition import Way, cut, operations, reason_of
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.random_numbers import save_draws
 from shlo_disc.torch.recurrent import take_recurrent_layers
@@ -47,11 +48,12 @@ def backend(
 
     `options`: `likely` gives values of sizes to have specialised kernels for, by names such as
     `x_0`; a graph ignores names it does not have. With `freeze` the weights of inference are packed
-    once and must not change any more. `on_unsupported` is "error", or "eager": then PyTorch runs
-    the operations that are not covered.
+    once and must not change any more. `on_unsupported` is "eager": PyTorch runs the operations that
+    are not covered, which is logged once; or "error". With `checks`, the default, a call raises for
+    indices and labels that are out of range, and for integers divided by 0, as eager mode does.
 
-    Raises UnsupportedError for such an operation, with its source line, and ValueError or TypeError
-    for options. `torch.compile` reports these as BackendCompilerFailed.
+    Raises UnsupportedError for such an operation in the latter case, with its source line. Raises
+    ValueError or TypeError for options. `torch.compile` reports these as BackendCompilerFailed.
     """
     chosen = Options.of(options, mode)
     specialise_module_floats(graph)
@@ -83,6 +85,9 @@ def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
     return min_cut_rematerialization_partition(joint, inputs, **more)
 
 
+_TOLD: set[str] = set()
+"""What has been logged."""
+
 _KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
 
 
@@ -107,9 +112,12 @@ class CompiledGraph:
         """`forward`, `backward` or `inference`."""
         self.name = f"{kind}_{self.number}"
         self.eager: dict[str, str] = {}
-        """Operations that PyTorch runs, each with the reason."""
+        """Operations that PyTorch runs, by their places, each with the reason."""
+        self.eager_count = 0
+        """How many operations PyTorch runs in a call."""
         self._options = options
         start = time.perf_counter()
+        graph = without_tokens(graph)
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fix_steps(graph.graph)
         self._known = _known(placeholders)
@@ -126,12 +134,16 @@ class CompiledGraph:
             whole = self._part(graph, self.name, own, weights, _seen(kind))
             self._run = whole
             self.parts = [whole]
-        except UnsupportedError as error:
+        except Exception as error:
             if options.on_unsupported == "error":
+                if not isinstance(error, UnsupportedError):
+                    raise
                 raise UnsupportedError(
                     f"{error}; options={{'on_unsupported': 'eager'}} has PyTorch run it"
                 ) from error
-            self._run = self._cut(graph, own, weights)
+            cut_up = self._cut(graph, self.name, own, weights, Way.KNOWN)
+            self._run = lambda inputs: cut_up(*inputs)
+            self._tell()
         self.seconds = time.perf_counter() - start
         """How long its compilation took."""
         _KEPT.add(self)
@@ -153,13 +165,22 @@ class CompiledGraph:
             weights=weights,
             freeze=self._options.freeze and self.kind == "inference",
             seen=seen,
+            checks=self._options.checks and self.kind != "backward",
         )
 
     def _cut(
-        self, graph: torch.fx.GraphModule, names: Sequence[str], weights: Collection[int]
-    ) -> Callable[[Sequence[Any]], Any]:
-        """The graph with its regions compiled; tells which operations are not."""
-        whole, regions, self.eager = cut(graph, self._known)
+        self,
+        graph: torch.fx.GraphModule,
+        name: str,
+        names: Sequence[str],
+        weights: Collection[int],
+        way: Way,
+    ) -> torch.fx.GraphModule:
+        """`graph`, which does not compile as a whole, with its regions compiled."""
+        whole, regions, left = cut(graph, self._known, way)
+        if not left and way is not Way.HALVES:  # the one region is what did not compile
+            return self._cut(graph, name, names, weights, Way(way + 1))
+        self._note(left)
         outer = {
             node: number
             for number, node in enumerate(n for n in whole.graph.nodes if n.op == "placeholder")
@@ -170,20 +191,36 @@ class CompiledGraph:
             region = getattr(whole, str(node.target))
             own = [names[outer[a]] if a in outer else a.name for a in node.args]
             packed = [k for k, a in enumerate(node.args) if outer.get(a) in weights]
+            inner = f"{name}_{node.target}"
             try:
-                part = self._part(region, f"{self.name}_{node.target}", own, packed)
-            except UnsupportedError as error:  # of ops that are covered one by one
-                for inner in region.graph.nodes:
-                    if inner.op == "call_function":
-                        self.eager[place_of(inner)] = str(error)
+                part = self._part(region, inner, own, packed)
+            except Exception as error:
+                ops = operations(region.graph)
+                if len(ops) == 1:
+                    self._note([(place_of(ops[0]), reason_of(error))])
+                else:
+                    following = Way(min(way + 1, Way.HALVES))
+                    setattr(
+                        whole, str(node.target), self._cut(region, inner, own, packed, following)
+                    )
                 continue
             self.parts.append(part)
             setattr(whole, str(node.target), _Region(part, is_one=_has_one_result(region)))
         whole.recompile()
-        _log.warning(
-            "%s: PyTorch runs %s", self.name, "; ".join(f"{o} ({r})" for o, r in self.eager.items())
-        )
-        return lambda inputs: whole(*inputs)
+        return whole
+
+    def _note(self, left: Sequence[tuple[str, str]]) -> None:
+        """Remember what PyTorch runs, with the reasons."""
+        self.eager.update(left)
+        self.eager_count += len(left)
+
+    def _tell(self) -> None:
+        """Log what PyTorch runs, each operation of the model once."""
+        new = [f"{op} ({why.partition(chr(10))[0]})" for op, why in self.eager.items()]
+        new = [text for text in new if text not in _TOLD]
+        _TOLD.update(new)
+        if new:
+            _log.warning("%s: PyTorch runs %s", self.name, "; ".join(new))
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
@@ -205,6 +242,8 @@ class CompiledGraph:
     def explain(self) -> str:
         """Every kernel, with lines of the model, and the operations that PyTorch runs."""
         texts = [f"PyTorch runs {op}: {reason}" for op, reason in self.eager.items()]
+        if self.eager:
+            texts.insert(0, f"PyTorch runs {self.eager_count} operations of each call")
         texts += [f"PyTorch draws {op}" for part in self.parts for op in part.draws.places]
         return "\n".join([*texts, *(part.executable.explain() for part in self.parts)])
 
@@ -321,7 +360,9 @@ def _seen(kind: str) -> int | None:
     """How many results of a forward graph go to the caller; the backward one reads the others."""
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    return int(metadata.num_forward) if kind == "forward" and metadata is not None else None
+    if kind != "forward" or metadata is None:
+        return None
+    return len(metadata.tokens) + int(metadata.num_forward)
 
 
 def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:

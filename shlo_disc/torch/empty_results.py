@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from shlo_disc.torch.size_nodes import SizeNodes
+from shlo_disc.torch.sizes import Numbers, Place
 
 __all__ = ["state_empty_results"]
 
@@ -28,7 +29,7 @@ _KEPT = frozenset({aten.scalar_tensor.default, aten.expand.default})
 def state_empty_results(
     graph: torch.fx.Graph,
     placeholders: Sequence[torch.fx.Node],
-    places: Mapping[str, tuple[int, int | None]],
+    places: Mapping[str, Place],
 ) -> None:
     """Replace each op of `graph` that gives a tensor of no element, for every size, by zeros.
 
@@ -37,7 +38,7 @@ def state_empty_results(
     empty = [node for node in graph.nodes if _is_empty(node)]
     if not empty:
         return
-    nodes = SizeNodes(graph, placeholders, places)
+    nodes = SizeNodes(graph, placeholders, places, Numbers(()))
     # All sizes first: nodes for them stand in front of the first op, which may be replaced.
     sizes = [[nodes.of(size) for size in node.meta["val"].shape] for node in empty]
     for node, own in zip(empty, sizes, strict=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
@@ -42,6 +44,7 @@ def compile(
     constraints: str | Sequence[str] = (),
     donated: int | str | Sequence[int | str] = (),
     target: str = "cpu",
+    checks: bool = True,
 ) -> TorchExecutable:
     """The executable of an exported program, for every size its dynamic dimensions allow.
 
@@ -55,6 +58,10 @@ def compile(
     position, or by name. Only the result may be used afterwards; it shares the tensor's memory. A
     tensor that is not dense is left as it is. A warning names tensors that no result can replace.
 
+    With `checks`, a call raises for indices and labels that are out of range, and for integers
+    divided by 0, as eager mode does. Without, reads are of the nearest element in range, writes out
+    of range are dropped, and results of the others are undefined.
+
     Raises UnsupportedError for an operation that is not covered, with its source line. Raises
     TypeError for anything but an ExportedProgram, ValueError for options as `shlo_disc.compile`.
     """
@@ -67,19 +74,23 @@ def compile(
         raise UnsupportedError("the program has no call signature")
     if needs_retracing(program.graph_module):
         program = _taken_apart(program)
+    if any(spec.kind is InputKind.TOKEN for spec in program.graph_signature.input_specs):
+        program = _remove_effect_tokens(copy.deepcopy(program))
     _refuse_resizing(program)
     inputs = inputs_of(program)
     given = [constraints] if isinstance(constraints, str) else constraints
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
         raise TypeError(f"constraints must be strings such as 'x_0 >= 4', got {constraints!r}")
-    if not isinstance(freeze, bool):
-        raise TypeError(f"freeze must be True or False, got {freeze!r}")
+    for name, value in (("freeze", freeze), ("checks", checks)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
     taken = donated_inputs(program, donated)
     lowered = lower_graph(
         program.graph_module,
         names=[i.weight or i.name for i in inputs],
         ranges=program.range_constraints,
         conditions=_conditions(program),
+        checks=checks,
     )
     executable = shlo_disc.compile(
         lowered.module,
@@ -220,7 +231,7 @@ class TorchExecutable(BehindTensors):
         self._is_flat = tensors and self._in_spec == flat
         """Called with tensors in a row."""
         is_one = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
-        self._is_plain = is_one and not binding.draws.names and not binding.unstated
+        self._is_plain = is_one and not binding.has_own and not binding.unstated
         """One tensor is the result, nothing is written, and arguments alone determine it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -244,12 +255,12 @@ class TorchExecutable(BehindTensors):
             if slot is not None:
                 arguments[slot] = leaf
         if self._is_plain:
-            return self._program(arguments)[0]
+            return self._binding.finish(self._program(arguments), ())[0]
         values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
             values[number] = leaf
         self._binding.check(values)
-        results = self._program([*arguments, *self._binding.draws(values)])
+        results = self._program([*arguments, *self._binding.own(values)])
         every = self._binding.finish(results, values)
         if self._writes:
             writes = [(n, values[to] if isinstance(to, int) else to) for n, to in self._writes]

@@ -7,15 +7,16 @@ The calls pass through torch-mlir untouched. `lowering.py` writes the functions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch_mlir.extras.fx_importer import FxImporter, GraphNodeImporter
+from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
+from shlo_disc.torch.sizes import Numbers
 
 __all__ = ["FOREIGN", "Carried", "import_graph", "schema_arguments"]
 
@@ -38,10 +39,15 @@ class Carried:
 
 
 def import_graph(
-    graph: torch.fx.Graph, context: ir.Context, carries: Callable[[torch.fx.Node], bool]
+    graph: torch.fx.Graph,
+    context: ir.Context,
+    carries: Callable[[torch.fx.Node], bool],
+    numbers: Numbers,
 ) -> tuple[ir.Module, list[Carried]]:
     """`graph`, functional, as `@main` in the torch dialect, and the ops in it that it `carries`.
 
+    Sizes that `numbers` knows are static in every type: the result of a view is as static as what
+    it views, which torch-mlir relies on.
     Raises UnsupportedError for an op that torch-mlir cannot import, and one of :data:`FOREIGN` for
     another node.
     """
@@ -81,7 +87,13 @@ def import_graph(
             for place, result in zip(places, call.results, strict=True):
                 self.bind_node_value(node, result, place)
 
+    class Types(ContextCache):  # type: ignore[misc]
+        def format_asm_shape(self, shape: Sequence[Any]) -> str:
+            sizes = map(numbers.of, shape)
+            return ",".join(str(size) if size.is_Integer else "?" for size in sizes)
+
     importer = FxImporter(context=context, graph_node_importer_cls=NodeImporter)
+    importer._cc = Types(context, py_attr_tracker=importer._py_attr_tracker)
     importer.import_stateless_graph(graph, func_name="main")
     module = importer.module
     _declare(module, carried)

@@ -18,6 +18,7 @@ class Options:
     likely: Mapping[str, Sequence[int]]
     freeze: bool
     on_unsupported: str
+    checks: bool
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, mode: str | None) -> Self:
@@ -26,14 +27,16 @@ class Options:
             raise ValueError(f"mode={mode!r} is one of Inductor's; shlo_disc has 'default' only")
         given = dict(options or {})
         likely, freeze = given.pop("likely", None), given.pop("freeze", False)
-        on_unsupported = given.pop("on_unsupported", "error")
+        on_unsupported = given.pop("on_unsupported", "eager")
+        checks = given.pop("checks", True)
         if given:
             raise ValueError(
-                f"unknown options {', '.join(sorted(map(str, given)))}; known: freeze, likely, "
-                "on_unsupported"
+                f"unknown options {', '.join(sorted(map(str, given)))}; known: checks, freeze, "
+                "likely, on_unsupported"
             )
-        if not isinstance(freeze, bool):
-            raise TypeError(f"freeze must be True or False, got {freeze!r}")
+        for name, value in (("freeze", freeze), ("checks", checks)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} must be True or False, got {value!r}")
         if on_unsupported not in ("error", "eager"):
-            raise ValueError(f"on_unsupported must be 'error' or 'eager', got {on_unsupported!r}")
-        return cls(stated_likely(likely), freeze, on_unsupported)
+            raise ValueError(f"on_unsupported must be 'eager' or 'error', got {on_unsupported!r}")
+        return cls(stated_likely(likely), freeze, on_unsupported, checks)

@@ -26,8 +26,9 @@ def _kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> 
     if x.dim() == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     values, places = torch.sort(x, dim=dim, stable=True)
-    found = [one.narrow(dim, k - 1, 1) for one in (values, places)]
-    first, second = found if keepdim else (one.squeeze(dim) for one in found)
+    # Not `narrow`: of a size as `k`, the size 1 of its result is not known.
+    found = (one.select(dim, k - 1) for one in (values, places))
+    first, second = (one.unsqueeze(dim) if keepdim else one for one in found)
     return first, second
 
 

@@ -30,7 +30,12 @@ class Known:
 
 
 def lower_part(
-    graph: torch.fx.GraphModule, names: Sequence[str], known: Known, seen: int | None = None
+    graph: torch.fx.GraphModule,
+    names: Sequence[str],
+    known: Known,
+    seen: int | None = None,
+    *,
+    checks: bool = False,
 ) -> Lowered:
     """As :func:`shlo_disc.torch.program.lower_graph`, with what is known of symbols."""
     return lower_graph(
@@ -40,6 +45,7 @@ def lower_part(
         ranges=known.ranges,
         conditions=known.conditions,
         seen=seen,
+        checks=checks,
     )
 
 
@@ -48,7 +54,9 @@ class Part:
 
     `weights` are the placeholders of which packed copies are kept; with `freeze` they never change.
     `likely` may have names that this graph does not have. The first `seen` results, or all, have
-    the strides of eager mode. Raises what lowering and :func:`shlo_disc.compile` raise.
+    the strides of eager mode. With `checks`, a call checks indices as eager mode does.
+
+    Raises what lowering and :func:`shlo_disc.compile` raise.
     """
 
     def __init__(
@@ -62,8 +70,9 @@ class Part:
         weights: Collection[int] = (),
         freeze: bool = False,
         seen: int | None = None,
+        checks: bool = True,
     ) -> None:
-        lowered = lower_part(graph, names, known, seen)
+        lowered = lower_part(graph, names, known, seen, checks=checks)
         symbols = set(lowered.symbols)
         self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
             lowered.module,
@@ -85,5 +94,5 @@ class Part:
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
         self._binding.check(inputs)
-        results = self._program([*self._binding.leaves(inputs), *self._binding.draws(inputs)])
+        results = self._program([*self._binding.leaves(inputs), *self._binding.own(inputs)])
         return self._binding.finish(results, inputs)

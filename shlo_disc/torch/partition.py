@@ -1,15 +1,18 @@
 """A graph cut in regions: what is covered is compiled, PyTorch runs the rest.
 
     %a = aten.mul(%x, %x)                    %a, %d = region_0(%x)     compiled
-    %b = aten.native_dropout(%a, 0.1)  ==>   %b = aten.native_dropout(%a, 0.1)
-    %c = aten.tanh(%b[0])                    %c = region_1(%b[0])      compiled
+    %b = aten.bernoulli(%a)            ==>   %b = aten.bernoulli(%a)
+    %c = aten.tanh(%b)                       %c = region_1(%b)         compiled
 
-An op is covered if it compiles alone, on the types and sizes that it has in the graph.
+Three ways, each for what the one before leaves in one region that does not compile. `KNOWN`: around
+ops that are known not to be covered. `TRIED`: around ops that do not compile alone, on the types
+and sizes that they have in the graph. `HALVES`: of ops that compile alone, and not together.
 """
 
 from __future__ import annotations
 
 import copy
+import enum
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -17,28 +20,68 @@ from typing import Any
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from shlo_disc.compile import examine
-from shlo_disc.errors import ShloDiscError
 from shlo_disc.torch.constants import state_constants
 from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
+from shlo_disc.torch.prepare import is_dense
 from shlo_disc.torch.random_numbers import is_random
 
-__all__ = ["cut"]
+__all__ = ["Way", "cut", "operations", "reason_of"]
+
+
+class Way(enum.IntEnum):
+    """How a graph is cut; see the module."""
+
+    KNOWN = 0
+    TRIED = 1
+    HALVES = 2
+
+
+def reason_of(error: Exception) -> str:
+    """Why something is not compiled: what PyTorch runs instead, by any error of a compilation."""
+    is_told = isinstance(error, NotImplementedError)
+    return str(error) if is_told else f"{type(error).__name__}: {error}"
+
+
+def operations(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The ops that give tensors."""
+    return [
+        node
+        for node in graph.nodes
+        if node.op == "call_function"
+        and node.target is not operator.getitem
+        and isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+    ]
+
+
+def _known_reason(node: torch.fx.Node) -> str | None:
+    """Why a node is not compiled, as far as its op and the types of its values tell."""
+    if is_random(node):
+        return "regions draw none, so that the order of draws is that of the graph"
+    if node.target is torch.ops.higher_order.with_effects:
+        return "has an effect outside the program"
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return "runs graphs of its own"
+    if not all(map(is_dense, (node, *node.all_input_nodes))):
+        return "of tensors that are sparse, nested or quantized"
+    return None
 
 
 class _Covered(OperatorSupportBase):  # type: ignore[misc]
     """Which nodes are compiled; equal ones are tried once."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, way: Way) -> None:
         self._known = known
+        self._way = way
         self._answers: dict[Any, str | None] = {}
 
     def is_node_supported(
         self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node
     ) -> bool:
-        """True for a node that compiles alone, and for what takes such a node apart."""
+        """True for a node that is compiled, and for what takes such a node apart."""
         if node.op != "call_function":
             return False
         if node.target is operator.getitem:
@@ -49,21 +92,20 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
 
     def reason(self, node: torch.fx.Node) -> str | None:
         """Why a node is not compiled; None for one that is."""
+        known = _known_reason(node)
+        if known is not None or self._way is Way.KNOWN:
+            return known
         key = _key(node)
         if key not in self._answers:
             self._answers[key] = self._try(node)
         return self._answers[key]
 
     def _try(self, node: torch.fx.Node) -> str | None:
-        if is_random(node):
-            return "regions draw none, so that the order of draws is that of the graph"
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            return "runs graphs of its own"
-        alone, names = _alone(node)
         try:
+            alone, names = _alone(node)
             examine(lower_part(alone, names, self._known).module)
-        except ShloDiscError as error:
-            return str(error)
+        except Exception as error:  # whatever it is, PyTorch runs the op
+            return reason_of(error)
         return None
 
 
@@ -103,24 +145,38 @@ def _alone(node: torch.fx.Node) -> tuple[torch.fx.GraphModule, list[str]]:
 
 
 def cut(
-    graph: torch.fx.GraphModule, known: Known
-) -> tuple[torch.fx.GraphModule, list[str], dict[str, str]]:
-    """`graph` with its covered regions as submodules; their names; the ops left, with the reasons.
+    graph: torch.fx.GraphModule, known: Known, way: Way
+) -> tuple[torch.fx.GraphModule, list[str], list[tuple[str, str]]]:
+    """`graph` with regions as submodules; their names; the ops left, each with the reason.
 
     `graph` itself is not changed.
     """
-    covered = _Covered(known)
     own = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
     state_constants(own)
-    outer = CapabilityBasedPartitioner(own, covered, allows_single_node_partition=True)
-    whole = outer.partition_and_fuse(prefix="region_")
+    if way is Way.HALVES:
+        whole = fuse_by_partitions(own, _halves(own.graph), prefix="region_")
+        left = []
+    else:
+        covered = _Covered(known, way)
+        left = [
+            (place_of(node), reason)
+            for node in operations(own.graph)
+            if (reason := covered.reason(node)) is not None
+        ]
+        outer = CapabilityBasedPartitioner(own, covered, allows_single_node_partition=True)
+        whole = outer.partition_and_fuse(prefix="region_")
     regions = [str(node.target) for node in whole.graph.nodes if node.op == "call_module"]
-    left = {}
-    for node in whole.graph.nodes:
-        if node.op == "call_function" and isinstance(
-            node.meta.get("val"), torch.Tensor | tuple | list
-        ):
-            if node.target is operator.getitem:
-                continue
-            left[place_of(node)] = covered.reason(node) or ""
     return whole, regions, left
+
+
+def _halves(graph: torch.fx.Graph) -> list[dict[torch.fx.Node, int | None]]:
+    """The first and the second half of the ops, each with what takes its results apart."""
+    every = operations(graph)
+    half = len(every) // 2
+    found: list[dict[torch.fx.Node, int | None]] = []
+    for part in (every[:half], every[half:]):
+        nodes = list(part)
+        for node in nodes:  # which grows
+            nodes += [user for user in node.users if user.target is operator.getitem]
+        found.append(dict.fromkeys(nodes))
+    return found

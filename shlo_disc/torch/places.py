@@ -20,8 +20,10 @@ def _frames(node: torch.fx.Node) -> list[tuple[str, str]]:
 
 def place_of(node: torch.fx.Node) -> str:
     """The op with its source line, if that is known."""
+    is_wrapped = node.target is torch.ops.higher_order.with_effects
+    op = node.args[1] if is_wrapped else node.target
     frames = _frames(node)
-    return f"{node.target} at {':'.join(frames[-1])}" if frames else str(node.target)
+    return f"{op} at {':'.join(frames[-1])}" if frames else str(op)
 
 
 def note_place(node: torch.fx.Node) -> None:

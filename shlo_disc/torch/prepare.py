@@ -16,22 +16,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._higher_order_ops.effects import has_effects
+from torch.utils import _pytree as pytree
 
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.torch.assertions import take_assertions
+from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
+from shlo_disc.torch.checks import check_indices, sizes_of_maxima
 from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
-from shlo_disc.torch.results import Result, take_results
+from shlo_disc.torch.results import Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
-from shlo_disc.torch.sizes import Notation, Sizes, places_of
+from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
+from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of
 
-__all__ = ["Prepared", "needs_retracing", "prepare"]
+__all__ = ["Prepared", "is_dense", "needs_retracing", "prepare"]
 
 aten = torch.ops.aten
 
@@ -42,22 +46,26 @@ class Prepared:
 
     module: torch.fx.GraphModule
     inputs: list[int]
-    """Of each argument but constants and draws: which placeholder of the given graph it is."""
+    """Of each argument that a call is given: which placeholder of the given graph it is."""
     constants: list[torch.Tensor]
     """Tensors that the graph holds; arguments behind the others."""
     draws: Draws
-    """Random numbers of a call; arguments behind all others."""
+    """Random numbers of a call; arguments behind the constants."""
+    size_numbers: SizeNumbers
+    """Numbers that a call computes from sizes; arguments behind all others."""
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
-    assertions: list[tuple[Result, str]]
-    """Conditions on data that a call checks, each with what is said where it does not hold."""
+    assertions: list[tuple[Result, Callable[[Any], None]]]
+    """Conditions on data, each with what raises where it does not hold."""
     sizes: Sizes
     constraints: list[str]
     unstated: list[Any]
     """Conditions on sizes that are no constraint: a call evaluates them."""
     symbols: list[str]
     """The names of sizes."""
+    numbers: Numbers
+    """Sizes that are numbers in every call."""
 
 
 def prepare(
@@ -69,36 +77,46 @@ def prepare(
     conditions: Sequence[Any],
     carried: Callable[[torch.fx.Node], bool],
     seen: int | None = None,
+    checks: bool = True,
 ) -> Prepared:
     """A copy of the functional graph `given`, ready to import.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
     placeholders. `ranges` are the bounds of symbols, `conditions` what it
     requires of them, as PyTorch has them. `carried` says which ops have a body of ours. The caller
-    sees the strides of the first `seen` results, or of all.
+    sees the strides of the first `seen` results, or of all. With `checks`, indices and the like are
+    checked as eager mode does (:mod:`shlo_disc.torch.checks`).
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
     _inline_modes(module)
+    _refuse_values_and_effects(graph)
     state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
     conditions = [*conditions, *of_sizes]
-    results, checked = take_results(graph, sizes, of_data, seen)
-    assertions = [(one, a.message) for one, a in zip(checked, of_data, strict=True)]
+    if checks:
+        conditions += sizes_of_maxima(graph)
+        of_data += check_indices(graph)
+    results = take_results(graph, sizes, seen)
+    assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried)
-    conditions += _of_compositions(graph, sizes)
+    of_sizes, of_data = take_assertions(graph, sizes)  # of what ops are made of
+    conditions += of_sizes
+    assertions += check_data(graph, sizes, of_data)
     state_empty_results(graph, placeholders, sizes.places)
     _refuse(graph, carried)
     every = list(graph.nodes)
-    nodes = SizeNodes(graph, placeholders, sizes.places)
+    numbers = Numbers(conditions)
+    nodes = SizeNodes(graph, placeholders, sizes.places, numbers)
     state_reshapes(graph, nodes)
     _state_sizes(every, nodes)
+    made, size_numbers = take_numbers(graph, placeholders, sizes, nodes)
     state_floats(graph, lambda value: fake_of(graph, value))
     _write_numbers(graph)
     graph.eliminate_dead_code()
@@ -110,22 +128,25 @@ def prepare(
         else:
             graph.erase_node(node)
     constants = _take_constants(module, kept)
-    kept += drawn
+    kept += [*drawn, *made]
     for node in graph.nodes:
         note_place(node)
     graph.lint()
     module.recompile()
-    held = {name for name, (_, axis) in sizes.places.items() if axis is not None}
+    held = {name for name, place in sizes.places.items() if place.is_whole}
     of_arguments = Notation({symbol: name for symbol, name in named.items() if symbol in held})
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
-    stated = Notation({symbol: name for symbol, name in named.items() if name in in_shapes})
+    stated = Notation(
+        {symbol: name for symbol, name in named.items() if name in in_shapes}, of_arguments.terms
+    )
     found, unstated = stated.constraints(conditions)
     return Prepared(
         module,
         inputs,
         constants,
         draws,
+        size_numbers,
         shapes,
         results,
         assertions,
@@ -133,6 +154,7 @@ def prepare(
         list(dict.fromkeys([*stated.bounds(ranges), *found])),
         unstated,
         list(named.values()),
+        numbers,
     )
 
 
@@ -157,9 +179,10 @@ def _shape(node: torch.fx.Node) -> Sequence[Any]:
 def _symbol_names(sizes: Sizes, names: Sequence[str], symbols: Mapping[str, str]) -> dict[str, str]:
     """Symbol -> `x_0` for dimension 0 of the argument `x`."""
     found = {symbol: symbols[symbol] for symbol in sizes.places if symbol in symbols}
-    for symbol, (number, axis) in sizes.places.items():
-        if symbol in found:
+    for symbol, place in sizes.places.items():
+        if symbol in found or not (place.is_whole or place.axis is None):
             continue
+        number, axis = place.number, place.axis
         name = names[number] if axis is None else f"{names[number]}_{axis}"
         name = re.sub(r"\W", "_", name)
         while name in found.values():
@@ -220,19 +243,6 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
 # -- what goes ----------------------------------------------------------------------------------
 
 
-def _of_compositions(graph: torch.fx.Graph, sizes: Sizes) -> list[Any]:
-    """Erase assertions that decompositions made; the conditions on sizes that they check.
-
-    Raises UnsupportedError for one on data, since results are known by now.
-    """
-    of_sizes, of_data = take_assertions(graph, sizes)
-    if of_data:
-        raise UnsupportedError(
-            f"an assertion on data inside another operation is not covered: {of_data[0].message}"
-        )
-    return of_sizes
-
-
 def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[torch.Tensor]:
     """Make arguments of the tensors that the graph holds, behind the `kept` ones."""
     graph = module.graph
@@ -286,6 +296,36 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
         )
 
 
+def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
+    """Raise UnsupportedError for an op that does more than give results, such as a print.
+
+    And for tensors that are not dense. First of all: rewrites may drop what has no elements.
+    """
+    for node in graph.nodes:
+        if not is_dense(node):
+            note_place(node)
+            where = node.meta.get("place", node.name)
+            raise UnsupportedError(
+                f"{where}: {node.target}: a tensor that is sparse, nested or quantized"
+            )
+        if node.op != "call_function":
+            continue
+        op = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
+        if has_effects(op) and not checks_data(op):
+            note_place(node)
+            where = node.meta.get("place", "unknown location")
+            raise UnsupportedError(f"{where}: {op} has an effect outside the program")
+
+
+def is_dense(node: torch.fx.Node) -> bool:
+    """False for a node with a tensor whose memory is no array of its elements."""
+    return not any(
+        isinstance(x, torch.Tensor)
+        and (x.layout is not torch.strided or x.is_nested or x.is_quantized)
+        for x in pytree.tree_leaves(node.meta.get("val"))
+    )
+
+
 def _misreads_complex_numbers(node: torch.fx.Node) -> bool:
     """True for an op whose tensors are complex, and whose lowering may take them for real ones."""
     is_size = isinstance(node.meta.get("val"), torch.SymInt | int)
@@ -293,12 +333,12 @@ def _misreads_complex_numbers(node: torch.fx.Node) -> bool:
     return not known and any(map(is_complex, (node, *node.all_input_nodes)))
 
 
-_OF_SIZES = {
+_OF_NUMBERS = {
     torch.sym_float: aten.Float.Scalar,
     torch.sym_max: torch.ops.prim.max.int,
     torch.sym_min: torch.ops.prim.min.int,
 }
-"""Functions of sizes that torch-mlir has as ops."""
+"""Functions of numbers that torch-mlir has as ops."""
 
 
 def _write_numbers(graph: torch.fx.Graph) -> None:
@@ -306,8 +346,10 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target in _OF_SIZES:
-            node.target = _OF_SIZES[node.target]
+        if node.target in _OF_NUMBERS:
+            node.target = _OF_NUMBERS[node.target]
+        elif node.target is torch.sym_sum:
+            node.replace_all_uses_with(_sum_of(node))
         elif isinstance(node.target, torch._ops.OpOverload):
             for index, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
                 given = node.args[index]
@@ -322,6 +364,17 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
                     )
                     new.kwargs = {} if is_float else {"dtype": torch.int64}
                     node.update_arg(index, new)
+
+
+def _sum_of(node: torch.fx.Node) -> Any:
+    """A sum of many sizes, some of them from data, as sums of two."""
+    total, *rest = node.args[0]
+    for part in rest:
+        values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in (total, part)]
+        with node.graph.inserting_before(node):
+            total = node.graph.call_function(operator.add, (total, part))
+        total.meta["val"] = operator.add(*values)
+    return total
 
 
 # -- sizes --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import FOREIGN, import_graph
 from shlo_disc.torch.lowering import lower
 from shlo_disc.torch.prepare import Prepared, prepare
+from shlo_disc.torch.results import Result
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
@@ -29,17 +30,24 @@ class Binding:
         """Further arguments, behind these: tensors that the graph holds."""
         self.draws = prepared.draws
         """Random numbers, which a call draws; arguments behind the constants."""
+        self._size_numbers = prepared.size_numbers
+        self.has_own = bool(self.draws.names or self._size_numbers.names)
+        """There are arguments that a call makes itself."""
         self.held = range(len(self.inputs), len(self.inputs) + len(self.constants))
         """The numbers of the arguments that are constants."""
         self.unstated = prepared.unstated
         """Conditions on sizes that are no constraint, for :meth:`check`."""
         self._results = prepared.results
-        self._assertions = prepared.assertions
         self._sizes = prepared.sizes
-        plain = [("tensor", number) for number in range(len(self._results))]
+        self._flags = [(one.value, check) for one, check in prepared.assertions if _is_tensor(one)]
+        """What is asserted of results of the program."""
+        self._assertions = [pair for pair in prepared.assertions if not _is_tensor(pair[0])]
+        """And of numbers."""
+        self._count = len(self._results)
+        plain = [("tensor", number) for number in range(self._count)]
         given = [(r.kind, r.value) for r in self._results if r.order is None]
         self.is_plain = given == plain and not self._assertions
-        """The results of the graph are those of the program."""
+        """The results of the graph are the first ones of the program."""
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""
@@ -48,20 +56,29 @@ class Binding:
                 raise ShapeMismatchError(f"the program requires {condition} of its sizes")
 
     def leaves(self, inputs: Sequence[Any]) -> list[Any]:
-        """The arguments of the program but its draws, from all inputs of the graph."""
+        """The arguments of the program but its own, from all inputs of the graph."""
         return [*map(inputs.__getitem__, self.inputs), *self.constants]
+
+    def own(self, inputs: Sequence[Any]) -> list[Any]:
+        """The arguments that a call makes: random numbers, and numbers computed from sizes."""
+        return [*self.draws(inputs), *self._size_numbers(inputs)] if self.has_own else []
 
     def finish(self, tensors: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
         """All results of the graph, from those of the program and the inputs of the call.
 
-        Raises RuntimeError where what the graph asserts of data does not hold.
+        Raises where what the graph asserts of data does not hold; RuntimeError of most.
         """
+        for number, check in self._flags:
+            check(tensors[number])
         if self.is_plain:
-            return tensors
-        for condition, message in self._assertions:
-            if not condition.of(tensors, inputs, self._sizes):
-                raise RuntimeError(message)
+            return tensors[: self._count] if self._flags else tensors
+        for condition, check in self._assertions:
+            check(condition.of(tensors, inputs, self._sizes))
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
+
+
+def _is_tensor(result: Result) -> bool:
+    return result.kind == "tensor" and result.order is None
 
 
 @dataclass(frozen=True)
@@ -85,11 +102,13 @@ def lower_graph(
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
     seen: int | None = None,
+    checks: bool = True,
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
     `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols, `seen` is how many
-    results have strides that a caller sees (see :func:`prepare`).
+    results have strides that a caller sees, `checks` whether a call checks indices
+    (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
@@ -101,9 +120,12 @@ def lower_graph(
         conditions=conditions,
         carried=has_body,
         seen=seen,
+        checks=checks,
     )
     try:
-        module, carried = import_graph(prepared.module.graph, new_context(), has_body)
+        module, carried = import_graph(
+            prepared.module.graph, new_context(), has_body, prepared.numbers
+        )
     except UnsupportedError:
         raise
     except FOREIGN as error:
@@ -118,7 +140,7 @@ def lower_graph(
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
-    own += prepared.draws.names
+    own += [*prepared.draws.names, *prepared.size_numbers.names]
     return Lowered(
         module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
     )

@@ -11,7 +11,7 @@ call checks it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.layouts import dense_order
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = ["Assertion", "Result", "take_results"]
+__all__ = ["Assertion", "Result", "check_data", "take_results"]
 
 aten = torch.ops.aten
 
@@ -65,31 +65,54 @@ class Result:
 
 @dataclass(frozen=True)
 class Assertion:
-    """What a graph asserts of data, and what is said where it does not hold."""
+    """What a graph asserts of data, which a call checks."""
 
     condition: Any
-    """A node: a tensor of one element, or a truth value."""
-    message: str
+    """A node: a tensor, or a truth value."""
+    check: Callable[[Any], None]
+    """Raises for a value of the condition that does not hold."""
 
 
-def take_results(
-    graph: torch.fx.Graph,
-    sizes: Sizes,
-    assertions: Sequence[Assertion] = (),
-    seen: int | None = None,
-) -> tuple[list[Result], list[Result]]:
+def take_results(graph: torch.fx.Graph, sizes: Sizes, seen: int | None = None) -> list[Result]:
     """Leave tensors as the results of `graph`; tell how the given ones come about.
 
-    The second list is of the conditions of `assertions`. The first `seen` results, or all, have the
-    strides of eager mode; the others are row-major.
+    The first `seen` results, or all, have the strides of eager mode; the others are row-major.
     Raises UnsupportedError for a number that comes from no argument and no tensor of the graph.
     """
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    tensors: list[torch.fx.Node] = []
-    found: list[Result | tuple[Any, type]] = []
+    output = _output(graph)
     returned = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
-    shown = len(returned) if seen is None else seen
-    for number, item in enumerate([*returned, *(one.condition for one in assertions)]):
+    output.args = ((),)
+    return _add_results(output, sizes, returned, len(returned) if seen is None else seen)
+
+
+def check_data(
+    graph: torch.fx.Graph, sizes: Sizes, assertions: Sequence[Assertion]
+) -> list[tuple[Result, Callable[[Any], None]]]:
+    """Add tensors to the results of `graph` that tell whether `assertions` hold.
+
+    Returns each condition with what checks its value.
+    Raises UnsupportedError as :func:`take_results`.
+    """
+    found = _add_results(_output(graph), sizes, [one.condition for one in assertions], 0)
+    return [(one, given.check) for one, given in zip(found, assertions, strict=True)]
+
+
+def _output(graph: torch.fx.Graph) -> torch.fx.Node:
+    (found,) = (node for node in graph.nodes if node.op == "output")
+    return found
+
+
+def _add_results(
+    output: torch.fx.Node, sizes: Sizes, items: Sequence[Any], shown: int
+) -> list[Result]:
+    """Append what `items` need to the tensors that `output` has; how each item comes about.
+
+    The first `shown` items have the strides of eager mode.
+    """
+    graph = output.graph
+    tensors: list[torch.fx.Node] = list(output.args[0])
+    found: list[Result | tuple[Any, type]] = []
+    for number, item in enumerate(items):
         value = item.meta.get("val") if isinstance(item, torch.fx.Node) else item
         if isinstance(item, torch.fx.Node) and isinstance(value, torch.Tensor):
             order = dense_order(value) if number < shown else None
@@ -107,13 +130,12 @@ def take_results(
                 held[name] = len(tensors)
                 tensors.append(_holder(graph, output, name))
     output.args = (tuple(tensors),)
-    every = [
+    return [
         one
         if isinstance(one, Result)
         else Result("number", *one, read={n: held[n] for n in symbols_of(one[0]) if n in held})
         for one in found
     ]
-    return every[: len(returned)], every[len(returned) :]
 
 
 def _permuted(

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.torch.sizes import exact_floor, expression, symbols_of
+from shlo_disc.torch.sizes import Numbers, Place, exact_floor, expression, symbols_of
 
 __all__ = ["SizeNodes", "state_reshapes"]
 
@@ -42,23 +42,27 @@ class SizeNodes:
         self,
         graph: torch.fx.Graph,
         placeholders: Sequence[torch.fx.Node],
-        places: Mapping[str, tuple[int, int | None]],
+        places: Mapping[str, Place],
+        numbers: Numbers,
     ) -> None:
         self._graph = graph
+        self._numbers = numbers
         self._placeholders = placeholders
         self._places = places
         self._known: dict[Any, torch.fx.Node | int] = {}
         self._anchor = next((n for n in graph.nodes if n.op != "placeholder"), None)
-        self._terms = _terms(placeholders, places)
+        self._terms, self._whole = _terms(placeholders, places)
 
     def of(self, size: Any) -> torch.fx.Node | int | None:
         """The number or node of `size`, an int, a SymInt or an expression.
 
         None where no argument has one of its symbols, or a function of it has no node.
         """
-        e = expression(size)
+        e = self._numbers.of(size)
         if e not in self._known:
             made = self._made(e)
+            if made is None and e in self._whole:
+                made = self._size_of(*self._whole[e])
             if made is None:
                 return None
             self._known[e] = made
@@ -111,9 +115,13 @@ class SizeNodes:
     def _read(self, name: str) -> torch.fx.Node | None:
         if name not in self._places:
             return None
-        number, axis = self._places[name]
+        number, axis, factor, offset = self._places[name]
         holder = self._placeholders[number]
-        return holder if axis is None else self._size_of(holder, axis)
+        if axis is None:
+            return holder
+        size = self._size_of(holder, axis)
+        size = size if offset == 0 else self._call(operator.sub, size, offset)
+        return size if factor == 1 else self._call(operator.floordiv, size, factor)
 
     def _size_of(self, holder: torch.fx.Node, axis: int) -> torch.fx.Node:
         with self._graph.inserting_before(self._anchor):
@@ -122,18 +130,24 @@ class SizeNodes:
         return node
 
 
+_Sizes = dict[Any, tuple[torch.fx.Node, int]]
+"""Terms, each with a dimension of an argument that has it as its size."""
+
+
 def _terms(
-    placeholders: Sequence[torch.fx.Node], places: Mapping[str, tuple[int, int | None]]
-) -> dict[Any, tuple[torch.fx.Node, int]]:
-    """Sizes of arguments whose symbols are known as numbers only: where to read them whole."""
-    found: dict[Any, tuple[torch.fx.Node, int]] = {}
+    placeholders: Sequence[torch.fx.Node], places: Mapping[str, Place]
+) -> tuple[_Sizes, _Sizes]:
+    """Sizes of arguments whose symbols are known as numbers only, and those of all arguments."""
+    found: _Sizes = {}
+    every: _Sizes = {}
     for node in placeholders:
         value = node.meta.get("val")
         for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            every.setdefault(expression(size), (node, axis))
             names = symbols_of(size)
-            if len(names) > 1 and any(places.get(n, (0, None))[1] is None for n in names):
+            if len(names) > 1 and any(n not in places or places[n].axis is None for n in names):
                 found.setdefault(expression(size), (node, axis))
-    return found
+    return found, every
 
 
 def state_reshapes(graph: torch.fx.Graph, sizes: SizeNodes) -> None:

@@ -11,9 +11,10 @@ be at least 2 while it traces, and lets calls have 0 and 1 all the same. So a lo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -24,8 +25,8 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from shlo_disc.errors import UnsupportedError
 
 __all__ = [
-    "Notation", "Sizes", "exact_floor", "expression", "has_floats", "is_plain_symbol", "places_of",
-    "size_in", "symbols_of",
+    "Notation", "Numbers", "Place", "Sizes", "exact_floor", "expression", "has_floats",
+    "is_plain_symbol", "places_of", "size_in", "symbols_of",
 ]  # fmt: skip
 
 _TRACING_BOUND = 2
@@ -77,6 +78,12 @@ def size_in(size: Any, x: torch.Tensor) -> Any:
         if not expression(own).is_number:
             e = e.subs(expression(own), stand_in)
             known[stand_in] = own
+    for stand_in, own in list(known.items()):
+        if (solved := _solved(own)) is not None:
+            name, factor, offset = solved
+            of_axis = sympy.Symbol(f"{stand_in.name}_{name}", integer=True, nonnegative=True)
+            e = e.subs({s: of_axis for s in e.free_symbols if s.name == name})
+            known[of_axis] = (own - offset) // factor
     if not e.free_symbols <= known.keys():
         raise UnsupportedError(f"the size {size} is no term of the sizes of its operand")
     return sympy_interp(PythonReferenceAnalysis, known, e) if e.free_symbols else int(e)
@@ -139,28 +146,78 @@ def has_floats(condition: Any) -> bool:
     return any(e.is_Float or type(e).__name__ in _OF_FLOATS for e in terms)
 
 
-def places_of(placeholders: Sequence[torch.fx.Node]) -> dict[str, tuple[int, int | None]]:
-    """Where a call has each symbol: in a tensor, else as a number."""
-    found: dict[str, tuple[int, int | None]] = {}
-    for number, node in enumerate(placeholders):
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            for axis, size in enumerate(value.shape):
-                if is_plain_symbol(size):
-                    found.setdefault(str(expression(size)), (number, axis))
-    for number, node in enumerate(placeholders):
-        value = node.meta.get("val")
+class Place(NamedTuple):
+    """Where a call has a symbol: `(size - offset) // factor` of a dimension, or a number."""
+
+    number: int
+    """The input."""
+    axis: int | None
+    """The dimension that has it; None: the input is the number."""
+    factor: int = 1
+    offset: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """True for the size of a dimension itself."""
+        return self.axis is not None and self.factor == 1 and self.offset == 0
+
+
+def places_of(placeholders: Sequence[torch.fx.Node]) -> dict[str, Place]:
+    """Where a call has each symbol: as a size of a tensor, as a number, or as a part of a size."""
+    found: dict[str, Place] = {}
+    values = [node.meta.get("val") for node in placeholders]
+    sizes = [
+        (number, axis, size)
+        for number, value in enumerate(values)
+        if isinstance(value, torch.Tensor)
+        for axis, size in enumerate(value.shape)
+    ]
+    for number, axis, size in sizes:
+        if is_plain_symbol(size):
+            found.setdefault(str(expression(size)), Place(number, axis))
+    for number, value in enumerate(values):
         if isinstance(value, torch.SymInt) and is_plain_symbol(value):
-            found.setdefault(str(expression(value)), (number, None))
+            found.setdefault(str(expression(value)), Place(number, None))
+    for number, axis, size in sizes:
+        if (solved := _solved(size)) is not None:
+            name, factor, offset = solved
+            found.setdefault(name, Place(number, axis, factor, offset))
     return found
+
+
+def _solved(size: Any) -> tuple[str, int, int] | None:
+    """`factor*symbol + offset` as (symbol, factor, offset); None for another size."""
+    offset, rest = expression(size).as_coeff_Add()
+    factor, symbol = rest.as_coeff_Mul()
+    if not (symbol.is_Symbol and offset.is_Integer and factor.is_Integer and factor > 0):
+        return None
+    return symbol.name, int(factor), int(offset)
+
+
+class Numbers:
+    """Terms of sizes that conditions require to be numbers.
+
+    `Eq(s27 // (s27 // 4), 4)` makes 8 of `2 * (s27 // (s27 // 4))`.
+    """
+
+    def __init__(self, conditions: Sequence[Any]) -> None:
+        self._known: dict[Any, Any] = {}
+        for condition in map(expression, conditions):
+            parts = condition.args if isinstance(condition, sympy.And) else [condition]
+            for part in parts:
+                if isinstance(part, sympy.Eq) and part.rhs.is_Integer and not part.lhs.is_Integer:
+                    self._known[part.lhs] = part.rhs
+
+    def of(self, size: Any) -> sympy.Basic:
+        """The expression of `size`, with numbers for the terms that are known."""
+        return expression(size).xreplace(self._known)
 
 
 class Sizes:
     """The values of symbols in a call, read from its inputs."""
 
-    def __init__(self, places: Mapping[str, tuple[int, int | None]]) -> None:
+    def __init__(self, places: Mapping[str, Place]) -> None:
         self.places = dict(places)
-        """Symbol -> the input, and the dimension that has it; None: the input is the number."""
         self._functions: dict[Any, tuple[tuple[str, ...], Callable[..., Any]]] = {}
 
     def value(self, size: Any, inputs: Sequence[Any]) -> int:
@@ -185,17 +242,24 @@ class Sizes:
 
     def symbol(self, name: str, inputs: Sequence[Any]) -> int:
         """The value of a symbol in a call with these inputs."""
-        number, axis = self.places[name]
-        return int(inputs[number] if axis is None else inputs[number].shape[axis])
+        number, axis, factor, offset = self.places[name]
+        size = inputs[number] if axis is None else inputs[number].shape[axis]
+        return (int(size) - offset) // factor
 
 
 class Notation:
     """Writes sizes, conditions and ranges, with names of its own for symbols."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], terms: Mapping[Any, str] | None = None) -> None:
         self._names = dict(names)
         """Symbol -> its name; those without one cannot be stated."""
-        self._terms: dict[Any, str] = {}
+        self._terms = dict(terms or {})
+        """Size of an argument that has no such symbol -> its name."""
+
+    @property
+    def terms(self) -> Mapping[Any, str]:
+        """Sizes that :meth:`argument_size` has named as a whole, with their names."""
+        return self._terms
 
     def knows(self, size: Any) -> bool:
         """True if every symbol of `size` has a name."""
@@ -214,9 +278,10 @@ class Notation:
         So has one of symbols that are the size of no argument, in a region of a graph.
         """
         e = expression(size)
-        if not self.knows(e):
-            return self._terms.setdefault(e, f"term_{len(self._terms)}")
-        return self._text(e)
+        if self.knows(e):
+            with contextlib.suppress(UnsupportedError):
+                return self._text(e)
+        return self._terms.setdefault(e, f"term_{len(self._terms)}")
 
     def relations(self, condition: Any) -> list[str]:
         """The constraints that a SymBool or a SymPy condition states; none for a true one.
@@ -245,15 +310,16 @@ class Notation:
         return found, unstated
 
     def bounds(self, ranges: Mapping[Any, Any]) -> list[str]:
-        """The constraints of `ranges` (expressions to value ranges) on known symbols."""
+        """The constraints of `ranges` (expressions to value ranges) on known symbols and terms."""
         found: list[str] = []
         for e, values in ranges.items():
-            if not self.knows(e):
+            if e not in self._terms and not self.knows(e):
                 continue
+            text = self._terms.get(e) or self._text(e)
             stated = values.lower.is_Integer and int(values.lower) > _TRACING_BOUND
-            found.append(f"{self._text(e)} >= {int(values.lower) if stated else 0}")
+            found.append(f"{text} >= {int(values.lower) if stated else 0}")
             if values.upper.is_Integer and int(values.upper) < _NO_BOUND:
-                found.append(f"{self._text(e)} <= {int(values.upper)}")
+                found.append(f"{text} <= {int(values.upper)}")
         return found
 
     def _text(self, e: Any) -> str:

@@ -21,23 +21,35 @@ __all__ = ["VIEWS", "parts_rule"]
 
 aten = torch.ops.aten
 
-_PARTS = frozenset({
-    aten.chunk.default, aten.tensor_split.indices, aten.tensor_split.sections,
-    aten.unsafe_chunk.default,
-})  # fmt: skip
-"""Ops whose number of results depends on sizes: each has the dimension as its third argument."""
+_EQUAL = {
+    aten.chunk.default: True, aten.split.Tensor: False, aten.split_copy.Tensor: False,
+    aten.unsafe_chunk.default: True, aten.unsafe_split.Tensor: False,
+}  # fmt: skip
+"""Ops of parts of one size but for the last: True if they take the number of parts."""
+
+_UNEQUAL = frozenset({aten.tensor_split.indices, aten.tensor_split.sections})
+"""Ops of parts of other sizes."""
 
 
 def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What an op of parts is traced from; None for another node."""
-    if node.op != "call_function" or node.target not in _PARTS:
+    """What an op of parts is traced from; None for another node.
+
+    The number of results is that of the node: it holds for all sizes that the graph is for.
+    """
+    if node.op != "call_function" or node.target not in _UNEQUAL | _EQUAL.keys():
         return None
     wanted = [part.shape for part in node.meta["val"]]
+    takes_count = _EQUAL.get(node.target)
 
-    def parts(x: torch.Tensor, _: Any, dim: int = 0) -> list[torch.Tensor]:
+    def parts(x: torch.Tensor, given: Any, dim: int = 0) -> list[torch.Tensor]:
+        whole = x.shape[dim]
+        size = (whole + given - 1) // given if takes_count else given
         found, start = [], 0
-        for shape in wanted:
-            size = size_in(shape[dim], x)
+        for number, shape in enumerate(wanted):
+            if takes_count is None or isinstance(shape[dim], int):
+                size = size_in(shape[dim], x)
+            elif number == len(wanted) - 1:
+                size = whole - start
             found.append(x.narrow(dim, start, size))
             start = start + size
         return found
@@ -128,7 +140,6 @@ VIEWS: dict[Any, Callable[..., Any]] = {
     aten.permute_copy.default: torch.permute,
     aten.roll.default: _roll,
     aten.select_copy.int: torch.select,
-    aten.split_copy.Tensor: torch.split,
     aten.split_with_sizes_copy.default: torch.split_with_sizes,
     aten.squeeze_copy.default: torch.squeeze,
     aten.squeeze_copy.dim: torch.squeeze,

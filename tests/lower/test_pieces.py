@@ -56,6 +56,23 @@ def test_three_pieces_read_forwards_and_backwards() -> None:
         np.testing.assert_array_equal(got, whole - whole[:, ::-1])
 
 
+def test_many_pieces_of_concatenations_of_concatenations() -> None:
+    names = [f"p{k}" for k in range(9)]
+    body = joined("c", names[:5], "f32") + joined("d", names[5:], "f32")
+    body += joined("r", ["c", "d"], "f32")
+    widths = "+".join(f"w{k}" for k in range(9))
+    text = fusion_text(
+        "loop", [f"p{k}: n,w{k} f32" for k in range(9)], body, [f"r: n,{widths} f32"]
+    )
+    emitted = plan_of(emit, text)
+    (launch,) = emitted.plan.steps
+    assert launch.kernel.text.count("scf.for") > len(names), "there is a loop for every piece"
+    for k in (0, 1, 11):
+        parts = [sample((3, k * i % 23), "f32", i) for i in range(9)]
+        (got,) = run(emitted, parts)
+        np.testing.assert_array_equal(got, np.concatenate(parts, 1))
+
+
 def test_pieces_of_complex_numbers() -> None:
     p = "tensor<?x?x2xf32>"
     body = f"%c = stablehlo.concatenate %x, %y, dim = 1 : ({p}, {p}) -> {p}"

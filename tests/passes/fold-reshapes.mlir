@@ -154,3 +154,26 @@ func.func @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}) -> tensor<?x2x4xf
 //       return %5 : tensor<?x2x4xf32>
 //     }
 //   }
+
+// -----
+
+// A number that a reshape repeats: so it is written where all sizes are 1.
+func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}) -> tensor<?x?xf32>
+    attributes {disc.constraints = ["n <= 1"]} {
+  %s = "disc.shape"() {dims = ["1", "n"]} : () -> tensor<2xi64>
+  %1 = stablehlo.dynamic_reshape %x, %s : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+  %h = stablehlo.constant dense<5.000000e-01> : tensor<1xf32>
+  %2 = stablehlo.dynamic_reshape %h, %s : (tensor<1xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+  %3 = stablehlo.multiply %1, %2 : tensor<?x?xf32>
+  return %3 : tensor<?x?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["n"]}) -> tensor<?x?xf32> attributes {disc.constraints = ["n <= 1"]} {
+//       %cst = stablehlo.constant dense<5.000000e-01> : tensor<1xf32>
+//       %0 = stablehlo.multiply %arg0, %cst : (tensor<?xf32>, tensor<1xf32>) -> tensor<1xf32>
+//       %1 = "disc.shape"() {dims = ["1", "1"]} : () -> tensor<2xi64>
+//       %2 = stablehlo.dynamic_reshape %0, %1 : (tensor<1xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+//       return %2 : tensor<?x?xf32>
+//     }
+//   }

@@ -6,7 +6,6 @@ import pytest
 
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.places import (
-    UPDATE,
     At,
     Carry,
     Mode,
@@ -29,7 +28,7 @@ PLACES = {
     "next:0": Place(At.NEXT, 0),
     "inplace": Place(At.INPLACE),
     "inplace:2": Place(At.INPLACE, 2),
-    "update": UPDATE,
+    "update:3": Place(At.UPDATE, 3),
 }
 CARRIES = {
     "same": Carry(Mode.SAME),

@@ -16,13 +16,16 @@ from torch import nn  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.torch import dynamo, partition  # noqa: E402
 from tests.torch.models import Block, Of, Perceptron, Pictures, Words  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 
 def compiled(model, **options):
-    return torch.compile(model, backend="shlo_disc", dynamic=True, options=options or None)
+    """As a user compiles it, but what is not covered is an error unless a test says otherwise."""
+    options = {"on_unsupported": "error", **options}
+    return torch.compile(model, backend="shlo_disc", dynamic=True, options=options)
 
 
 def kinds():
@@ -177,22 +180,82 @@ class Sampled(nn.Module):
         return self.second(torch.tanh(hidden) * torch.bernoulli(torch.sigmoid(hidden.detach())))
 
 
-def test_a_random_operation_on_data_is_refused_by_default():
+def test_a_random_operation_on_data_is_refused_on_request():
     with pytest.raises(Exception, match=r"test_backend\.py:\d+: aten\.\w+.*is random"):
         compiled(Sampled())(torch.randn(3, 8))
 
 
+EAGER = {"on_unsupported": "eager"}
+
+
 def test_pytorch_runs_what_is_not_covered_and_random_numbers_are_its_own(caplog):
+    dynamo._TOLD.clear()
     with caplog.at_level(logging.WARNING, "shlo_disc"):
-        assert_trains_as_eager(Sampled(), normal((3, 8), (5, 8)), on_unsupported="eager")
+        assert_trains_as_eager(Sampled(), normal((3, 8), (5, 8)), **EAGER)
     forward, backward = shlo_disc.torch.compilations()
     assert [op.split()[0] for op in forward.eager] == ["aten.bernoulli.default"]
     assert backward.eager == {}
-    assert len(forward.parts) == 2
+    assert (len(forward.parts), forward.eager_count) == (2, 1)
+    assert "PyTorch runs 1 operations of each call" in forward.explain()
     assert "PyTorch runs aten.bernoulli.default at" in forward.explain()
     assert [r.message.split(" at ")[0] for r in caplog.records] == [
         f"{forward.name}: PyTorch runs aten.bernoulli.default"
     ]
+
+
+def test_pytorch_runs_what_is_not_covered_by_default():
+    def function(x):
+        return torch.histc(x * 2, 5) + torch.linalg.eigvals(x @ x.mT).abs().sum()
+
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True)
+    with torch.no_grad():
+        for rows in (4, 6):
+            x = torch.rand(rows, 3)
+            torch.testing.assert_close(fast(x), function(x), rtol=1e-4, atol=1e-4)
+    (graph,) = shlo_disc.torch.compilations()
+    assert sorted(op.split()[0] for op in graph.eager) == [
+        "aten.histc.default", "aten.linalg_eig.default",
+    ]  # fmt: skip
+    assert graph.parts
+
+
+class Choosy(dynamo.Part):
+    """Compiles nothing with both a sine and a cosine."""
+
+    def __init__(self, graph, *args, **kwargs):
+        ops = {node.target for node in graph.graph.nodes}
+        if {torch.ops.aten.sin.default, torch.ops.aten.cos.default} <= ops:
+            raise KeyError("both")
+        super().__init__(graph, *args, **kwargs)
+
+
+def test_what_compiles_alone_but_not_together_is_in_regions_of_its_own(monkeypatch):
+    def function(x):
+        low, high = x.aminmax(dim=1)
+        return ((x + 1).tanh() * high[:, None]).sin() * 2, x.cos() - low[:, None]
+
+    monkeypatch.setattr(dynamo, "Part", Choosy)
+    fast = compiled(function, **EAGER)
+    with torch.no_grad():
+        for rows in (4, 6):
+            x = torch.rand(rows, 3)
+            torch.testing.assert_close(fast(x), function(x))
+    (graph,) = shlo_disc.torch.compilations()
+    assert len(graph.parts) >= 2
+    assert graph.eager == {}
+
+
+def test_no_mistake_of_ours_ends_a_program(monkeypatch, caplog):
+    def broken(*args, **kwargs):
+        raise AssertionError("a mistake")
+
+    monkeypatch.setattr(dynamo, "Part", broken)
+    monkeypatch.setattr(partition, "lower_part", broken)
+    x = torch.rand(4, 3)
+    with caplog.at_level(logging.WARNING, "shlo_disc"), torch.no_grad():
+        torch.testing.assert_close(compiled(torch.sin, **EAGER)(x), torch.sin(x))
+    assert "PyTorch runs aten.sin.default" in caplog.text
+    assert "AssertionError: a mistake" in caplog.text
 
 
 @pytest.mark.parametrize("freeze", [False, True])
@@ -240,7 +303,7 @@ def test_likely_sizes_by_the_names_of_arguments():
     [
         ({"likly": {}}, ValueError, "unknown options likly"),
         ({"freeze": 1}, TypeError, "freeze must be True or False"),
-        ({"on_unsupported": "xla"}, ValueError, "on_unsupported must be 'error' or 'eager'"),
+        ({"on_unsupported": "xla"}, ValueError, "on_unsupported must be 'eager' or 'error'"),
         ({"likely": {"x_0": "8"}}, TypeError, "whole number"),
     ],
 )

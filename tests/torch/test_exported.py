@@ -319,6 +319,23 @@ def test_bounds_and_requirements_are_checked_at_every_call():
             exe(x(sizes[0], sizes[1]), x(3, sizes[2]))
 
 
+D = Dim("d", min=3, max=9)
+
+
+@pytest.mark.parametrize(
+    ("size", "low", "high"), [(2 * D, 6, 18), (D + 1, 4, 10), (4 * D - 1, 11, 35)]
+)
+def test_bounds_of_a_size_made_of_another_are_checked_at_every_call(size, low, high):
+    program = exported(Of(lambda x: x * 2), (torch.randn(low + 4, 3),), {0: size})
+    exe = shlo_disc.torch.compile(program)
+    for n in (low, high):
+        assert exe(torch.ones(n, 3)).sum() == 6 * n
+    for n in (low - 1, high + 1):
+        for run in (exe, program.module()):  # as PyTorch does
+            with pytest.raises((shlo_disc.ShapeMismatchError, AssertionError)):
+                run(torch.ones(n, 3))
+
+
 def test_equal_sizes_have_the_name_of_the_first_argument_that_has_them():
     program = exported(Of(lambda x, y: x @ y), (torch.randn(3, 4), torch.randn(4, 5)),
                        {0: B, 1: S}, {0: S})  # fmt: skip

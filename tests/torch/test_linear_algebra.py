@@ -12,6 +12,7 @@ import shlo_disc.torch  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
+ERROR = {"on_unsupported": "error"}
 linalg = torch.linalg
 B, N = Dim("b"), Dim("n")
 SETS = [(3, 4), (1, 1), (2, 17), (5, 7)]
@@ -98,7 +99,7 @@ def test_factorizations_of_any_size(dtype):
         a, x, wide = (torch.randn(b, n, k, dtype=dtype) for k in (n, 2, m))
         return a + 3 * torch.eye(n), x, wide
 
-    fast = torch.compile(factored, backend="shlo_disc", dynamic=True, fullgraph=True)
+    fast = torch.compile(factored, backend="shlo_disc", dynamic=True, options=ERROR)
     for sizes in ((3, 4, 6), (2, 11, 5)):
         args = make(*sizes)
         for own, true in zip(fast(*args), factored(*args), strict=True):
@@ -125,7 +126,7 @@ def test_gradients_are_those_of_eager_mode(names):
         found = [OF_ONE[name](a) for name in names]
         return [y for one in found for y in (one if isinstance(one, tuple) else (one,))]
 
-    fast = torch.compile(function, backend="shlo_disc", dynamic=True, fullgraph=True)
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True, options=ERROR)
     for b, n in ((3, 4), (2, 7)):
         a = torch.randn(b, n, n, dtype=torch.float64) + 3 * torch.eye(n)
         a.requires_grad_()
@@ -149,7 +150,7 @@ def test_products_of_groups_with_gradients():
     def function(a, w, offsets):
         return torch._grouped_mm(a, w, offs=offsets)
 
-    fast = torch.compile(function, backend="shlo_disc", dynamic=True, fullgraph=True)
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True, options=ERROR)
     for ends in ((2, 5, 16), (0, 5, 24)):
         a, w = (torch.randn(shape) / 4 for shape in ((ends[-1], 16), (3, 16, 8)))
         args = [x.bfloat16().requires_grad_() for x in (a, w)]

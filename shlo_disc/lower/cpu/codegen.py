@@ -33,6 +33,7 @@ from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, kernel_context, run_pipeline, walk
@@ -163,7 +164,19 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
         module.operation.verify()  # raises with MLIR's messages
         if cut:
             keep_parts(module)
+        if host:
+            _inline_copies(module)
         return module
+
+
+def _inline_copies(module: ir.Module) -> None:
+    """LLVM inlines the copies of kernels that a host program calls, and leaves none."""
+    for view in module.body.operations:
+        function = view.operation
+        if function.name == "llvm.func" and INLINED in str(function.attributes["sym_name"]):
+            words = ir.ArrayAttr.get([ir.StringAttr.get("alwaysinline")])
+            function.attributes["passthrough"] = words
+            function.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
 
 
 _freed = itertools.count(1)
@@ -327,12 +340,15 @@ def compile_functions(
         return builder.functions(texts)
 
 
-def compile_host(text: str) -> tuple[Function, Function]:
-    """`prepare` and `run` of the host program `text`."""
-    key = "host " + function_name(text)
+def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, Function]:
+    """`prepare` and `run` of the host program `text`.
+
+    `machine`: what the kernels are for that it has copies of.
+    """
+    key = "host " + function_name(text, machine)
     known = RECENT.get(key)
     if known is None:
-        known = tuple(_compile(text, ["prepare", "run"], opt_level=1, host=True))
+        known = tuple(_compile(text, ["prepare", "run"], 1, machine, host=True))
         RECENT.add(key, known)
     prepare, run = known
     return prepare, run

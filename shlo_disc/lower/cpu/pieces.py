@@ -16,12 +16,15 @@ from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 
 __all__ = ["Pieces", "each_piece", "find_pieces"]
 
 MOST = 4
-"""Pieces, each of which is a copy of the kernel's work."""
+"""Pieces that any work is copied for."""
+MOST_COPIES = 64
+"""Operations in the copies of the kernel's work, if there are more pieces: a vector at any place
+would load from all of them."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,35 @@ class Pieces:
 def find_pieces(block: ir.Block, shapes: ShapeAnalysis, inner: Expr, lanes: int) -> Pieces | None:
     """The concatenations along dimensions of size `inner`; None where one loop does better."""
     found: dict[tuple[Expr, ...], list[ir.Value]] = {}
+    names = [view.operation.name for view in block.operations]
+    work = len(names) - names.count("stablehlo.concatenate")  # with the terminator
     for view in block.operations:
         op = view.operation
-        if op.name != "stablehlo.concatenate" or not 1 < len(op.operands) <= MOST:
+        if op.name != "stablehlo.concatenate":
             continue
-        axis = ir.IntegerAttr(op.attributes["dimension"]).value
+        axis, parts = _joined(op)
         shape = shapes.shape(op.results[0])
         if shape[axis] == inner and all(size.is_one for size in shape[axis + 1 :]):
-            sizes = tuple(shapes.shape(v)[axis] for v in op.operands)
-            found.setdefault(sizes, []).append(op.results[0])
+            sizes = tuple(shapes.shape(v)[axis] for v in parts)
+            if 1 < len(sizes) <= max(MOST, MOST_COPIES // work):
+                found.setdefault(sizes, []).append(op.results[0])
     if len(found) != 1 or (inner.is_const and inner.value < 2 * lanes):
         return None
     ((sizes, values),) = found.items()
     return Pieces(tuple(values), sizes)
+
+
+def _joined(op: ir.Operation) -> tuple[int, list[ir.Value]]:
+    """The dimension of a concatenation, and its pieces; JAX joins 16 at once, then the results."""
+    axis, parts = op.attributes["dimension"], []
+    for value in op.operands:
+        inner = producer(value)
+        nested = inner is not None and inner.name == op.name
+        if nested and inner.attributes["dimension"] == axis:
+            parts += _joined(inner)[1]
+        else:
+            parts.append(value)
+    return ir.IntegerAttr(axis).value, parts
 
 
 def each_piece(
@@ -94,8 +113,7 @@ class _Piece:
     def read(self, index: Index, mask: Mask | None) -> Register | None:
         """The piece at `index`, where that runs along the innermost factor."""
         e, space = self.e, self.e.space
-        op = self.value.owner
-        axis = ir.IntegerAttr(op.attributes["dimension"]).value
+        axis, parts = _joined(self.value.owner)
         *outer, along = space.cut(index, [axis]) if axis else index
         inner = len(space.factors) - 1
         if along.at.tile != (inner, inner + 1):
@@ -105,5 +123,5 @@ class _Piece:
         at = Ix(here.base, here.stride)  # no factor of the tile space: rows are shorter
         if self.number:
             at = space.add(at, 0 - e.b.param(start))
-        piece = op.operands[self.number]
+        piece = parts[self.number]
         return e.value_at(piece, (*outer, Group(e.shape(piece)[axis:], at)), mask)

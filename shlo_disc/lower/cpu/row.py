@@ -17,6 +17,8 @@ number of threads. If the body is not one known commutative operation (arg-max),
 i-th run of neighbouring columns, and only associativity is used. Side by side, columns are reduced
 in order, first to last.
 
+Short rows are in lanes, as columns are: see `short_rows.py`.
+
 Long rows are cut into pieces where there are few of them, and where what is swept again would not
 fit a cache: see `row_split.py`. The choice depends on sizes alone.
 """
@@ -31,6 +33,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
+from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
@@ -91,10 +94,13 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     Raises UnsupportedError for an op or element type no rule covers.
     """
     emitter = _Emitter(fusion, machine)
+    plan, one = emitter.plan, choose_lanes(fusion.block, machine)
+    if are_short(plan, one):
+        return KernelPlan(emitter.short_rows(one))
     wide, narrow = emitter.lanes()
     if narrow == wide:
-        return KernelPlan(emitter.steps(wide), tuple(emitter.workspaces))
-    plan = emitter.plan
+        steps, at = emitter.steps(wide), short_at(plan, fusion.op)
+        return KernelPlan(steps, tuple(emitter.workspaces), better_at=at)
     along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
     few = Condition(along, "<", Expr.const(wide))
     step = If(few, emitter.steps(narrow), emitter.steps(wide))
@@ -128,6 +134,18 @@ class _Emitter:
         while wide > one and ceil_div(columns, wide) * wide > 1.3 * columns:
             wide //= 2
         return wide, wide
+
+    def short_rows(self, lanes: int) -> tuple[Step, ...]:
+        """The kernel of rows that are shorter than a vector."""
+        plan = self.plan
+
+        def write(factors: Sequence[Expr]) -> ShortRows:
+            return ShortRows(plan, factors, lanes, self.machine.builder()).write()
+
+        writer = write_rows(plan, self.shapes, write)
+        elements = plan.cols * lanes
+        time = cost.of_rows(self.block, self.shapes, elements, self.machine)
+        return (writer.launch(self.name, time),)
 
     def steps(self, lanes: int) -> tuple[Step, ...]:
         """All of it with vectors of `lanes`."""

@@ -33,6 +33,8 @@ from shlo_disc.mlir import ir
 
 __all__ = [
     "CHUNK",
+    "LIKELY",
+    "MOST_OPS",
     "SHORT",
     "Factors",
     "Scheme",
@@ -40,6 +42,7 @@ __all__ = [
     "Values",
     "better_at",
     "constant_scheme",
+    "of_run",
     "write",
 ]
 
@@ -131,7 +134,7 @@ def write(e: Elemental, how: Factors, stores: Stores) -> None:
     others = [k for k in range(len(factors)) if k not in (how.long, how.short)]
     count, short = b.param(factors[how.long]), factors[how.short]
     for operand in e.inputs:
-        e.overrides[operand] = functools.partial(_of_run, e, operand, how.short, short.value)
+        e.overrides[operand] = functools.partial(of_run, e, operand, how.short, short.value)
 
     def task(_: IndexValue, digits: list[IndexValue]) -> None:
         first = digits[-1] * CHUNK
@@ -165,7 +168,7 @@ def write(e: Elemental, how: Factors, stores: Stores) -> None:
     odometer(b, [*(b.param(factors[k]) for k in others), pieces], task)
 
 
-def _of_run(
+def of_run(
     e: Elemental, value: ir.Value, short: int, count: int, index: Index, mask: Mask | None
 ) -> Register | None:
     """The element `e.piece` along factor `short` of an operand contiguous along that factor.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.values.typed import Mask, Pointer
@@ -23,15 +24,22 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
     frame.record.enter(op)
     swaps: dict[int, tuple[Place, Place]] = {}
     stored: list[int] = []
+    copies: dict[int, tuple[Pointer, Pointer]] = {}
     for index, carry in enumerate(carries_of(op)):
-        if carry.slots is not None:
+        if carry.slots is not None and not all(map(frame.is_small, carry.slots)):
             swaps[index] = carry.slots
             continue
         if carry.mode == Mode.STORED:
             stored.append(index)
             continue
         carried = (condition.arguments[index], body.arguments[index], op.results[index])
-        if carry.buffer is not None:
+        if carry.slots is not None:
+            here, following = map(frame.place, carry.slots)
+            copies[index] = here, following
+            frame.copy(here, op.operands[index])
+            for value in carried:
+                frame.pointers.put(value, here)
+        elif carry.buffer is not None:
             start = frame.place(carry.buffer)
             if op.operands[index] in frame.pointers:  # a `disc.empty` has nothing to copy
                 frame.copy(start, op.operands[index])
@@ -64,6 +72,7 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         outer_next = frame.next
         put(body.arguments, carried)
         frame.next = {index: carried[3 * k + 1] for k, index in enumerate(swaps)}
+        frame.next |= {index: following for index, (_, following) in copies.items()}
         block(body)
         last = terminator(body)
         yields: list[Pointer] = []
@@ -72,10 +81,16 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
             _, following, other = carried[3 * k : 3 * k + 3]
             yields += [following, other, following]
         yields += [frame.pointers[last.operands[index]] for index in stored]
+        for index in copies:
+            frame.copy(frame.next[index], last.operands[index])
+        for index, (here, following) in copies.items():
+            frame.memory.copy(w, here, following, value_bytes(body.arguments[index], frame.shapes))
         frame.next = outer_next
         return yields
 
+    frame.loops += 1
     put(op.results, w.while_(inits, go_on, step))
+    frame.loops -= 1
     frame.record.leave(op)
 
 

@@ -11,25 +11,35 @@ from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.memory import HostMemory, memory_of
 from shlo_disc.lower.host.packs import Origins
 from shlo_disc.lower.host.scalars import read_flag
-from shlo_disc.lower.host.updates import stored_update, update_address
+from shlo_disc.lower.host.updates import stored_updates, update_address
 from shlo_disc.lower.host.uses import UseRecorder
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, ops_of
 from shlo_disc.passes.places import At, Place, places_of
 
 __all__ = ["Frame"]
 
 
+_SMALL_BYTES = 64
+_SMALL_SLOTS = 64
+"""Of a program that has loops, so many slots of at most so many bytes are on the stack."""
+
+
+def _is_small(size: Expr) -> bool:
+    return size.is_const and size.value <= _SMALL_BYTES
+
+
 class Frame:
     """The function `run` of a host program while it is written.
 
-    `symbols`: the names in the array of symbols, in order. `slots`: bytes of the arena's slots.
-    `scalars`: how many scalars are at home on the host.
+    `main`: what it runs. `symbols`: the names in the array of symbols, in order. `slots`: bytes
+    of the arena's slots. `scalars`: how many scalars are at home on the host.
     """
 
     def __init__(
         self,
+        main: ir.Operation,
         shapes: ShapeAnalysis,
         memory: HostMemory,
         symbols: Sequence[str],
@@ -44,11 +54,32 @@ class Frame:
         self.record = UseRecorder(shapes)
         self.next: dict[int, Pointer] = {}
         """Addresses for the next values of the innermost loop, by carry."""
+        self.loops = 0
+        """Loops around what is written now."""
         self.arena = w.argument("arena")
         """The memory that a call may use."""
-        self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), slots)
+        has_loops = any(ops_of(main, "stablehlo.while"))
+        self._small = self._small_slots(slots) if memory.calls_kernels and has_loops else {}
+        """Slots on the stack, which LLVM makes registers where no launch is given their address."""
+        self.arena_sizes = [
+            Expr.const(0) if number in self._small else size for number, size in enumerate(slots)
+        ]
+        """Bytes of every slot in the arena."""
+        self.slots, self.workspace_base = w.blocks(self.arena, w.const(0), self.arena_sizes)
         """The addresses of slots in the arena, and where temporary blocks of kernels begin."""
+        self._stored = stored_updates(main)
         self._scalars = w.array(scalars, "i64", "scalars") if scalars else None
+
+    def _small_slots(self, slots: Sequence[Expr]) -> dict[int, Pointer]:
+        small = [number for number, size in enumerate(slots) if _is_small(size)]
+        return {
+            number: self.w.array(_SMALL_BYTES // 8, "i64", f"slot {number}", _SMALL_BYTES)
+            for number in small[:_SMALL_SLOTS]
+        }
+
+    def is_small(self, place: Place) -> bool:
+        """Is it a slot on the stack, cheaper to copy than to remember which of two is meant?"""
+        return place.at == At.SLOT and place.number in self._small
 
     def result(self, index: int) -> Pointer:
         """The address of the caller's memory for result `index`."""
@@ -60,7 +91,7 @@ class Frame:
             if place.at == At.INPLACE:
                 self.pointers.same(result, op.operands[place.number])
             elif place.at == At.UPDATE:
-                update = stored_update(result)
+                update = self._stored[place.number]
                 address = update_address(self.w, self.memory, update, self.pointers, self.shapes)
                 self.pointers.put(result, address)
             else:
@@ -69,7 +100,7 @@ class Frame:
     def place(self, place: Place) -> Pointer:
         """The address of a place that no operand has."""
         if place.at == At.SLOT:
-            return self.slots[place.number]
+            return self._small.get(place.number) or self.slots[place.number]
         if place.at == At.HOST:
             assert self._scalars is not None, place
             return self.w.element_address(self._scalars, place.number, "i64")

@@ -10,7 +10,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.uses import Site
-from shlo_disc.lower.host.writer import ADDRESS, KERNELS, PACKED, PACKED_DONE
+from shlo_disc.lower.host.writer import ADDRESS, INLINED, KERNELS, PACKED, PACKED_DONE
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -27,7 +27,7 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
-from shlo_disc.lower.values.typed import Mask, Pointer
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["Launches"]
@@ -37,6 +37,12 @@ _Places = Mapping[Buffer, Pointer]
 
 _ARGUMENTS = 64
 """Addresses an array for a launch has room for; of more there are arrays of powers of two."""
+
+_COPIED_LINES = 200
+"""Of a kernel that a host program has a copy of; longer ones take longer than a launch."""
+
+_ALL_COPIED_LINES = 1500
+"""Of all kernels that a host program has copies of: they are compiled once more."""
 
 
 class Launches:
@@ -56,6 +62,9 @@ class Launches:
         self.sites: list[Site] = []
         self.workspaces: dict[tuple[Expr, ...], None] = {}
         self.foreign: list[tuple[FfiCall, str]] = []
+        self._copies: dict[str, str] = {}
+        """Texts of kernels to the functions of the host program that are copies of them."""
+        self._copied_lines = 0
 
     def places(self, sizes: tuple[Expr, ...]) -> _Places:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
@@ -95,17 +104,62 @@ class Launches:
     ) -> None:
         w = self.w
         with self._site(launch.kernel.name, packs=packs):
+            if launch.zeroed is not None:
+                buffer, count = launch.zeroed
+                self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
+            given = [self._buffer(buffer, op, places) for buffer in launch.args]
+            in_loop = self.frame.loops > 0 and self.frame.memory.calls_kernels
+            alone = in_loop and not launch.calls and self.frame.memory.is_alone(w, launch)
+            if alone is True and self._has_copy(launch.kernel):
+                self._call_copy(launch, given)
+                return
             kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-            given = [*called, *(self._buffer(buffer, op, places) for buffer in launch.args)]
+            given = [*called, *given]
             room = max(_ARGUMENTS, 1 << (len(given) - 1).bit_length())
             arguments = w.array(room, ADDRESS, "arguments")
             for position, address in enumerate(given):
                 w.store_element(address, arguments, position)
-            if launch.zeroed is not None:
-                buffer, count = launch.zeroed
-                self.frame.memory.zero(w, self._buffer(buffer, op, places), count)
             sizes = w.sizes_array(launch.params)
-            self.frame.memory.launch(w, launch, kernel, arguments, sizes)
+            if isinstance(alone, Mask):
+                with w.if_(alone) as branch:
+                    w.call(kernel, arguments, sizes, *self._tasks(launch), w.null())
+                    with branch.otherwise():
+                        self.frame.memory.launch(w, launch, kernel, arguments, sizes)
+            else:
+                self.frame.memory.launch(w, launch, kernel, arguments, sizes)
+
+    def _tasks(self, launch: Launch) -> tuple[Register, Register]:
+        """The first of all tasks, and the end."""
+        return self.w.const(0), self.w.size(launch.extent)
+
+    def _has_copy(self, kernel: Kernel) -> bool:
+        """Whether there is room for a copy of `kernel` in the host program."""
+        if kernel.text not in self._copies:
+            lines = kernel.text.count("\n")
+            alone = kernel.text.count("func.func") == 1  # names of others may be taken
+            room = min(_COPIED_LINES, _ALL_COPIED_LINES - self._copied_lines)
+            if not alone or lines > room:
+                return False
+            self._copied_lines += lines
+            self._copies[kernel.text] = f"{INLINED}{len(self._copies)}"
+        return True
+
+    def _call_copy(self, launch: Launch, given: list[Pointer]) -> None:
+        """Call a copy of the kernel, which LLVM inlines: addresses and sizes are in registers."""
+        w, site = self.w, len(self.sites)
+        self._kernel(launch.kernel)
+        arguments = w.array(len(given), ADDRESS, f"arguments {site}")
+        for position, address in enumerate(given):
+            w.store_element(address, arguments, position)
+        sizes = w.sizes_array(launch.params, f"sizes {site}: ")
+        name = self._copies[launch.kernel.text]
+        w.call_symbol(name, arguments, sizes, *self._tasks(launch), w.null())
+
+    def copies(self) -> str:
+        """The functions that `_call_copy` calls."""
+        return "".join(
+            text.replace("@KERNEL", f"@{name}") + "\n" for text, name in self._copies.items()
+        )
 
     def _foreign(self, call: FfiCall, op: ir.Operation, places: _Places) -> None:
         with self._site(f"@{call.target}"):

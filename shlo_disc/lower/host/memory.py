@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import Launch
-from shlo_disc.lower.values.typed import Pointer, Register
+from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir
 from shlo_disc.passes.homes import is_on_host
 
@@ -52,6 +52,8 @@ class HostMemory(Memory, Protocol):
 
     can_fail: ClassVar[bool] = False
     """True if an operation may end the call. Later ones do nothing then, and `read` gives 0."""
+    calls_kernels: ClassVar[bool] = False
+    """True if the host program itself can call kernels, with addresses on its stack."""
 
     def launch(
         self, w: HostWriter, launch: Launch, kernel: Pointer, arguments: Pointer, sizes: Pointer
@@ -64,6 +66,13 @@ class HostMemory(Memory, Protocol):
         array of `launch.params`. The program writes `arguments` and the scalars anew for its next
         launch. What `launch` says is zeroed is zeroed already.
         """
+
+    def is_alone(self, w: HostWriter, launch: Launch) -> Mask | bool:
+        """Whether one call of the kernel does what `launch` would do; see `calls_kernels`.
+
+        A bool is known when the program is compiled.
+        """
+        return False
 
 
 class OwnMemory(Memory):

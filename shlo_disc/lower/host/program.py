@@ -85,9 +85,10 @@ def emit_host(
     if run.refused:
         raise Refused(run.refused)
     launches = run.launches
-    prepare_text = prepare(program, run.slot_sizes, list(launches.workspaces))
+    arena = run.frame.arena_sizes
+    prepare_text = prepare(program, arena, list(launches.workspaces))
     return HostProgram(
-        text=prepare_text + run_text,
+        text=prepare_text + run_text + launches.copies(),
         kernels=list(launches.kernels.values()),
         constants=run.constants,
         pack_keys=list(launches.pack_slots),
@@ -95,7 +96,7 @@ def emit_host(
         unread_arguments=run.unread(),
         uses=run.frame.record.uses,
         sites=launches.sites,
-        arena=tuple(run.slot_sizes),
+        arena=tuple(arena),
         workspaces=tuple(launches.workspaces),
         reuses=tuple(run.reuses),
         foreign=launches.foreign,
@@ -120,9 +121,13 @@ class _Run:
         self.program = program
         self.reuses = reuses_of(func)
         slots = ir.ArrayAttr(func.attributes["disc.arena"])
-        self.slot_sizes = [Expr.parse(ir.StringAttr(s).value) for s in slots]
         self.frame = Frame(
-            shapes, target.memory, program.symbol_names, self.slot_sizes, scalars_of(func)
+            func,
+            shapes,
+            target.memory,
+            program.symbol_names,
+            [Expr.parse(ir.StringAttr(s).value) for s in slots],
+            scalars_of(func),
         )
         self.launches = Launches(self.frame, written)
         self.constants: list[npt.NDArray[np.uint8]] = []

@@ -13,53 +13,28 @@ from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.scalars import scalar_registers
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir
-from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.places import At, Mode, Place, carries_of, places_of
+from shlo_disc.mlir import ir, ops_of
+from shlo_disc.passes.places import stored_of
 from shlo_disc.passes.records import update_of
 
-__all__ = ["stored_update", "update_address"]
+__all__ = ["stored_updates", "update_address"]
 
 
-def stored_update(value: ir.Value) -> ir.Operation:
-    """The fusion marked `disc.stored` whose update has the buffer of `value`.
-
-    Raises InternalError where there is none.
-    """
-    waiting = [value]
-    while waiting:
-        for use in waiting.pop().uses:
-            op, position = use.owner.operation, use.operand_number
-            if "disc.stored" in op.attributes and position == _update_position(op):
-                return op
-            waiting += _same_buffer(op, position)
-    raise InternalError(f"no dynamic_update_slice stores {value}")
+def stored_updates(func: ir.Operation) -> dict[int, ir.Operation]:
+    """The fusions of `func` whose updates are computed at their places, by `Place.number`."""
+    found: dict[int, ir.Operation] = {}
+    for fusion in ops_of(func, "disc.fusion"):
+        if (number := stored_of(fusion)) is not None:
+            found[number] = fusion
+    return found
 
 
 def _update_in(fusion: ir.Operation) -> ir.Operation:
-    """The `dynamic_update_slice` of a fusion marked `disc.stored`."""
+    """The `dynamic_update_slice` of a fusion that `stored_of` numbers."""
     update = update_of(fusion)
     if update is None:
         raise InternalError(f"{source_line(fusion)}: a fusion is stored that updates nothing")
     return update
-
-
-def _update_position(fusion: ir.Operation) -> int:
-    """The operand of `fusion` that its `dynamic_update_slice` writes; its starts are others."""
-    arguments = list(fusion.regions[0].blocks[0].arguments)
-    return arguments.index(_update_in(fusion).operands[1])
-
-
-def _same_buffer(op: ir.Operation, position: int) -> list[ir.Value]:
-    """The results of `op` that live where its operand lives, as plan-buffers decided."""
-    if op.name in RESHAPES:
-        return [op.results[0]]
-    if op.name == "disc.fusion" and not position:
-        return [op.results[0]] if places_of(op)[0] == Place(At.INPLACE) else []
-    if op.name == "stablehlo.while":
-        in_place = carries_of(op)[position].mode in (Mode.SAME, Mode.INITIAL)
-        return [op.results[position]] if in_place else []
-    return []
 
 
 def update_address(

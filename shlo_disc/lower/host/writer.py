@@ -27,6 +27,7 @@ __all__ = [
     "GPU_READ",
     "GPU_WRITE",
     "GPU_ZERO",
+    "INLINED",
     "KERNELS",
     "PACKED",
     "PACKED_DONE",
@@ -38,6 +39,9 @@ PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
 FOREIGN, FAILED, FFT = 7, 8, 9
 GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE = range(10, 15)
 """Fields of `disc_context` (`ral/include/disc_ral.h`)."""
+
+INLINED = "inlined"
+"""What names of functions begin with that LLVM inlines into the host program."""
 
 ADDRESS = "!llvm.ptr"
 """The MLIR type of addresses: of the host's memory, or of the target's."""
@@ -197,17 +201,17 @@ class HostWriter(TextBuilder):
             offset = offset + self.aligned(size)
         return addresses, offset
 
-    def array(self, count: int, element: str, tag: str) -> Pointer:
+    def array(self, count: int, element: str, tag: str, alignment: int = 8) -> Pointer:
         """Stack memory for `count` elements, shared by all users of the same tag."""
         right = (
             f"llvm.alloca {self.const(max(count, 1))} x {element} "
-            f'{{alignment = 8 : i64, tag = "{tag}"}} : (i64) -> {ADDRESS}'
+            f'{{alignment = {alignment} : i64, tag = "{tag}"}} : (i64) -> {ADDRESS}'
         )
         return self.define(Pointer, right, ADDRESS, [])
 
-    def sizes_array(self, values: Sequence[Expr]) -> Pointer:
-        """An array of i64 filled in the entry; equal lists share one."""
-        tag = "sizes " + ", ".join(map(str, values))
+    def sizes_array(self, values: Sequence[Expr], tag: str = "sizes ") -> Pointer:
+        """An array of i64 filled in the entry; equal lists share one, if the tags are equal."""
+        tag += ", ".join(map(str, values))
         known = self._arrays.get(tag)
         if known is None:
             known = self._arrays[tag] = self.array(len(values), "i64", tag)
@@ -253,6 +257,11 @@ class HostWriter(TextBuilder):
     def call(self, function: Pointer, *operands: Value) -> None:
         """Call a function that has no result."""
         self.emit(_call(function, operands, "()"))
+
+    def call_symbol(self, name: str, *operands: Value) -> None:
+        """Call a function of the host program that has no result."""
+        types = ", ".join(operand.type for operand in operands)
+        self.emit(f"func.call @{name}({', '.join(map(str, operands))}) : ({types}) -> ()")
 
     def call_for(self, bits: int, function: Pointer, *operands: Value, hint: str) -> Register:
         """Call a function that gives an integer of `bits`."""

@@ -6,6 +6,9 @@ pixels). A task is one row, and sweeps over its parts one after the other.
 Rows *side by side*, that is, columns: what is kept is behind what is reduced. A task is as many
 columns as there are lanes. What is a scalar of a row elsewhere is a vector here, nothing is
 combined across lanes, and every column is reduced in order.
+
+*Short* rows are whole, and side by side in lanes, too: a vector along one of them would be mostly
+empty.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["ColumnWriter", "PartsWriter"]
+__all__ = ["ColumnWriter", "PartsWriter", "ShortRowWriter"]
 
 
 class _Apart(RowWriter):
@@ -117,35 +120,46 @@ class PartsWriter(_Apart):
         return self.space.add(start, self.space.tiles[-1])
 
 
-class ColumnWriter(_Apart):
-    """Writes rows side by side: columns."""
+class LaneWriter(RowWriter):
+    """Writes as many rows at once as there are lanes."""
 
     rows_in_lanes: ClassVar[bool] = True
+    across: Ix
+    """The rows in the lanes, along `lane_factor`."""
+    place: Ix
+    """The current place in the rows."""
 
-    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
-        """The tile space over factors of the leading dimensions: what is reduced, columns."""
-        return [*rows, self.plan.cols, self.plan.apart]
+    @property
+    def lane_factor(self) -> int:
+        """The factor of the tile space that lanes run along."""
+        raise NotImplementedError
+
+    @property
+    def outer(self) -> int:
+        """Number of factors in front of `lane_factor` and of what is reduced."""
+        raise NotImplementedError
 
     @property
     def extent(self) -> Expr:
         """Number of tasks."""
-        return Expr.product(self.plan.rows) * ceil_div(self.plan.apart, self.lanes)
+        factors = self.space.factors
+        return Expr.product(factors[: self.outer]) * ceil_div(factors[self.lane_factor], self.lanes)
 
     def tasks(
         self, more: Sequence[IndexValue], work: Callable[[Sequence[IndexValue]], None]
     ) -> None:
-        """The task loop over leading dimensions, `more` sizes and columns; see `RowWriter`."""
-        b, lanes, columns = self.b, self.lanes, self.plan.apart
-        sizes = [*(b.param(f) for f in self.space.factors[: self.rank]), *more]
+        """The task loop over leading dimensions, `more` sizes and lanes; see `RowWriter`."""
+        b, lanes, columns = self.b, self.lanes, self.space.factors[self.lane_factor]
+        sizes = [*(b.param(f) for f in self.space.factors[: self.outer]), *more]
         divisible = self.space.divisible(columns, lanes)
 
         def at(digits: Sequence[IndexValue], start: IndexValue, mask: Mask | None) -> None:
             overrides = dict(self.e.overrides)
-            self.line_mask = self.e.tail = mask
-            self.digits = [Ix(d) for d in digits[: self.rank]]
+            self.line_mask = mask
+            self.digits = [Ix(d) for d in digits[: self.outer]]
             self.across = Ix(start, 1, multiple=lanes)
-            self.space.tiles = [*self.digits, self.space.zero(), self.across]
-            work(digits[self.rank : -1])
+            self.at(self.space.zero(), mask)
+            work(digits[self.outer : -1])
             self.e.overrides = overrides
 
         def task(number: IndexValue, digits: list[IndexValue]) -> None:
@@ -173,21 +187,77 @@ class ColumnWriter(_Apart):
             loop.yield_(*body(Ix(loop.index), self.line_mask, list(loop.args)))
         return loop.results
 
-    def at(self, ix: Ix, mask: Mask | None) -> None:
-        """From now on, this is the current place in the columns."""
-        self.space.tiles = [*self.digits, ix, self.across]
-        self.e.tail = mask
-
     def scratch_place(self) -> Ix:
-        """Where the current elements are in scratch memory that holds these columns alone."""
-        here = self.space.tiles[-2].base
+        """Where the current elements are in scratch memory that holds these rows alone."""
+        here = self.place.base
         return Ix(here * self.lanes, 1, multiple=self.lanes)
 
     def across_lanes(
         self, reducer: Reducer, accs: Sequence[Register], in_order: bool
     ) -> list[Register]:
-        """Every lane is a column of its own."""
+        """Every lane is a row of its own."""
         return list(accs)
 
     def ask_for_next_row(self) -> None:
-        """The next row of these columns is too near to ask for it."""
+        """The next rows are too near to ask for them."""
+
+
+class ColumnWriter(_Apart, LaneWriter):
+    """Writes rows side by side: columns."""
+
+    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The tile space over factors of the leading dimensions: what is reduced, columns."""
+        return [*rows, self.plan.cols, self.plan.apart]
+
+    @property
+    def lane_factor(self) -> int:
+        """Behind what is reduced."""
+        return self.rank + 1
+
+    @property
+    def outer(self) -> int:
+        """All factors of rows."""
+        return self.rank
+
+    def at(self, ix: Ix, mask: Mask | None) -> None:
+        """From now on, this is the current place in the columns."""
+        self.place = ix
+        self.space.tiles = [*self.digits, ix, self.across]
+        self.e.tail = mask
+
+
+class ShortRowWriter(LaneWriter):
+    """Writes rows that are shorter than a vector."""
+
+    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
+        """The tile space over row factors, of which there is one at least."""
+        return [*rows, self.plan.cols]
+
+    @property
+    def lane_factor(self) -> int:
+        """The last factor of rows."""
+        return self.rank - 1
+
+    @property
+    def outer(self) -> int:
+        """The others."""
+        return self.rank - 1
+
+    def at(self, ix: Ix, mask: Mask | None) -> None:
+        """From now on, this is the current place in the rows."""
+        self.place = ix
+        self.space.tiles = [*self.digits, self.across, ix]
+        self.e.tail = mask
+
+    def line_place(self, piece: IndexValue | None = None, pieces: IndexValue | None = None) -> Ix:
+        """The numbers of these rows."""
+        return replace(self.space.flat(0, self.rank), tile=None)
+
+    def in_order(self, reducer: Reducer) -> list[Register]:
+        """One column after the other."""
+
+        def body(ix: Ix, mask: Mask | None, accs: list[Register]) -> list[Register]:
+            self.at(ix, mask)
+            return reducer.step(accs, [self._full(v, mask) for v in reducer.inputs])
+
+        return self.columns(reducer.init(self.lanes), body)

@@ -15,6 +15,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.mlir import ir, reads
+from shlo_disc.ops import ffi
 from shlo_disc.passes.fusion.graph import Graph, Shape, squeezed
 from shlo_disc.passes.op_classes import (
     FREE,
@@ -231,8 +232,13 @@ class Partition:
             contents.inputs[value] = None
 
     def _escapes(self, result: ir.Value, inside: AbstractSet[int]) -> bool:
-        """True if something reads `result` that is not cloned into this or another kernel."""
+        """True if something reads `result` that is not cloned into this or another kernel.
+
+        The results of a call with an effect escape anyway: the call must stay.
+        """
         made = self.graph.of_value[result]
+        if ffi.has_effect(self.graph.nodes[made].op):
+            return True
         stack = [result]
         while stack:
             for use in stack.pop().uses:

@@ -8,8 +8,6 @@ namespace shlo_disc {
 
 using namespace xla_ffi;  // NOLINT: this file speaks nothing else
 
-namespace {
-
 DType dtype_of(DataType type) {
   switch (type) {
     case DataType::kPred: return DType::kBool;
@@ -43,6 +41,8 @@ DType dtype_of(DataType type) {
     default: return DType::kOther;
   }
 }
+
+namespace {
 
 std::string sizes_text(int64_t rank, const int64_t* sizes) {
   std::string text = "(";

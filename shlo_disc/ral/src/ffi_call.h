@@ -14,6 +14,8 @@
 
 namespace shlo_disc {
 
+DType dtype_of(xla_ffi::DataType type);  // kOther for what a program never takes
+
 xla_ffi::Error* ffi_error(const xla_ffi::CallFrame* frame, xla_ffi::ErrorCode code,
                           const std::string& message);
 // INVALID_ARGUMENT, from us.

@@ -18,9 +18,24 @@
 #include "xla_ffi_abi.h"
 
 namespace shlo_disc {
-namespace {
 
 using namespace xla_ffi;  // NOLINT: this file speaks nothing else
+
+// XLA asks once, when the target is registered, which API the handler was built for; without an
+// answer the whole CPU backend may fail to start.
+bool ffi_answers_metadata(CallFrame* frame) {
+  for (Extension* e = frame->extension_start; e != nullptr; e = e->next) {
+    if (e->type != kMetadataExtension) continue;
+    Metadata* const metadata = reinterpret_cast<MetadataExtension*>(e)->metadata;
+    metadata->api_version.major_version = kMajor;
+    metadata->api_version.minor_version = kMinor;
+    metadata->traits = 0;
+    return true;
+  }
+  return false;
+}
+
+namespace {
 
 constexpr size_t kFewExecutables = 64;
 
@@ -33,20 +48,6 @@ struct Registry {
 Registry& registry() {
   static Registry* const instance = new Registry();  // XLA may call during exit
   return *instance;
-}
-
-// XLA asks once, when the target is registered, which API the handler was built for; without an
-// answer the whole CPU backend may fail to start.
-bool answer_metadata(CallFrame* frame) {
-  for (Extension* e = frame->extension_start; e != nullptr; e = e->next) {
-    if (e->type != kMetadataExtension) continue;
-    Metadata* const metadata = reinterpret_cast<MetadataExtension*>(e)->metadata;
-    metadata->api_version.major_version = kMajor;
-    metadata->api_version.minor_version = kMinor;
-    metadata->traits = 0;
-    return true;
-  }
-  return false;
 }
 
 std::shared_ptr<const Executable> find_executable(int64_t fingerprint) {
@@ -134,7 +135,7 @@ Error* execute_for_gpu(CallFrame* frame) {
 
 template <Error* (*Body)(CallFrame*)>
 Error* handler(CallFrame* frame) {
-  if (answer_metadata(frame)) return nullptr;
+  if (ffi_answers_metadata(frame)) return nullptr;
   try {
     return Body(frame);
   } catch (const std::bad_alloc&) {

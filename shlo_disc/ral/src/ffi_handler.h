@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "executable.h"
+#include "xla_ffi_abi.h"
 
 namespace shlo_disc {
 
@@ -23,6 +24,9 @@ void ffi_register(int64_t fingerprint, const std::shared_ptr<const Executable>& 
 
 // How many registered executables are alive.
 int64_t ffi_registered();
+
+// True if a handler was only asked which version of the API it was built for, which is answered.
+bool ffi_answers_metadata(xla_ffi::CallFrame* frame);
 
 // The addresses of the handlers of two stages, both XLA_FFI_Handler*. `on_gpu`: of platforms whose
 // buffers are a GPU's; programs of the CPU are refused there, and programs for GPUs elsewhere.

@@ -26,6 +26,7 @@
 #include "jax_bridge.h"
 #include "module_gpu.h"
 #include "pack_cache.h"
+#include "py_callback.h"
 #include "py_executable.h"
 #include "size_pattern.h"
 #include "small_vector.h"
@@ -712,6 +713,8 @@ NB_MODULE(_ral, m) {
     return handlers;
   }, "on_gpu"_a = false);
   m.def("ffi_registered", &ffi_registered);
+  m.def("python_callback_address",
+        [] { return reinterpret_cast<uintptr_t>(python_callback_address()); });
   m.def("num_threads", &num_threads);
   m.def("limit_threads", &limit_threads, "threads"_a);
   m.def("numpy_view", [](nb::handle array, nb::handle dtype) {

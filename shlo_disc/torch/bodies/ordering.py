@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from shlo_disc.builders import compare, create
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.region_ops import sorted_with_places
 from shlo_disc.ingest.size_values import extent, vector
 from shlo_disc.mlir import ir
@@ -28,8 +27,6 @@ def topk(call: BodyCall) -> list[ir.Value]:
     """`aten.topk(self, k, dim, largest, sorted)`; of equal elements the first ones are taken."""
     x, k = call["self"], call["k"]
     kind = ir.RankedTensorType(x.type)
-    if not isinstance(k, int):
-        raise UnsupportedError("k must be a number, not a size")
     if kind.rank == 0:
         return _sorted(x, 0, descending=True)
     axis = call["dim"] % kind.rank
@@ -37,13 +34,16 @@ def topk(call: BodyCall) -> list[ir.Value]:
     return [_first(values, axis, k), _first(places, axis, k)]
 
 
-def _first(value: ir.Value, axis: int, count: int) -> ir.Value:
+def _first(value: ir.Value, axis: int, count: int | ir.Value) -> ir.Value:
     """The first `count` elements of a dimension."""
     kind = ir.RankedTensorType(value.type)
     dynamic = ir.ShapedType.get_dynamic_size()
-    sizes = [count if k == axis else n for k, n in enumerate(kind.shape)]
+    is_number = isinstance(count, int)
+    sizes = [
+        (count if is_number else dynamic) if k == axis else n for k, n in enumerate(kind.shape)
+    ]
     result = ir.RankedTensorType.get(sizes, kind.element_type)
-    if dynamic not in kind.shape:
+    if is_number and dynamic not in kind.shape:
         return create(
             "stablehlo.slice", [value], result,
             start_indices=ir.DenseI64ArrayAttr.get([0] * kind.rank),
@@ -52,7 +52,7 @@ def _first(value: ir.Value, axis: int, count: int) -> ir.Value:
         )  # fmt: skip
     none, one = constant(0, [], _I64), constant(1, [], _I64)
     limits = [extent(value, k) for k in range(kind.rank)]
-    limits[axis] = constant(count, [], _I64)
+    limits[axis] = constant(count, [], _I64) if is_number else count
     return create(
         "stablehlo.real_dynamic_slice",
         [value, vector([none] * kind.rank), vector(limits), vector([one] * kind.rank)],

@@ -119,8 +119,9 @@ def _bincount(call: BodyCall) -> list[ir.Value]:
     i64 = ir.IntegerType.get_signless(64)
     places = converted(call["self"], i64)
     kind = ir.RankedTensorType(call.results[0])
-    least = constant(call["minlength"] - 1, [], i64)
-    count = binary("add", reduced(places, [0], "maximum", least), constant(1, [], i64))
+    one = constant(1, [], i64)
+    least = binary("subtract", call.size("minlength"), one)
+    count = binary("add", reduced(places, [0], "maximum", least), one)
     start = create(
         "stablehlo.dynamic_broadcast_in_dim",
         [constant(0, [], kind.element_type), vector([count])],

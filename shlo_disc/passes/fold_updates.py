@@ -1,0 +1,353 @@
+"""fold-updates: the sum of an array and an updated array of zeros is an update of the former.
+
+    add %acc, (dynamic_update_slice (broadcast 0.0), %v, %i)  ==>  scatter[add] %acc, clamp %i, %v
+    add %acc, (scatter[add] (broadcast 0.0), %places, %v)     ==>  scatter[add] %acc, %places, %v
+    add %acc, (reshape %zeros_updated)          ==>  reshape (scatter[add] (reshape %acc), ...)
+    add %acc, (while (%a = zeros) { scatter[add] %a, ... })   ==>  while (%a = %acc) { ... }
+
+Why     The derivative of `x[i]` in a loop adds such an array at each step. The sum takes time in
+        proportion to all of `x`, the update in proportion to what is read. An update of a carried
+        value is made in place.
+Needs   `resolve-shapes`.
+Keeps   every result but two properties, which XLA's algebraic simplifier changes, too. An element
+        -0.0 of `%acc` that no update meets stays -0.0, and adding 0.0 would make it 0.0. Several
+        updates of one element are added to it one by one, and not their sum.
+Cost    O(additions).
+Source  StableHLO spec, scatter (a window that is not inside is skipped) and dynamic_update_slice
+        (start indices are clamped).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from shlo_disc import dialect
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.indexing import IndexNumbers, scatter_numbers
+from shlo_disc.mlir import ir, producer, stablehlo, terminator
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.rules import Facts, Sizes, apply_rules, defined_by, permutation
+
+__all__ = ["RULES", "FoldUpdates"]
+
+
+@dataclass(frozen=True)
+class _Update:
+    """An array of zeros to which `updates` are added at `places`, as `scatter` has these."""
+
+    type: ir.Type
+    shape: Sizes
+    """Of the array."""
+    places: ir.Value
+    updates: ir.Value
+    numbers: IndexNumbers
+    is_sorted: bool
+    is_unique: bool
+    """No element is updated twice."""
+    is_reshaped: bool = False
+    """The sum has the array in another shape."""
+
+
+def into_sum(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """add(x, zeros with updates) ==> x with the updates added."""
+    left, right = (_updates(value, facts) for value in op.operands)
+    if left is None and right is None:
+        return None
+    if left is not None and right is not None and _is_term(op, facts):
+        return None  # the sum that reads this one takes the updates of both
+    base, updates = (op.operands[1], left) if right is None else (op.operands[0], right)
+    for update in updates or ():
+        base = _added(base, update, facts)
+    return base
+
+
+def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """add(x, what a loop adds up from zeros) ==> what the loop adds up from x.
+
+    Sums of floats of 16 bits stay apart: what is added to a large one is mostly lost.
+    """
+    element = op.results[0].type.element_type
+    if not isinstance(element, ir.IntegerType | ir.F32Type | ir.F64Type):
+        return None
+    for total, base in (op.operands, reversed(list(op.operands))):
+        loop = defined_by(total, "stablehlo.while")
+        if loop is None or total.type != base.type or not _is_before(base, loop):
+            continue
+        index = list(loop.results).index(total)
+        if facts.splat(loop.operands[index]) != 0 or not _is_sum(loop, index, facts):
+            continue
+        loop.operands[index] = base
+        return total
+    return None
+
+
+def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if `value` is an argument of a block, or computed outside of the block of `loop`."""
+    return isinstance(value.owner, ir.Block) or value.owner.block != loop.block
+
+
+def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
+    """True if a loop only adds to carried value `index`, whose end one operation reads."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    value = body.arguments[index]
+    if any(True for _ in condition.arguments[index].uses):
+        return False
+    if not facts.has_one_reader(loop.results[index]):
+        return False
+    while facts.has_one_reader(value):
+        (use,) = [use for use in value.uses if use.owner.operation not in facts.dead]
+        reader, position = use.owner.operation, use.operand_number
+        if reader == terminator(body):
+            return position == index
+        if reader.block != body or not _adds_to(reader, position, facts):
+            return False
+        value = reader.results[position]
+    return False
+
+
+def _adds_to(op: ir.Operation, position: int, facts: Facts) -> bool:
+    """True if result `position` of `op` is the operand there, to which `op` may add."""
+    if op.name == "stablehlo.while":
+        return _is_sum(op, position, facts)
+    if position or len(op.results) != 1:
+        return False
+    return op.name in RESHAPES or (op.name == "stablehlo.scatter" and _adds(op))
+
+
+def _is_term(op: ir.Operation, facts: Facts) -> bool:
+    """True if one sum alone reads `op`, perhaps in another shape."""
+    value = op.results[0]
+    while facts.has_one_reader(value):
+        readers = {use.owner.operation for use in value.uses} - facts.dead
+        (reader,) = readers
+        if reader.name == "stablehlo.add":
+            return True
+        if reader.name not in _CHANGES:
+            return False
+        value = reader.results[0]
+    return False
+
+
+def _updates(value: ir.Value, facts: Facts) -> list[_Update] | None:
+    """The updates of zeros whose sum `value` is; None for another array."""
+    op = producer(value)
+    if op is None or not isinstance(value.type.element_type, ir.IntegerType | ir.FloatType):
+        return None
+    if op.name == "stablehlo.dynamic_update_slice":
+        return _of_slice(op, facts) if facts.splat(op.operands[0]) == 0 else None
+    if op.name == "stablehlo.scatter":
+        return _of_scatter(op, facts)
+    if op.name == "stablehlo.add":
+        if not facts.has_one_reader(value):
+            return None
+        left, right = (_updates(operand, facts) for operand in op.operands)
+        return None if left is None or right is None else left + right
+    if op.name not in _CHANGES or not facts.has_one_reader(value):
+        return None
+    inner = _updates(op.operands[0], facts)
+    changed = [_CHANGES[op.name](op, update, facts) for update in inner or ()]
+    known = [update for update in changed if update is not None]
+    return known if inner is not None and len(known) == len(changed) else None
+
+
+def _of_slice(op: ir.Operation, facts: Facts) -> list[_Update] | None:
+    """The update of a `dynamic_update_slice` of zeros; its start is clamped here."""
+    array, updates, *starts = op.operands
+    sizes, window = facts.shape(array), facts.shape(updates)
+    moved = [d for d in range(len(sizes)) if not facts.same(sizes[d], window[d])]
+    if not moved:
+        return None
+    element = starts[0].type.element_type
+    at = [_clamped(starts[d], sizes[d] - window[d], facts) for d in moved]
+    one, several = (
+        ir.RankedTensorType.get([1], element),
+        ir.RankedTensorType.get([len(at)], element),
+    )
+    places = [facts.reshape(start, one, (Expr.const(1),)) for start in at]
+    if len(at) > 1:
+        attributes = {"dimension": _number(0, ir.IntegerType.get_signless(64))}
+        shape = (Expr.const(len(at)),)
+        places = [facts.build("stablehlo.concatenate", places, several, shape, attributes)]
+    numbers = IndexNumbers(tuple(range(len(sizes))), (), (), (), tuple(moved), 0)
+    return [_Update(array.type, sizes, places[0], updates, numbers, True, True)]
+
+
+def _clamped(start: ir.Value, room: Expr, facts: Facts) -> ir.Value:
+    """`start`, an integer, at least 0 and at most `room`."""
+    known, at_least = facts.contents(start), facts.analysis.constraints.at_least
+    if known is not None and at_least(known[0], 0) and at_least(room, known[0]):
+        return start
+    kind, element = start.type, start.type.element_type
+    most = (1 << element.width - (0 if element.is_unsigned else 1)) - 1
+    zero = ir.DenseElementsAttr.get_splat(kind, _number(0, element))
+    low = facts.build("stablehlo.constant", [], kind, (), {"value": zero})
+    high = dialect.dim(room if at_least(most, room) else Expr.min(room, Expr.const(most)), element)
+    facts.made[high] = ()
+    return facts.build("stablehlo.clamp", [low, start, high], kind, ())
+
+
+def _of_scatter(op: ir.Operation, facts: Facts) -> list[_Update] | None:
+    """The updates of a `scatter` into zeros that adds, or writes no element twice."""
+    if len(op.operands) != 3 or facts.splat(op.operands[0]) != 0:
+        return None
+    array, places, updates = op.operands
+    numbers = scatter_numbers(op)
+    is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
+    block = op.regions[0].blocks[0]
+    last = terminator(block)
+    if not _adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
+        return None
+    is_sorted = _flag(op, "indices_are_sorted")
+    return [_Update(array.type, facts.shape(array), places, updates, numbers, is_sorted, is_unique)]
+
+
+def _adds(scatter: ir.Operation) -> bool:
+    """True if a `scatter` of one array adds updates to elements."""
+    block = scatter.regions[0].blocks[0]
+    body = producer(terminator(block).operands[0])
+    known = body is not None and body.name == "stablehlo.add"
+    return known and set(body.operands) == set(block.arguments)
+
+
+def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:
+    """True if each batch has one place."""
+    sizes = facts.shape(places)
+    dims = set(numbers.place_dims(len(sizes))) - set(numbers.index_batching_dims)
+    return all(sizes[d].is_one for d in dims)
+
+
+def _converted(op: ir.Operation, update: _Update, facts: Facts) -> _Update | None:
+    """Zeros stay zeros, and of elements that are updated once each update is converted."""
+    if not update.is_unique:
+        return None
+    element = op.results[0].type.element_type
+    given = ir.RankedTensorType(update.updates.type)
+    kind = ir.RankedTensorType.get(given.shape, element)
+    updates = facts.build(op.name, [update.updates], kind, facts.shape(update.updates))
+    return replace(
+        update, type=ir.RankedTensorType.get(update.type.shape, element), updates=updates
+    )
+
+
+def _negated(op: ir.Operation, update: _Update, facts: Facts) -> _Update:
+    """The negative of a sum is the sum of the negatives, rounded alike."""
+    kind, shape = update.updates.type, facts.shape(update.updates)
+    return replace(update, updates=facts.build(op.name, [update.updates], kind, shape))
+
+
+def _reshaped(_op: ir.Operation, update: _Update, _facts: Facts) -> _Update:
+    """The array that is updated takes the shape of the zeros."""
+    return replace(update, is_reshaped=True)
+
+
+def _transposed(op: ir.Operation, update: _Update, facts: Facts) -> _Update | None:
+    """The same places in another order of dimensions."""
+    if update.is_reshaped:
+        return None
+    order, numbers = permutation(op), update.numbers
+    rank = len(order)
+    new = {old: d for d, old in enumerate(order)}
+    kept = [new[d] for d in numbers.kept_dims(rank)]
+    window = dict(zip(kept, numbers.window_dims, strict=True))
+    # Window dimensions keep their positions in the updates, and are in the order of the array's.
+    of_update = list(range(len(facts.shape(update.updates))))
+    for position, d in zip(numbers.window_dims, sorted(kept), strict=True):
+        of_update[position] = window[d]
+    updates = update.updates
+    if of_update != sorted(of_update):
+        updates = facts.transpose(updates, of_update)
+    # Both lists of batching dimensions are in one order, as `scatter` wants its own sorted.
+    pairs = [(new[d], i) for d, i in
+             zip(numbers.batching_dims, numbers.index_batching_dims, strict=True)]  # fmt: skip
+    pairs.sort()
+    return replace(
+        update,
+        type=ir.RankedTensorType.get(
+            [update.type.shape[d] for d in order], update.type.element_type
+        ),
+        shape=tuple(update.shape[d] for d in order),
+        updates=updates,
+        numbers=IndexNumbers(
+            numbers.window_dims,
+            tuple(sorted(new[d] for d in numbers.collapsed_dims)),
+            tuple(d for d, _ in pairs),
+            tuple(i for _, i in pairs),
+            tuple(new[d] for d in numbers.indexed_dims),
+            numbers.index_vector_dim,
+        ),
+        is_sorted=update.is_unique and update.is_sorted,
+    )
+
+
+_CHANGES = {
+    "stablehlo.convert": _converted,
+    "stablehlo.negate": _negated,
+    "stablehlo.transpose": _transposed,
+    **dict.fromkeys(RESHAPES, _reshaped),
+}
+"""What may stand between the updated zeros and the sum."""
+
+
+def _added(base: ir.Value, update: _Update, facts: Facts) -> ir.Value:
+    """`base` with `update` added."""
+    kind, shape = base.type, facts.shape(base)
+    if update.is_reshaped:
+        base = facts.reshape(base, update.type, update.shape)
+    n = update.numbers
+    dimensions = stablehlo.ScatterDimensionNumbers.get(
+        list(n.window_dims),
+        list(n.collapsed_dims),
+        list(n.batching_dims),
+        list(n.index_batching_dims),
+        list(n.indexed_dims),
+        n.index_vector_dim,
+    )
+    op = ir.Operation.create(
+        "stablehlo.scatter",
+        results=[base.type],
+        operands=[base, update.places, update.updates],
+        attributes={
+            "scatter_dimension_numbers": dimensions,
+            "indices_are_sorted": ir.BoolAttr.get(update.is_sorted),
+            "unique_indices": ir.BoolAttr.get(update.is_unique),
+        },
+        regions=1,
+    )
+    scalar = ir.RankedTensorType.get([], kind.element_type)
+    where = ir.Location.current
+    block = ir.Block.create_at_start(op.regions[0], [scalar, scalar], [where, where])
+    with ir.InsertionPoint(block):
+        total = ir.Operation.create(
+            "stablehlo.add", results=[scalar], operands=list(block.arguments)
+        )
+        ir.Operation.create("stablehlo.return", operands=[total.results[0]])
+    value = op.results[0]
+    facts.made[value] = facts.shape(base)
+    return facts.reshape(value, kind, shape) if update.is_reshaped else value
+
+
+def _flag(op: ir.Operation, name: str) -> bool:
+    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
+
+
+def _number(number: int, kind: ir.Type) -> ir.Attribute:
+    return ir.IntegerAttr.get(kind, number)
+
+
+RULES = {"stablehlo.add": (into_sum, into_loop)}
+
+
+@dataclass(frozen=True)
+class FoldUpdates(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "fold-updates"
+
+    def run(self, module: ir.Module) -> int:
+        """Rewrite `module`; the number of sums replaced."""
+        return apply_rules(module, RULES)
+
+
+register(FoldUpdates())

@@ -1,0 +1,365 @@
+"""Checks of what eager mode raises for: indices and labels out of range, integer division by zero.
+
+    %y = aten.embedding(%w, %i)      ==>      %y = aten.embedding(%w, %i)
+                                              %o = (%i < 0 | %i >= 1000).any()
+
+The flags of all ops are one more result: the number of the first op that failed, or 0. A call reads
+it. Maxima of no elements are conditions on sizes.
+
+Ops are those of the given graph: what decompositions index is in range. A backward graph has the
+indices of the forward one, which has checked them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from shlo_disc.errors import IndexRangeError
+from shlo_disc.torch.importer import schema_arguments
+from shlo_disc.torch.places import note_place
+from shlo_disc.torch.results import Assertion
+from shlo_disc.torch.sizes import expression
+
+__all__ = ["check_indices", "sizes_of_maxima"]
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class _Range:
+    """What an op requires of the elements of a tensor of integers."""
+
+    index: torch.fx.Node
+    holder: torch.fx.Node | None
+    """The tensor that is indexed; None where there is no upper bound."""
+    axis: int | None
+    """Its dimension; None: all of its elements in a row."""
+    wraps: bool = False
+    """Negative numbers count from behind."""
+    ignored: int | None = None
+    """A number that stands for no index."""
+
+
+# -- what ops require ---------------------------------------------------------------------------
+
+_Rule = Callable[[dict[str, Any]], list[_Range]]
+
+
+def _rank(node: torch.fx.Node) -> int:
+    return int(node.meta["val"].dim())
+
+
+def _along(of: str, index: str, *, wraps: bool = False) -> _Rule:
+    """Indices into dimension `dim`, or into the first one of an op without that argument."""
+
+    def rule(given: dict[str, Any]) -> list[_Range]:
+        holder = given[of]
+        axis = given.get("dim", 0) % max(_rank(holder), 1)
+        return [_Range(given[index], holder, axis, wraps)]
+
+    return rule
+
+
+def _flat(given: dict[str, Any]) -> list[_Range]:
+    return [_Range(given["index"], given["self"], None, wraps=True)]
+
+
+def _each(given: dict[str, Any]) -> list[_Range]:
+    """Indices of some dimensions; truth values are masks."""
+    return [
+        _Range(one, given["self"], axis, wraps=True)
+        for axis, one in enumerate(given["indices"])
+        if one is not None and one.meta["val"].dtype not in (torch.bool, torch.uint8)
+    ]
+
+
+def _labels(given: dict[str, Any]) -> list[_Range]:
+    """Labels of classes; floats are probabilities of all of them."""
+    if given["target"].meta["val"].is_floating_point():
+        return []
+    axis = 0 if _rank(given["self"]) == 1 else 1
+    return [_Range(given["target"], given["self"], axis, ignored=given["ignore_index"])]
+
+
+def _counted(given: dict[str, Any]) -> list[_Range]:
+    return [_Range(given["self"], None, None)]
+
+
+_IN_RANGE: dict[Any, _Rule] = {
+    **dict.fromkeys(
+        (aten._embedding_bag.default, aten._embedding_bag_forward_only.default,
+         aten.embedding.default, aten.embedding_bag.default, aten.embedding_bag.padding_idx),
+        _along("weight", "indices"),
+    ),
+    **dict.fromkeys(
+        (aten.gather.default, aten.index_add.default, aten.index_copy.default,
+         aten.index_reduce.default, aten.index_select.default, aten.scatter.reduce,
+         aten.scatter.src, aten.scatter.value, aten.scatter.value_reduce,
+         aten.scatter_add.default, aten.scatter_reduce.two),
+        _along("self", "index"),
+    ),
+    **dict.fromkeys(
+        (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor),
+        _along("self", "index", wraps=True),
+    ),
+    **dict.fromkeys((aten.put.default, aten.take.default), _flat),
+    **dict.fromkeys((aten.index.Tensor, aten.index_put.default), _each),
+    **dict.fromkeys(
+        (aten.cross_entropy_loss.default, aten.nll_loss.default, aten.nll_loss2d.default,
+         aten.nll_loss2d_forward.default, aten.nll_loss_forward.default,
+         aten.nll_loss_nd.default),
+        _labels,
+    ),
+    aten.bincount.default: _counted,
+}  # fmt: skip
+
+_DIVISIONS = {
+    aten.div.Tensor_mode: "other", aten.floor_divide.default: "other", aten.fmod.Tensor: "other",
+    aten.remainder.Scalar_Tensor: "other", aten.remainder.Tensor: "other",
+}  # fmt: skip
+"""Ops that PyTorch's kernels raise for, where integers are divided by 0."""
+
+_MAXIMA = frozenset({
+    aten.amax, aten.amin, aten.aminmax, aten.argmax, aten.argmin, aten.kthvalue, aten.max,
+    aten.median, aten.min, aten.mode, aten.nanmedian,
+})  # fmt: skip
+"""Packets whose results are elements, or places of elements."""
+
+
+_ARRANGED = frozenset({
+    aten.alias, aten.clone, aten.contiguous, aten.detach, aten.flatten, aten.permute, aten.reshape,
+    aten.squeeze, aten.t, aten.transpose, aten.unsqueeze, aten.view, aten._unsafe_view,
+})  # fmt: skip
+"""Packets whose results have the elements of the first operand, in another order."""
+
+
+def _same_elements(node: torch.fx.Node) -> torch.fx.Node:
+    """The tensor that `node` has all elements of, with fewer of them: cheaper to read."""
+    while True:
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet not in _ARRANGED and not (packet is aten.expand and _is_repeated(node)):
+            return node
+        node = node.args[0]  # type: ignore[assignment]
+
+
+def _is_repeated(node: torch.fx.Node) -> bool:
+    """True for an expanded tensor whose new sizes are numbers other than 0."""
+    new, own = (list(x.meta["val"].shape) for x in (node, node.args[0]))  # type: ignore[union-attr]
+    pairs = zip(new, [1] * (len(new) - len(own)) + own, strict=True)
+    return all((isinstance(n, int) and n > 0) or expression(n) == expression(m) for n, m in pairs)
+
+
+# -- indices that are in range ------------------------------------------------------------------
+
+_MOVES = _ARRANGED | {aten.expand, aten.repeat, aten.select, aten.slice}
+"""Packets whose results have elements of the first operand alone."""
+
+
+def _is_in_range(one: _Range) -> bool:
+    """True for places that an op has found in a dimension of the same size, and for a range."""
+    if one.holder is None or one.axis is None:
+        return False
+    node = one.index
+    while getattr(node.target, "overloadpacket", None) in _MOVES:
+        node = node.args[0]
+    size = expression(_size(one))
+    if node.target in (aten.arange.default, aten.arange.start, aten.arange.start_step):
+        given = schema_arguments(node)
+        start, step = given.get("start", 0), given.get("step", 1)
+        end = given["end"].meta["val"] if isinstance(given["end"], torch.fx.Node) else given["end"]
+        is_plain = isinstance(start, int) and start >= 0 and step == 1
+        return is_plain and not isinstance(end, float) and expression(end) == size
+    is_place = node.target is operator.getitem and node.args[1] == 1
+    maker = node.args[0] if is_place else node
+    packet = getattr(maker.target, "overloadpacket", None)
+    if packet not in (_FINDERS if is_place else (aten.argmax, aten.argmin, aten.argsort)):
+        return False
+    x, dim = maker.args[0].meta["val"], schema_arguments(maker).get("dim")
+    return x.dim() > 0 and isinstance(dim, int) and expression(x.shape[dim]) == size
+
+
+_FINDERS = (aten.kthvalue, aten.max, aten.median, aten.min, aten.sort, aten.topk)
+
+
+def _size(one: _Range) -> Any:
+    x = one.holder.meta["val"]  # type: ignore[union-attr]
+    if one.axis is None:
+        return x.numel()
+    return x.shape[one.axis] if x.dim() else 1
+
+
+# -- the check ----------------------------------------------------------------------------------
+
+
+def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
+    """Add nodes that find ops of `graph` whose indices, labels or divisors eager mode refuses.
+
+    Each is checked where it is used first. The assertion raises IndexRangeError with the source
+    line of such an op, or RuntimeError for a division.
+    """
+    found: dict[Any, _Flag] = {}
+    errors: list[Exception] = []
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target in _IN_RANGE:
+            for one in _IN_RANGE[node.target](schema_arguments(node)):
+                one = dataclasses.replace(one, index=_same_elements(one.index))
+                bound = None if one.holder is None else expression(_size(one))
+                key = one.index, bound, one.wraps, one.ignored
+                if key not in found and not _is_in_range(one):
+                    found[key] = _Flag(node, _outside(node, one))
+                    errors.append(_range_error(node, one))
+        elif (divisor := _divisor(node)) is not None and (divisor, 0) not in found:
+            found[divisor, 0] = _Flag(node, _call(node, aten.eq.Scalar, divisor, 0))
+            errors.append(RuntimeError(f"{_where(node)}: ZeroDivisionError"))
+    if not found:
+        return []
+    return [Assertion(_joined(list(found.values())), functools.partial(_raise_first, errors))]
+
+
+@dataclass(frozen=True)
+class _Flag:
+    """What is checked of one tensor."""
+
+    at: torch.fx.Node
+    """The op that it is checked for."""
+    fails: torch.fx.Node
+    """True for elements that the op refuses."""
+
+
+def _divisor(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What an op divides integers by, if that is a tensor."""
+    if node.target not in _DIVISIONS or node.meta["val"].is_floating_point():
+        return None
+    divisor = schema_arguments(node)[_DIVISIONS[node.target]]
+    is_tensor = isinstance(divisor, torch.fx.Node)
+    return divisor if is_tensor and isinstance(divisor.meta["val"], torch.Tensor) else None
+
+
+def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
+    """True for elements that are out of the range."""
+    zero: Any = 0
+    if one.holder is None:
+        return _call(at, aten.lt.Scalar, one.index, 0)
+    size = _size(one)
+    if not isinstance(size, int):
+        size = _stated(at, one)
+        zero = _call(at, operator.neg, size) if one.wraps else 0
+    elif one.wraps:
+        zero = -size
+    below = _call(at, aten.lt.Scalar, one.index, zero)
+    above = _call(at, aten.ge.Scalar, one.index, size)
+    outside = _call(at, aten.logical_or.default, below, above)
+    if one.ignored is not None:
+        counts = _call(at, aten.ne.Scalar, one.index, one.ignored)
+        outside = _call(at, aten.logical_and.default, outside, counts)
+    return outside
+
+
+def _stated(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
+    """The bound, which is not a number, as a node."""
+    axes = range(_rank(one.holder)) if one.axis is None else [one.axis]  # type: ignore[arg-type]
+    sizes = [_call(at, aten.sym_size.int, one.holder, axis) for axis in axes]
+    return functools.reduce(functools.partial(_call, at, operator.mul), sizes)
+
+
+def _joined(flags: Sequence[_Flag]) -> torch.fx.Node:
+    """0, or a number that is the larger, the earlier the first flag comes that is true.
+
+    Tensors of one shape have one reduction: tables of embeddings have many of these.
+    """
+    if len(flags) == 1:
+        return _call(flags[0].at, aten.any.default, flags[0].fails)
+    shapes: dict[Any, list[tuple[int, _Flag]]] = {}
+    for weight, flag in zip(range(len(flags), 0, -1), flags, strict=True):
+        shape = tuple(map(expression, flag.fails.meta["val"].shape))
+        shapes.setdefault(shape, []).append((weight, flag))
+    groups = sorted(shapes.values(), key=lambda group: -group[-1][0])  # the last op comes last
+    code: Any = None
+    for group in groups:
+        last = group[-1][1].at
+        own: Any = None
+        for weight, flag in group:
+            number = _call(last, aten._to_copy.default, flag.fails, dtype=torch.int32)
+            weighted = _call(last, aten.mul.Scalar, number, weight)
+            own = weighted if own is None else _call(last, aten.maximum.default, own, weighted)
+        largest = _call(last, aten.amax.default, own)
+        code = largest if code is None else _call(last, aten.maximum.default, code, largest)
+    found: torch.fx.Node = _call(last, aten.clamp.default, code, 0)  # of no elements
+    return found
+
+
+def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+    """A node of `op` behind all that is there for `at`, with its source line."""
+    end = at
+    while end.next.meta.get("check_of") is at:
+        end = end.next
+    with at.graph.inserting_after(end):
+        node = at.graph.call_function(op, args, kwargs)
+    values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
+    node.meta = {key: at.meta[key] for key in ("stack_trace", "nn_module_stack") if key in at.meta}
+    node.meta["check_of"] = at
+    mode = torch._guards.detect_fake_mode([v for v in values if isinstance(v, torch.Tensor)])
+    if mode is None:
+        node.meta["val"] = op(*values, **kwargs)
+    else:
+        with mode:
+            node.meta["val"] = op(*values, **kwargs)
+    return node
+
+
+def _where(node: torch.fx.Node) -> str:
+    note_place(node)
+    return f"{node.meta.get('place', 'unknown location')}: {node.target}"
+
+
+def _range_error(node: torch.fx.Node, one: _Range) -> IndexRangeError:
+    if one.holder is None:
+        return IndexRangeError(f"{_where(node)}: an element is negative")
+    size = _size(one)
+    least, most = ("-n", "n - 1") if one.wraps else ("0", "n - 1")
+    if isinstance(size, int):
+        least, most = str(-size if one.wraps else 0), str(size - 1)
+    what = "the number of elements" if one.axis is None else f"the size of dimension {one.axis}"
+    where = "" if isinstance(size, int) else f", where n is {what}"
+    return IndexRangeError(
+        f"{_where(node)}: an index is out of range: not from {least} to {most}{where}"
+    )
+
+
+def _raise_first(errors: Sequence[Exception], code: torch.Tensor) -> None:
+    """Raise the error of the first op that failed."""
+    if number := int(code.item()):  # no less than 1: the number of ops from there on
+        error = errors[len(errors) - number]
+        raise type(error)(*error.args)  # a new one: others may hold tracebacks
+
+
+def sizes_of_maxima(graph: torch.fx.Graph) -> list[Any]:
+    """The conditions that no op of `graph` looks for the largest of no elements.
+
+    Unevaluated: PyTorch takes sizes to be positive while it traces.
+    """
+    found = []
+    for node in graph.nodes:
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet not in _MAXIMA:
+            continue
+        given = schema_arguments(node)
+        if packet in (aten.max, aten.min) and "other" in given:  # of two tensors
+            continue
+        x, dim = given["self"].meta["val"], given.get("dim")
+        dims = [dim] if isinstance(dim, int) else dim
+        for axis in dims or range(x.dim()):
+            size = x.shape[axis] if x.dim() else 1
+            if not isinstance(size, int):
+                found.append(sympy.Ge(expression(size), 1, evaluate=False))
+    return found

@@ -1,0 +1,116 @@
+"""Rows shorter than a vector, in lanes: reductions and full results against NumPy in float64."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from shlo_disc.lower.cpu.row import emit
+from shlo_disc.lower.plan import Launch
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
+from tests.lower.test_row import CHAIN, REDUCTIONS, chain, reduce
+
+ROWS = (0, 1, 7, 67)
+
+
+def emitted(operands: list[str], body: str, results: list[str], cols: int) -> Emitted:
+    """The plan of rows of `cols` columns; body and sizes as for rows of `m`."""
+
+    def at(text: str) -> str:
+        return (
+            re.sub(r"\?x\?x(?=[a-z])", f"?x{cols}x", text)
+            .replace('"m"', f'"{cols}"')
+            .replace(",m ", f",{cols} ")
+        )
+
+    text = fusion_text("row", list(map(at, operands)), at(body), list(map(at, results)))
+    plan = plan_of(emit, text)
+    (launch,) = plan.plan.steps
+    assert isinstance(launch, Launch)
+    assert launch.extent.evaluate({"n": 67}) < 35, "a task is one row"
+    return plan
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("cols", [3, 8])
+def test_every_reduction_and_type(dtype: str, cols: int) -> None:
+    kind = DTYPES[dtype]
+    is_float = kind.kind == "f" or kind == ml_dtypes.bfloat16
+    names = [n for n in REDUCTIONS if not (is_float and n in ("and", "or", "xor"))]
+    body = "\n".join(reduce(n, "x", "z", n, dtype) for n in names).replace("%and ", "%and_ ")
+    results = [f"{'and_' if n == 'and' else n}: n {dtype}" for n in names]
+    plan = emitted([f"x: n,m {dtype}", f"z: {dtype}"], body, results, cols)
+    for n in ROWS:
+        x, z = sample((n, cols), dtype), np.array(1).astype(kind)
+        for name, got in zip(names, run(plan, [x, z]), strict=True):
+            if is_float:
+                want = REDUCTIONS[name].reduce(x.astype(np.float64), 1, initial=1.0)
+                eps = float(ml_dtypes.finfo(kind).eps)
+                np.testing.assert_allclose(
+                    got.astype(np.float64), want.astype(kind).astype(np.float64),
+                    rtol=8 * eps, atol=64 * eps, err_msg=name)  # fmt: skip
+                continue
+            fn = REDUCTIONS[name]
+            if dtype == "i1":
+                fn = {"add": np.logical_or, "multiply": np.logical_and}.get(name, fn)
+            with np.errstate(all="ignore"):
+                want = fn.reduce(x, 1, dtype=kind, initial=kind.type(1))
+            np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+@pytest.mark.parametrize("cols", [2, 3, 4, 5, 8])
+def test_sweeps_that_read_what_earlier_ones_found(cols: int) -> None:
+    of_m = "tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>\n%b ="
+    body = CHAIN.replace(of_m, of_m.replace("?", str(cols), 1))
+    plan = emitted(["x: n,m f32", f"mask: {cols} f32"], body, ["y: n,m f32", "mx: n f32"], cols)
+    for n in ROWS:
+        x, mask = sample((n, cols), "f32"), sample((cols,), "f32", 1)
+        y, most = run(plan, [x, mask])
+        np.testing.assert_allclose(y, chain(x, mask), rtol=3e-6)
+        np.testing.assert_array_equal(most, (x * np.float32(0.125) + mask).max(1))
+
+
+@pytest.mark.parametrize("cols", [3, 8])
+def test_the_first_of_equal_columns(cols: int) -> None:
+    body = """
+      %i = stablehlo.iota dim = 1 : tensor<4x3xi32>
+      %lo = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %most:2 = stablehlo.reduce(%x init: %lo), (%i init: %zero) across dimensions = [1] :
+        (tensor<4x3xf32>, tensor<4x3xi32>, tensor<f32>, tensor<i32>)
+        -> (tensor<4xf32>, tensor<4xi32>)
+        reducer(%a: tensor<f32>, %b: tensor<f32>) (%j: tensor<i32>, %k: tensor<i32>) {
+          %ge = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          %v = stablehlo.select %ge, %a, %b : tensor<i1>, tensor<f32>
+          %n = stablehlo.select %ge, %j, %k : tensor<i1>, tensor<i32>
+          stablehlo.return %v, %n : tensor<f32>, tensor<i32>
+        }
+      %at = stablehlo.abs %most#1 : tensor<4xi32>
+    """
+    for n in (35, 64):
+        text = body.replace("4x3x", f"{n}x{cols}x").replace("<4x", f"<{n}x")
+        plan = emitted([f"x: {n},m f32"], text, [f"at: {n} i32"], cols)
+        x = np.random.default_rng(n).integers(-2, 3, (n, cols)).astype(np.float32)
+        np.testing.assert_array_equal(run(plan, [x])[0], x.argmax(1))
+
+
+def test_leading_dimensions_that_an_operand_lacks() -> None:
+    body = """
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = "disc.shape"() {dims = ["b", "n", "3"]} : () -> tensor<3xi64>
+      %p = stablehlo.dynamic_broadcast_in_dim %c, %s, dims = [0, 2] : (tensor<?x3xf32>, tensor<3xi64>) -> tensor<?x?x3xf32>
+      %d = stablehlo.subtract %x, %p : tensor<?x?x3xf32>
+      %q = stablehlo.multiply %d, %d : tensor<?x?x3xf32>
+      %y = stablehlo.reduce(%q init: %zero) applies stablehlo.add across dimensions = [2] : (tensor<?x?x3xf32>, tensor<f32>) -> tensor<?x?xf32>
+    """  # noqa: E501
+    ins, outs = ["x: b,n,3 f32", "c: b,3 f32"], ["d: b,n,3 f32", "y: b,n f32"]
+    plan = plan_of(emit, fusion_text("row", ins, body, outs))
+    for b, n in [(0, 3), (2, 1), (3, 37)]:
+        x, c = sample((b, n, 3), "f32"), sample((b, 3), "f32", 1)
+        d, y = run(plan, [x, c])
+        np.testing.assert_array_equal(d, x - c[:, None])
+        want = ((x - c[:, None]).astype(np.float64) ** 2).sum(-1)
+        np.testing.assert_allclose(y, want, rtol=1e-6)
