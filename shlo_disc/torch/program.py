@@ -187,8 +187,8 @@ def _lower_inner(graph: torch.fx.GraphModule, outer: Prepared, context: ir.Conte
     own = inner.draws.names or inner.size_numbers.names
     if inner.constants or own or inner.assertions:
         raise UnsupportedError(
-            "a branch or the body of a loop that holds tensors, draws numbers, computes floats from "
-            "sizes or asserts something of data is not covered"
+            "a branch or the body of a loop that holds tensors, draws numbers, computes floats "
+            "from sizes or asserts something of data is not covered"
         )
     if any(result.kind != "tensor" for result in inner.results):
         raise UnsupportedError("a branch or the body of a loop that gives numbers is not covered")
