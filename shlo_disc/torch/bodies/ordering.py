@@ -39,7 +39,9 @@ def _first(value: ir.Value, axis: int, count: int | ir.Value) -> ir.Value:
     kind = ir.RankedTensorType(value.type)
     dynamic = ir.ShapedType.get_dynamic_size()
     is_number = isinstance(count, int)
-    sizes = [(count if is_number else dynamic) if k == axis else n for k, n in enumerate(kind.shape)]
+    sizes = [
+        (count if is_number else dynamic) if k == axis else n for k, n in enumerate(kind.shape)
+    ]
     result = ir.RankedTensorType.get(sizes, kind.element_type)
     if is_number and dynamic not in kind.shape:
         return create(
