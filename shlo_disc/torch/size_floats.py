@@ -1,10 +1,11 @@
-"""Floats computed from sizes by functions that torch-mlir has of tensors only.
+"""Floats computed from data by functions that torch-mlir has of tensors only.
 
     %f = pow(sym_float(%n), 0.5)        %t = aten.scalar_tensor(%n, dtype=f64)
     %y = aten.mul.Tensor(%x, %f)  ==>   %f = aten.pow.Tensor_Tensor(%t, aten.scalar_tensor(0.5))
                                         %y = aten.mul.Tensor(%x, aten.to(%f, f32))
 
-What is computed from such a float is computed as a tensor too, in f64 as Python does.
+What is computed from such a float is computed as a tensor too, in f64 as Python does. Floats of
+sizes alone are arguments (:mod:`shlo_disc.torch.size_numbers`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def state_floats(graph: torch.fx.Graph, fake: Callable[[torch.Tensor], torch.Ten
 
 
 def _computed(node: torch.fx.Node, known: Any, fake: Any) -> torch.fx.Node:
-    """A float of sizes as a tensor."""
+    """A float as a tensor."""
     graph, f64 = node.graph, torch.float64
     with graph.inserting_before(node):
         given = [

@@ -1,6 +1,6 @@
 """Numbers that a call computes from sizes, as Python does: floats, and what is rounded from them.
 
-    %f = pow(sym_float(%n), 0.5)            ==>    a further argument %f, `float(n) ** 0.5` in a call
+    %f = pow(sym_float(%n), 0.5)            ==>    argument %f, `float(n) ** 0.5` in a call
     %y = aten.mul.Tensor(%x, %f)                   %y = aten.mul.Tensor(%x, %f)
 
 So they have the bits of eager mode. For the compiler such an integer is a size of its own.

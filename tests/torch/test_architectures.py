@@ -40,10 +40,10 @@ def assert_one_compilation_is_accurate(name, scale):
     given = MODELS[name]
     model = given.make(scale).eval()
     dims = (given.dims,) if isinstance(model, Result) else given.dims
+    first = given.arguments(scale, *given.sizes[0])
+    run = shlo_disc.torch.compile(export(model, first, dynamic_shapes=dims))
+    assert len(given.sizes) == 5
     with torch.no_grad():
-        first = given.arguments(scale, *given.sizes[0])
-        run = shlo_disc.torch.compile(export(model, first, dynamic_shapes=dims))
-        assert len(given.sizes) == 5
         for own in given.sizes:
             args = given.arguments(scale, *own)
             assert_as_accurate(model, args, run(*args))

@@ -31,10 +31,11 @@ def without_gradients():
 
 
 def exported(model, args, *dims, **kwargs):
-    """`model`, exported with these dynamic dimensions of its arguments."""
+    """`model`, exported with these dynamic dimensions of its arguments, gradients recorded."""
     if isinstance(model, Of):
         dims = (dims,)
-    return export(model.eval(), args, dynamic_shapes=dims, **kwargs)
+    with torch.enable_grad():
+        return export(model.eval(), args, dynamic_shapes=dims, **kwargs)
 
 
 def assert_as_accurate(model, args, got):
