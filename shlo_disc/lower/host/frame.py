@@ -76,7 +76,7 @@ class Frame:
         return {number: self.w.array(1, "i64", f"slot {number}") for number in small[:_SMALL_SLOTS]}
 
     def is_small(self, place: Place) -> bool:
-        """Is it a slot on the stack, cheaper to copy than to remember which of two is meant?"""
+        """True for a slot on the stack: it is copied, rather than another one used in its turn."""
         return place.at == At.SLOT and place.number in self._small
 
     def result(self, index: int) -> Pointer:

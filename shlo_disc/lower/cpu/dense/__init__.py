@@ -13,6 +13,7 @@
 `prologue.py`             element-wise work that computes B while a block of it is copied
 `epilogue.py`             element-wise work on the sums while they are in cache
 `inner_products.py`       few rows, B in place along K
+`small.py`                small matrices, in batches and in loops
 `narrow.py`               one row and column per batch entry: depthwise, inner products
 `split.py`                long sums with few results: parts of K, which are then added
 `horizontal.py`           several products with one left operand in one launch

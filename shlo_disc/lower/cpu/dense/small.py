@@ -1,10 +1,11 @@
 """Products of small matrices: a task is a whole batch entry, a row of C is in one vector.
 
-A tile of registers has no use for its rows and columns then, and finding the place of a task in the
-blocks of C takes longer than the task. Rows of A are read an element at a time, rows of B in place.
+A tile of registers has no use for most of its rows and columns then. To find the place of a task in
+the blocks of C takes longer than the task. Rows of A are read an element at a time, rows of B in
+place.
 
-A row is stored in halves, quarters, ... of a vector, as its length has bits: masked stores take
-many cycles on machines without AVX-512, and none forwards to a load of the next step of a loop.
+A row is stored in runs of powers of two, as its length has bits. A masked store takes many cycles
+without AVX-512, and does not forward to a load in the next step of a loop.
 """
 
 from __future__ import annotations
