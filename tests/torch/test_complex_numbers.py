@@ -140,7 +140,7 @@ def test_gradients_of_complex_numbers_are_those_of_eager_mode(name):
             torch.testing.assert_close(own, true, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("function", [lambda z: torch.linalg.inv(z @ z.t()), torch.digamma])
+@pytest.mark.parametrize("function", [lambda z: torch.linalg.eigvals(z @ z.t()), torch.digamma])
 def test_an_op_without_a_rule_is_refused_with_its_name(function):
     program = export(Of(function), (z(4, 6),), dynamic_shapes=(({0: Dim("b")},),))
     with pytest.raises(shlo_disc.UnsupportedError, match=r"aten\.\w+"):
