@@ -699,11 +699,11 @@ def _repeats_0(a: Expr) -> bool:
     """True if `a` is 0 in a box of which it repeats the values.
 
     The variables are the symbols, and the other products that no quotient by a number takes apart.
-    For each of them there is a period `p` and a number `s` with `a(v + p) = a(v) + s` for all
-    integers: (1, 1) for `v` itself, `(p, s/k)` for `floordiv(x, k)` and `(p, 0)` for `mod(x, k)` if
-    the `s` of `x` is a multiple of `k`, as that of a large enough multiple of `p` is; sums add the
-    numbers of a common period. If all `s` of `a` are 0, all values are those of the box of the
-    periods.
+    Each has a period `p` and a change `s`, with `a(v + p) = a(v) + s` for all integers `v`. The
+    variable itself has (1, 1). Let `x` have (p, s), where `s` is a multiple of `k`, as that of a
+    large enough multiple of `p` is. Then `floordiv(x, k)` has (p, s/k), and `mod(x, k)` has (p, 0).
+    Sums add the changes of a common period. If no variable changes `a`, the values in the box of
+    the periods are all values.
     """
     steps = _steps(a)
     box = [range(period) for period, _ in steps.values()]

@@ -16,7 +16,7 @@ A divisor that may be 0 makes bounds unknown. It is no error.
 
 Sizes are in the normal form of `Expr`, where `k*floordiv(x, k)` is `x - mod(x, k)`. JAX does not
 relate `x` and `floordiv(x, k)` then. So a size with quotients is bounded by its multiple, too, that
-has only remainders; `x - mod(x, k)` is at least the last multiple of `k` up to the least `x`.
+has only remainders. `x - mod(x, k)` is at least the last multiple of `k` up to the least `x`.
 """
 
 from __future__ import annotations

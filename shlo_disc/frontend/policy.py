@@ -81,8 +81,8 @@ _SMALL_IS_FINE = frozenset(("det", "slogdet"))
 when the program runs."""
 
 _RUNS_AT_ZERO = frozenset(["_scan_impl", "_batch_and_remainder"])
-"""Functions of JAX that leave out a loop of no rounds, or the rest of a division that leaves none;
-both are right for those, too."""
+"""Functions of JAX that leave out a loop of no rounds, or the rest of a division that leaves none.
+Both are right for those, too."""
 
 _IS_EVEN = frozenset(["rfftfreq"])
 """Functions of JAX with a case for odd and one for even sizes, where that for even ones is right
