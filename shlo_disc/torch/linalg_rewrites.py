@@ -229,11 +229,11 @@ def _grouped_mm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Products of groups: group g is what is in front of `offs[g]`, and of no group before.
+    """Products of groups: one product of matrices in which each group stands beside zeros.
 
-    a: [m, k] and b: [g, k, n]: groups of rows    a: [g, m, k] and b: [k, n]: groups of columns
-    a: [m, k] and b: [k, n]: groups of k, with results [g, m, n]
-    One product of matrices in which each group stands beside zeros.
+    Group g lies in front of `offs[g]`, behind the groups before it. It is one of rows for
+    a: [m, k] and b: [g, k, n]. It is one of columns for a: [g, m, k] and b: [k, n]. It is one of
+    terms for a: [m, k] and b: [k, n], with results [g, m, n].
     """
     if offs is None:
         found = a @ b
