@@ -253,7 +253,7 @@ class Notation:
     def __init__(self, names: Mapping[str, str], terms: Mapping[Any, str] | None = None) -> None:
         self._names = dict(names)
         """Symbol -> its name; those without one cannot be stated."""
-        self._terms = dict(terms or {})
+        self._terms: dict[Any, str] = dict(terms or {})
         """Size of an argument that has no such symbol -> its name."""
 
     @property
