@@ -50,6 +50,7 @@ from shlo_disc.passes.split_programs import (
 from shlo_disc.passes.table import planning
 from shlo_disc.replan import Replanning, refused_by
 from shlo_disc.threads import lets_others_run
+from shlo_disc.typed_keys import TypedKeys
 
 __all__ = ["StageTimes", "compile", "compile_module", "compile_one", "main_function"]
 
@@ -110,10 +111,13 @@ def compile(
     stated = _Stated.of(source, shapes, names, constraints)
     options = _Options.of(target, weak_results, likely, donated)
     name = stated_text("name", name)
+    made: Executable | DataSizedExecutable
     try:
-        return _compile_one(stated, options, name, with_regions_apart=True)
+        made = _compile_one(stated, options, name, with_regions_apart=True)
     except NeedsSeveralPrograms:
-        return _compile_several(stated, options, name)
+        made = _compile_several(stated, options, name)
+    made.keys = TypedKeys.of(source)
+    return made
 
 
 @lets_others_run
@@ -274,15 +278,17 @@ class _Parts:
         *,
         with_regions_apart: bool,
     ) -> Executable:
-        with module.context, ir.Location.unknown():
-            symbols = analyze(module).symbols
+        own: set[str] = set()
+        if self.likely:
+            with module.context, ir.Location.unknown():
+                own = {*self.likely} & {*analyze(module).symbols}
         plain = _Options(self.target.name, (), self.likely, ())
         return compile_module(
             module,
             target=self.target,
             name=name,
             weak_results=() if options is None else options.weak_results,
-            likely={s: self.likely[s] for s in symbols if s in self.likely},
+            likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
             donated=() if options is None else options.donated,
             apart=_Apart.of(module, options or plain) if with_regions_apart else None,
         )

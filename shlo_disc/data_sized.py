@@ -16,6 +16,7 @@ from shlo_disc.executable import Executable, OfThisProcess, Signature
 from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
 from shlo_disc.tensor_call import TensorCall
+from shlo_disc.typed_keys import TypedKeys
 
 __all__ = ["Branches", "DataSizedExecutable", "Impossible", "Loop", "Program", "Step"]
 
@@ -41,6 +42,8 @@ class DataSizedExecutable(OfThisProcess):
         """All executables, those of regions too."""
         signature = self._last.signature
         self.signature = Signature(signature.arguments[:arguments], signature.results)
+        self.keys = TypedKeys()
+        """As of an `Executable`."""
         self._are_packed = [spec.dtype in _PACKED for spec in self.signature.arguments]
 
     @property
@@ -62,7 +65,7 @@ class DataSizedExecutable(OfThisProcess):
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
-        return tuple(self.call_leaves(arrays))
+        return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""

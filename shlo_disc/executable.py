@@ -40,6 +40,7 @@ from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 from shlo_disc.tensor_call import TensorCall
+from shlo_disc.typed_keys import TypedKeys
 
 __all__ = [
     "ArgumentCopies",
@@ -206,6 +207,9 @@ class Executable(OfThisProcess):
         self.target = target
         self.program = program
         self.host = host
+        self.keys = TypedKeys()
+        """Arguments and results that are typed keys where the executable is called; `call_leaves`
+        takes and gives their words."""
         self.donated = frozenset(donated)
         """Arguments whose arrays a call deletes."""
         self.unfused = tuple(unfused)
@@ -244,9 +248,12 @@ class Executable(OfThisProcess):
             for call, where in host.foreign
         }
         self.on_host = frozenset(
-            name for name, found in targets.items() if found.platform != target.platform
+            name
+            for name, found in targets.items()
+            if found.platform != target.platform and not is_callback(name)
         )
-        """FFI targets that a program for a GPU calls on the host, with copies."""
+        """FFI targets that a program for a GPU calls on the host, with copies; not Python, which is
+        called there anyway."""
         if self.on_host:
             _log.warning(*_copies_for_handlers(name, target, host, self.on_host))
         foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]
@@ -294,10 +301,11 @@ class Executable(OfThisProcess):
         where layout and alignment allow. JAX packs elements of 2 and 4 bits, so that its arrays of
         them are copied, and so are results. 64-bit results are 64-bit arrays, also while
         `jax_enable_x64` is off. Results are numpy arrays if one has a type that JAX lacks (6-bit
-        floats). Raises ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype
+        floats). Typed keys are taken and given where the exported program has them. Raises
+        ShapeMismatchError (sizes that break a constraint), TypeError (number, dtype
         or rank of arguments).
         """
-        return tuple(self.call_leaves(arrays))
+        return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """As calling, from and to lists.
@@ -636,7 +644,7 @@ def foreign_call_error(error: ral.ForeignError) -> Exception:
     if is_callback(where.rpartition("@")[2]):
         from jax.errors import JaxRuntimeError  # noqa: PLC0415 - programs of JAX alone call Python
 
-        raised = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
+        raised: Exception = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
         raised.__cause__ = last_failure()
         return raised
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")

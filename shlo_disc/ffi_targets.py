@@ -98,7 +98,9 @@ def _of_callback(name: str, where: str) -> FfiTarget:
     from shlo_disc.ral import python_callback_address  # noqa: PLC0415 - ingest needs no runtime
 
     address = python_callback_address()
-    return FfiTarget(name, "cpu", (0, 0, 0, address), (callback,), numbers=(("callback", id(callback)),))
+    return FfiTarget(
+        name, "cpu", (0, 0, 0, address), (callback,), numbers=(("callback", id(callback)),)
+    )
 
 
 def _not_registered(name: str, where: str, platform: str) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "fusion",
     "gpu_cubins",
     "num_threads",
+    "on_unsupported",
     "overridden",
     "spec_checks",
     "split",
@@ -58,6 +59,7 @@ _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
 _BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
 _PATH = Kind("the path of a directory", ".+")
+_ON_UNSUPPORTED = Kind("xla or error", "xla|error")
 _LIBRARY = Kind("the path or name of a shared library (.so)", r".*\.so[^/]*")
 
 
@@ -156,6 +158,14 @@ _TABLE = (
         _THREADS,
         "Threads of the process-wide pool, the caller included; 0 means the cores this process may "
         "run on.",
+    ),
+    Flag(
+        "SHLO_DISC_ON_UNSUPPORTED",
+        "xla",
+        _ON_UNSUPPORTED,
+        "What `shlo_disc.jit` does with operations that it does not compile where the option "
+        "`on_unsupported` says nothing: `xla` has XLA run them, told once; `error` raises "
+        "UnsupportedError.",
     ),
     Flag(
         "SHLO_DISC_PACK_BYTES",
@@ -288,6 +298,11 @@ def gpu_cubins() -> bool | None:
 def num_threads() -> int:
     """`SHLO_DISC_NUM_THREADS`; 0 leaves the choice to the runtime."""
     return _number("num_threads")
+
+
+def on_unsupported() -> str:
+    """`SHLO_DISC_ON_UNSUPPORTED`."""
+    return value("on_unsupported")
 
 
 def dump_dir() -> Path | None:

@@ -18,6 +18,7 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_SPEC", "1")
+os.environ.setdefault("SHLO_DISC_ON_UNSUPPORTED", "error")  # no test passes because XLA ran it
 if os.environ.get("SHLO_DISC_TEST_ON_GPU") != "1":  # the stand-in runs PTX
     os.environ.setdefault("SHLO_DISC_GPU_CUBINS", "0")
 flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]

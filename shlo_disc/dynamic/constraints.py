@@ -36,6 +36,10 @@ _STEPS = 16
 _DEPTH = 2
 """Facts combined to prove one bound."""
 
+_MULTIPLES = 64
+"""Multiples of facts subtracted to prove one divisibility; programs seen need three at most.
+With no limit, two padded dimensions cut in windows took 20 s."""
+
 
 class Constraints:
     """A growing set of facts about the symbols of one program. They are >= 0, but for `signed`."""
@@ -55,6 +59,8 @@ class Constraints:
         self._lows: dict[tuple[Expr, int], Bound] = {}
         self._intervals: dict[tuple[Atom, int], Interval] = {}
         self._divided: dict[tuple[Expr, int], bool] = {}
+        self._atom_divisors: dict[Atom, int] = {}
+        self._multiples_left = 0
         self._known_samples: CounterexampleSamples | None = None
 
     # -- facts ----------------------------------------------------------------------------------
@@ -63,7 +69,7 @@ class Constraints:
         """The symbol `name`, of which nothing is known yet, may be negative."""
         self.signed.add(name)
         self._symbol[name] = EVERYTHING
-        self._changed()
+        self._changed(divisors=False)
 
     def add_equal(self, a: Expr | int, b: Expr | int) -> None:
         """Record `a == b`; a symbol that occurs linearly is eliminated."""
@@ -170,7 +176,7 @@ class Constraints:
             self._at_least_zero.append(positive)
         else:
             return
-        self._changed()
+        self._changed(divisors=False)
 
     def add_upper(self, expr: Expr | int, bound: int) -> None:
         """Record `expr <= bound`."""
@@ -180,7 +186,7 @@ class Constraints:
         """A symbol between two equal bounds is a number."""
         low, high = self._symbol[name]
         if low is not None and low == high:
-            self._changed()
+            self._changed(divisors=False)
             self.add_equal(Expr.symbol(name), low)
 
     def assume(self, lhs: Expr | int, op: str, rhs: Expr | int) -> None:
@@ -219,11 +225,17 @@ class Constraints:
         made._at_least_zero = list(self._at_least_zero)
         return made
 
-    def _changed(self) -> None:
+    def _changed(self, *, divisors: bool = True) -> None:
+        """Forget what was derived. Without `divisors` only bounds became known.
+
+        No proof of divisibility reads bounds. A canonical form that they change is another key.
+        """
         self._canonical.clear()
         self._lows.clear()
         self._intervals.clear()
-        self._divided.clear()
+        if divisors:
+            self._divided.clear()
+            self._atom_divisors.clear()
         self._known_samples = None
 
     @property
@@ -401,6 +413,7 @@ class Constraints:
         known = self._divided.get((rest, k))
         if known is None:
             is_refuted = self._samples.against(rest, lambda value: value % k == 0)
+            self._multiples_left = _MULTIPLES
             known = not is_refuted and self._divides_with_facts(k, rest, _DEPTH)
             self._divided[rest, k] = known
         return known
@@ -427,6 +440,9 @@ class Constraints:
                     # m divides expr, so k divides coefficient*power*expr.
                     if power is None or self._term_divisor(power, coefficient * m) % k:
                         continue
+                    if not self._multiples_left:
+                        return False
+                    self._multiples_left -= 1
                     left = rest - Expr({power: coefficient * scale}) * expr
                     if self._divides_with_facts(k, self._modulo(left, k), depth - 1):
                         return True
@@ -451,8 +467,15 @@ class Constraints:
         return divisor
 
     def _atom_divisor(self, atom: Atom) -> int:
+        """As :meth:`_function_divisor`, which is asked once."""
         if not atom.op:
             return self._divisor.get(atom.key, 1)
+        if atom not in self._atom_divisors:
+            self._atom_divisors[atom] = self._function_divisor(atom)
+        return self._atom_divisors[atom]
+
+    def _function_divisor(self, atom: Atom) -> int:
+        """A number that divides a function of sizes."""
         a = self._divisor_of(atom.args[0])
         if atom.op == "floordiv":
             k = atom.args[1]

@@ -471,8 +471,9 @@ def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
     divisor = Expr.const(k)
     flat = _flat_dividend(left)
     if flat is not None:
-        dividend, j = flat
-        return head + _divmod(dividend, Expr.const(j * k))[0], _function("mod", left, divisor)
+        dividend, inner_k = flat
+        quotient_rest, _ = _divmod(dividend, Expr.const(inner_k * k))
+        return head + quotient_rest, _function("mod", left, divisor)
     return head + _function("floordiv", left, divisor), _function("mod", left, divisor)
 
 
@@ -671,7 +672,10 @@ def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:
         if atom.op == "mod":
             x, divisor = atom.args
             quotient = _divmod(x, divisor)[0].terms
-            factor = [*x.terms, *((times(m, q), -c * d) for m, c in divisor.terms for q, d in quotient)]
+            factor = [
+                *x.terms,
+                *((times(m, q), -c * d) for m, c in divisor.terms for q, d in quotient),
+            ]
         for _ in range(power):
             grown: Terms = {}
             for m, c in product.items():

@@ -48,6 +48,9 @@ _HELPERS = frozenset(
 )  # fmt: skip
 """Functions of JAX that ask for their caller."""
 
+_WRAPPERS = frozenset(("HashableWrapper.__init__", "HashableWrapper.__eq__"))
+"""Methods of JAX that hash and compare what their caller wraps."""
+
 
 _COMPARISONS = frozenset(("__eq__", "__ne__", "__hash__"))
 
@@ -109,7 +112,9 @@ def is_of_jax(frame: FrameType) -> bool:
 def asking_function(frame: FrameType | None) -> FrameType | None:
     """The frame of the function of JAX that asks, helpers left out."""
     while frame is not None and (
-        frame.f_code.co_name in _HELPERS or _kind(frame.f_code) == "neutral"
+        frame.f_code.co_name in _HELPERS
+        or frame.f_code.co_qualname in _WRAPPERS
+        or _kind(frame.f_code) == "neutral"
     ):
         frame = frame.f_back
     return frame

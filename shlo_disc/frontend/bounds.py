@@ -13,6 +13,10 @@ bounds of `q`, which is wrong if `q` may be negative. It fails where a bound of 
 bound.
 
 A divisor that may be 0 makes bounds unknown. It is no error.
+
+Sizes are in the normal form of `Expr`, where `k*floordiv(x, k)` is `x - mod(x, k)`. JAX does not
+relate `x` and `floordiv(x, k)` then. So a size with quotients is bounded by its multiple, too, that
+has only remainders; `x - mod(x, k)` is at least the last multiple of `k` up to the least `x`.
 """
 
 from __future__ import annotations
@@ -63,9 +67,43 @@ def _decided(original: Callable[[Any, Any], Interval], size: Any, precision: Any
     if not isinstance(size, DimExpr) or type(size.scope) is not SizeScope:
         return original(size, precision)
     try:
-        return _Decision.build(size.scope).bounds(size, precision, add_implicit_constraints=True)
+        low, high = _bounds(size, precision)
+        divisor = math.lcm(*_divisors(size))
+        if divisor > 1 and not _is_decisive(low, high):
+            multiple = _bounds(size * divisor, BEST)
+            low = max(low, _of_part(multiple[0], divisor, math.ceil))
+            high = min(high, _of_part(multiple[1], divisor, math.floor))
     except InconclusiveDimensionOperation:  # a divisor may be 0
         return _UNKNOWN
+    return low, high
+
+
+def _bounds(size: Any, precision: Any) -> Interval:
+    if not isinstance(size, DimExpr):
+        return size, size
+    made = _Decision.build(size.scope)
+    low, high = made.bounds(size, precision, add_implicit_constraints=True)
+    return low, high
+
+
+def _divisors(size: Any) -> list[int]:
+    """The numbers by which terms of a size divide."""
+    return [
+        divisor
+        for term, _ in size._sorted_terms
+        for factor, _ in term._factors
+        if factor.operation == "floordiv"
+        and (divisor := DimExpr._to_constant(factor.operands[1])) is not None
+    ]
+
+
+def _is_decisive(low: float, high: float) -> bool:
+    """True for bounds that tell the sign."""
+    return low >= 0 or high < 0
+
+
+def _of_part(bound: float, divisor: int, rounded: Callable[[float], int]) -> float:
+    return bound if math.isinf(bound) else rounded(bound / divisor)
 
 
 class _Decision(DecisionByElimination):
@@ -110,8 +148,12 @@ class _Decision(DecisionByElimination):
         return low, high
 
     def add_implicit_constraints_term(self, t: Any) -> None:
-        if t.to_factor() is not None or t in self._processed_for_internal_constraints:
+        factor = t.to_factor()
+        if factor is not None or t in self._processed_for_internal_constraints:
+            known = t in self._processed_for_internal_constraints
             super().add_implicit_constraints_term(t)
+            if not known and factor is not None and factor.operation == "mod":
+                self._add_whole_multiple(t, *factor.operands)
             return
         self._processed_for_internal_constraints.add(t)
         product: Interval = (1, 1)
@@ -124,6 +166,18 @@ class _Decision(DecisionByElimination):
         size = DimExpr._from_term(t, 1, self.scope)
         self.combine_and_add_constraint(Comparator.GEQ, size, low)
         self.combine_and_add_constraint(Comparator.GEQ, high, size)
+
+    def _add_whole_multiple(self, t: Any, size: Any, divisor: Any) -> None:
+        """`x - mod(x, k)` is a multiple of `k`, which bounds of `x` bound."""
+        k = DimExpr._to_constant(divisor)
+        if k is None or k < 1:
+            return
+        low, high = self.bounds(size, BEST)
+        whole = size - DimExpr._from_term(t, 1, self.scope)
+        if not math.isinf(low):
+            self.combine_and_add_constraint(Comparator.GEQ, whole, math.floor(low / k) * k)
+        if not math.isinf(high):
+            self.combine_and_add_constraint(Comparator.GEQ, math.floor(high / k) * k, whole)
 
 
 def power_of(interval: Interval, exponent: int) -> Interval:

@@ -33,6 +33,10 @@ class Compiler(Protocol):
     """The seam to the compiler."""
 
     @property
+    def tell(self) -> Callable[[str], None] | None:
+        """Is told what XLA runs in place of a program; None: it is an error instead."""
+
+    @property
     def target(self) -> str:
         """What it compiles for."""
 

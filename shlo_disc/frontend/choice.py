@@ -133,7 +133,7 @@ class Choice:
 
     def guard(self, left: Expr, relation: str, right: Expr, reason: str, where: str) -> bool:
         """Add a guard; False when it is there already or says nothing."""
-        if not (left.symbols() | right.symbols()):
+        if not (left.symbols() | right.symbols()) or (relation != "!=" and (left - right).vanishes):
             return False
         if relation == "==":
             left, relation, right = _as_order(left, right)
@@ -163,7 +163,7 @@ class Choice:
     ) -> dict[str, Expr] | None:
         """Two sizes that are equal in this call become equal always; the replacements, or None."""
         a, b = _within_bounds(a, b), _within_bounds(b, a)
-        if a == b:
+        if (a - b).vanishes:
             return {}
         for mod, zero in ((a, b), (b, a)):
             known = self._multiple_if_zero(mod, reason, where) if zero == 0 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shlo_disc import locks
@@ -34,9 +34,15 @@ class CountingCompiler:
     """
 
     def __init__(
-        self, target: str = "cpu", counter: _Counter | None = None, counts: bool = True
+        self,
+        target: str = "cpu",
+        counter: _Counter | None = None,
+        counts: bool = True,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.target = target
+        self.tell = tell
+        """Is told what XLA runs in place of a program; None: it is an error instead."""
         self._counter = counter or _Counter()
         self._counts = counts
 
@@ -52,12 +58,14 @@ class CountingCompiler:
 
     def at(self, target: str) -> CountingCompiler:
         """The compiler for another target."""
-        return self if target == self.target else type(self)(target, self._counter, self._counts)
+        if target == self.target:
+            return self
+        return type(self)(target, self._counter, self._counts, self.tell)
 
     @property
     def of_parts(self) -> CountingCompiler:
         """The compiler for parts of a program, which are counted as a whole."""
-        return type(self)(self.target, self._counter, counts=False)
+        return type(self)(self.target, self._counter, counts=False, tell=self.tell)
 
     def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
         """The compiled program."""

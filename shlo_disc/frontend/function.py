@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from shlo_disc import locks, ral
+from shlo_disc import flags, locks, ral
 from shlo_disc.devices import Place, place_of
 from shlo_disc.errors import ArgumentPlaceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.executable import foreign_call_error
@@ -49,6 +49,7 @@ from shlo_disc.frontend.places import (
 from shlo_disc.frontend.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.frontend.stated import parse_constraint, parse_likely
 from shlo_disc.frontend.statics import Statics, static_arguments
+from shlo_disc.frontend.told import BY_JAX, Told
 from shlo_disc.frontend.traced_call import run_in_place, run_in_trace
 from shlo_disc.frontend.under_jax import UnderJax, by_xla
 from shlo_disc.frontend.versions import Version
@@ -75,7 +76,6 @@ _MAX_ENTRIES = 4096
 """Shapes one function remembers; a forgotten one costs microseconds to test again."""
 
 _PART_OF_OUTER = "runs as a part of the program around it, which XLA compiles"
-_BY_JAX = "runs as jax.jit runs it, once compiled for every shape"
 
 _flatten = jax.tree_util.default_registry.flatten
 
@@ -149,11 +149,14 @@ class JitFunction(ral.Dispatcher):
             static_argnames=statics.names or None,
             keep_unused=True,
         )
-        self._compiler = CountingCompiler()
+        may_use_xla = (options.on_unsupported or flags.on_unsupported()) == "xla"
+        name = str(options.name or getattr(function, "__name__", type(function).__name__))
+        tell = Told(name)
+        self._compiler = CountingCompiler(tell=tell if may_use_xla else None)
         self._options = Options(
             function=function,
             jitted=jitted,
-            name=str(options.name or getattr(function, "__name__", type(function).__name__)),
+            name=name,
             dynamic="auto" if options.dynamic == "checked" else options.dynamic,
             checked=options.dynamic == "checked",
             shapes=options.shapes,
@@ -162,7 +165,7 @@ class JitFunction(ral.Dispatcher):
             likely=parse_likely(options.likely, options.shapes),
             donate_nums=frozenset(nums),
             donate_names=frozenset(names),
-            may_use_xla=options.on_unsupported == "xla",
+            may_use_xla=may_use_xla,
         )
         self._lock = locks.reentrant_lock()  # static values compare in the user's code
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
@@ -174,7 +177,7 @@ class JitFunction(ral.Dispatcher):
         """Those of calls that XLA runs, because we cannot compile them."""
         self._on_several: dict[tuple[Any, ...], str] = {}
         """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
-        self._jax = UnderJax(self._options, statics, options.keep_unused)
+        self._jax = UnderJax(self._options, statics, options.keep_unused, tell)
         """What XLA runs in place of a program of ours."""
         self._background = options.background
         self._hits = 0
@@ -199,7 +202,7 @@ class JitFunction(ral.Dispatcher):
             if any(isinstance(x, jax.core.Tracer) and isinstance(x, jax.Ref) for x in leaves):
                 self._jax.tell(f"{_PART_OF_OUTER}: {error}")
             elif self._options.may_use_xla:
-                self._jax.tell(f"{_BY_JAX}: {error}")
+                self._jax.tell(f"{BY_JAX}: {error}")
             else:
                 raise
             return self._jax.function(*args, **kwargs)
@@ -419,9 +422,7 @@ class JitFunction(ral.Dispatcher):
         if is_nested() or call.is_symbolic:
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
-        # Where XLA may run the call, it has to be known now whether we can compile it.
-        family = self._family(call)
-        version = family.ready(call)[0] if self._options.may_use_xla else family.version(call)
+        version = self._family(call).version(call)
         if version.jaxpr.effects:
             raise PartOfOuterError("it calls back into Python in an order that JAX keeps")
         if version.is_in_parts:
@@ -451,7 +452,7 @@ class JitFunction(ral.Dispatcher):
         elif self._options.may_use_xla:
             self._families_of_xla.add(call.family)
             self._families.pop(call.family, None)
-            text = f"{_BY_JAX}: {why}"
+            text = f"{BY_JAX}: {why}"
         else:
             return False
         self._jax.tell(text)
@@ -559,7 +560,9 @@ class JitFunction(ral.Dispatcher):
     def _report(self) -> Report:
         versions = [v for family in list(self._families.values()) for v in family.versions]
         entries = list(self._entries.values())
-        return Report(self._options.name, versions, tuple(self._jax.told), entries, self._found())
+        return Report(
+            self._options.name, versions, tuple(self._jax.tell.texts), entries, self._found()
+        )
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Time every kernel of a call with these arguments, beside the floor of this machine.

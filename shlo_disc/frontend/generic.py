@@ -216,7 +216,40 @@ def _index_dtype(original: Callable[..., Any], sizes: Any, *, signed: bool) -> A
     return np.dtype(narrow if fits else wide)
 
 
+def _debug_batching_rule(
+    original: Callable[..., Any],
+    args: Sequence[Any],
+    dims: Sequence[Any],
+    *,
+    primitive: Any,
+    **params: Any,
+) -> Any:
+    """The calls of `debug.callback` and `debug.print` for a batch: a loop, which JAX unrolls."""
+    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+
+    def in_a_loop(*args: Any) -> tuple[()]:
+        rows = [
+            None if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
+        ]
+
+        def one(row: Sequence[Any]) -> tuple[()]:
+            values = [x if r is None else r for x, r in zip(args, row, strict=True)]
+            primitive.bind(*values, **params)
+            return ()
+
+        lax.map(one, rows)
+        return ()
+
+    def unrolled(*args: Any) -> tuple[()]:
+        original(args, dims, primitive=primitive, **params)
+        return ()
+
+    written_twice("debug_callback", is_size(size), in_a_loop, unrolled, *args)
+    return [], []
+
+
 REPLACED: dict[str, Callable[..., Any]] = {
+    "debug_batching_rule": _debug_batching_rule,
     "int_dtype_for_dim": _index_dtype,
     "int_dtype_for_shape": _index_dtype,
     "_squeeze": _squeeze,

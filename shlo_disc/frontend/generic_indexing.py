@@ -86,7 +86,16 @@ def _normalize_index(original: Callable[..., Any], index: Any, axis_size: Any) -
     return original(index, axis_size)
 
 
+def _dynamic_slice_indices(original: Callable[..., Any], *args: Any) -> list[Any]:
+    """The first places of a slice; numbers have a type of their own, as for constant sizes."""
+    return [
+        lax.convert_element_type(place, lax.dtype(place)) if isinstance(place, int) else place
+        for place in original(*args)
+    ]
+
+
 REPLACED: dict[str, Callable[..., Any]] = {
+    "_dynamic_slice_indices": _dynamic_slice_indices,
     "NDIndexer.normalize_indices": _normalize_indices,
     "NDIndexer.to_dynamic_slice": _to_dynamic_slice,
     "_normalize_index": _normalize_index,

@@ -6,6 +6,7 @@ Each takes JAX's function first. The formula is chosen when a program runs, so r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +21,16 @@ __all__ = ["REPLACED"]
 
 
 def _corner(a: Any, n: int) -> Any:
-    """The first n x n elements; of a smaller matrix something of that shape."""
-    first = np.arange(n)
-    return jnp.take(jnp.take(a, first, axis=-2, mode="clip"), first, axis=-1, mode="clip")
+    """`a` as n x n matrices; where it has others, some of that shape.
+
+    The padding is never read where `a` has such matrices: elements are then read in place, at
+    distances that are numbers.
+    """
+    *batch, rows, columns = a.shape
+    count = math.prod(batch)
+    flat = a.reshape(count * rows * columns)
+    flat = lax.pad(flat, jnp.zeros((), a.dtype), [(0, count * n * n, 0)])
+    return lax.slice(flat, (0,), (count * n * n,)).reshape(*batch, n, n)
 
 
 def _by_size(a: Any, small: tuple[int, ...], formula: Callable[..., Any], any_size: Any) -> Any:

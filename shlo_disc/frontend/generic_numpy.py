@@ -391,6 +391,24 @@ def _window_mask(
     return jnp.logical_and(distance <= right, -distance <= left)[None, None]
 
 
+def _arange(
+    original: Callable[..., Any],
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *rest: Any,
+    **named: Any,
+) -> Any:
+    """`jnp.arange(1.0, n + 1)`: whole floats are integers, and elements have the type of floats."""
+    numbers = [number for number in (start, stop, step) if number is not None]
+    floats = [number for number in numbers if isinstance(number, float)]
+    if floats and any(map(is_size, numbers)) and all(map(float.is_integer, floats)):
+        dtype = dtype or jnp.result_type(*(0 if is_size(number) else number for number in numbers))
+        start, stop, step = (int(v) if isinstance(v, float) else v for v in (start, stop, step))
+    return original(start, stop, step, dtype, *rest, **named)
+
+
 # ---- shapes that have to be equal ---------------------------------------------------------------
 
 
@@ -471,6 +489,7 @@ def _einsum(
 
 
 REPLACED: dict[str, Callable[..., Any]] = {
+    "_arange": _arange,
     "_conv": _conv,
     "_convolve_nd": _convolve_nd,
     "_einsum": _einsum,

@@ -1,4 +1,4 @@
-"""`lax.associative_scan` along a dimension whose size is a symbol."""
+"""`lax.associative_scan`, and `lax.map` in batches, along a dimension whose size is a symbol."""
 
 from __future__ import annotations
 
@@ -184,5 +184,24 @@ class _Prefixes:
         return lax.broadcast_in_dim(rows, x.shape, (self._axis,))
 
 
-REPLACED: dict[str, Callable[..., Any]] = {"associative_scan": _associative_scan}
+def _map(
+    original: Callable[..., Any],
+    f: Callable[..., Any],
+    xs: Any,
+    *,
+    batch_size: Any = None,
+) -> Any:
+    """`lax.map` in batches: a last one of the remaining rows follows, of none if none remain."""
+    leaves, tree = jax.tree.flatten(xs)
+    sizes = [batch_size, *(np.shape(leaf)[0] for leaf in leaves if np.ndim(leaf))]
+    if batch_size is None or not (any(map(is_size, sizes)) or is_marking()):
+        return original(f, xs, batch_size=batch_size)
+
+    def in_batches(*arrays: Any) -> Any:
+        return original(f, jax.tree.unflatten(tree, arrays), batch_size=batch_size)
+
+    return marked("map", in_batches, *leaves)
+
+
+REPLACED: dict[str, Callable[..., Any]] = {"associative_scan": _associative_scan, "map": _map}
 """The replacement of every function, by the function's name in JAX."""

@@ -76,10 +76,10 @@ def jit(
     background: where a call needs a compilation, a thread compiles while `jax.jit` runs the call
         and others like it; results may then differ in the last bits from later ones. Inside other
         transformations of JAX, calls wait.
-    on_unsupported: "error" raises UnsupportedError for a function with an operation, type or effect
-        that is not compiled; with "xla" XLA runs those operations, compiled for each shape, and we
-        the others. This is logged once, and `explain()` tells it. A derivative or batch that is not
-        compiled raises all the same.
+    on_unsupported: what becomes of an operation, type or effect that is not compiled. "xla": XLA
+        runs those operations, compiled for each shape, and we the others; of a derivative or batch
+        XLA runs the whole. This is logged once, and `explain()` tells it. "error" raises
+        UnsupportedError. By default as the setting SHLO_DISC_ON_UNSUPPORTED says, "xla".
     in_shardings, out_shardings, device, backend: as in `jax.jit`, but only the first CPU device;
         another raises UnsupportedError.
     keep_unused, inline, compiler_options: taken for the sake of `jax.jit`'s users. An argument that

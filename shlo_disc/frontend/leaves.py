@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from shlo_disc.devices import Place, place_of
-from shlo_disc.errors import ArgumentPlaceError, UnsupportedError
+from shlo_disc.errors import ArgumentPlaceError, NumberRangeError, UnsupportedError
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 
 __all__ = [
@@ -162,6 +162,8 @@ def not_an_array(value: Any, name: str) -> Exception:
         return RefArgumentError(
             f"argument {name} is a jax.Ref; pass its value as an argument and return the next"
         )
+    if isinstance(value, int):  # JAX has no type for it; numbers of 64 bits at most got that far
+        return NumberRangeError(f"argument {name}: the Python integer {value} is beyond 64 bits")
     described = type(value).__name__
     if isinstance(value, (np.ndarray, np.generic)):
         described += f" of dtype {value.dtype}"

@@ -43,8 +43,8 @@ __all__ = ["CALLBACK", "LoweredModule", "lowered_module"]
 _log = logging.getLogger("shlo_disc")
 
 CALLBACK = (
-    "{} calls back into Python or has an effect in a way that shlo_disc does not compile ({}); move "
-    "that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
+    "{} calls back into Python in a way that shlo_disc does not compile ({}); move that outside "
+    "shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
 )
 
 LARGE = 1 << 16

@@ -96,9 +96,9 @@ def _methods() -> dict[str, Any]:
 
     def hashed(self: Any) -> int:
         if is_size(self) and is_ours(self):
-            asker = asker_of(frame_of(1))
-            if asker.by_program:
-                if not (calls_cache(asker.frame) or policy.raises_unless_equal(asker.frame)):
+            asker, one = asker_of(frame_of(1)), policy.raises_unless_equal(frame_of(1))
+            if one or (asker.by_program and not calls_cache(asker.frame)):
+                if not one:
                     questions.number(self, "the hash", frame_of(1))
                 return hash(evaluate(self, self.scope.session.hints))
         return int(original["__hash__"](self))

@@ -36,7 +36,7 @@ class JitOptions:
     donate_argnums: int | Iterable[int] | None = None
     donate_argnames: str | Iterable[str] | None = None
     name: str | None = None
-    on_unsupported: str = "error"
+    on_unsupported: str | None = None
     background: bool = False
     in_shardings: Any = None
     out_shardings: Any = None
@@ -51,7 +51,7 @@ class JitOptions:
             raise ValueError(
                 f"dynamic must be 'auto', 'checked', True or False, got {self.dynamic!r}"
             )
-        if self.on_unsupported not in ("error", "xla"):
+        if self.on_unsupported not in (None, "error", "xla"):
             raise ValueError(
                 f"on_unsupported must be 'error' or 'xla', got {self.on_unsupported!r}"
             )

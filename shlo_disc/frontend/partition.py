@@ -123,6 +123,7 @@ def partition(flat: Flat, kinds: Sequence[str], fresh: Mapping[str, Any]) -> lis
         free[k] = (
             kinds[k] == COMPILED
             and not equation.effects
+            and equation.primitive.name != "pure_callback"
             and all(isinstance(a, Literal) or (a in maker and free[maker[a]])
                     for a in equation.invars)
         )  # fmt: skip

@@ -9,6 +9,7 @@ makes a guard.
 
 from __future__ import annotations
 
+import functools
 import os
 import reprlib
 from types import FrameType
@@ -57,6 +58,7 @@ _UNKNOWN_IS_FINE = frozenset(
 short cut (nothing to slice, nothing to broadcast)."""
 
 _MORE_IS_NEEDED = {
+    "_map_shaped_array": "hint",  # it asserts that an array has the length of a loop
     "cmp_shape_shd_mat_memsp": "hint",  # its caller raises unless sizes are known to be equal
     "divide_shape_sizes": "zero",  # raises unless a remainder is known to be 0
 }
@@ -78,8 +80,9 @@ _SMALL_IS_FINE = frozenset(("det", "slogdet"))
 """Functions of JAX with formulas of their own for small sizes: `generic_linalg.py` chooses those
 when the program runs."""
 
-_RUNS_AT_ZERO = frozenset(["_scan_impl"])
-"""Functions of JAX that leave out a loop of no rounds; the loop is right for those, too."""
+_RUNS_AT_ZERO = frozenset(["_scan_impl", "_batch_and_remainder"])
+"""Functions of JAX that leave out a loop of no rounds, or the rest of a division that leaves none;
+both are right for those, too."""
 
 _IS_EVEN = frozenset(["rfftfreq"])
 """Functions of JAX with a case for odd and one for even sizes, where that for even ones is right
@@ -117,12 +120,22 @@ _DESCRIBE = frozenset(("fun_sourceinfo", "_flatten_fwd", "_run_python_pjit"))
 _TEXTS = frozenset(("__repr__", "__str__", "__format__"))
 
 _ONE_OR_ERROR = frozenset(
-    (("flax/core/lift.py", "inner"), ("optax/microbatching/_microbatching.py", "_reshape_all_args"))
+    (
+        ("flax/core/lift.py", "inner"),
+        ("optax/microbatching/_microbatching.py", "_reshape_all_args"),
+        ("jax/_src/core.py", "dedup_referents"),  # of `vmap`
+        ("jax/_src/custom_batching.py", "custom_vmap_batching"),
+        ("jax/_src/ffi.py", "ffi_batching_rule"),
+        ("_src/lax/lax.py", "_stack_shape_rule"),
+        ("_src/numpy/lax_numpy.py", "diag_indices_from"),
+        ("_src/numpy/sorting.py", "lexsort"),
+    )
 )
-"""Functions of libraries that make a set of sizes, and raise unless it has one member.
+"""Functions of JAX and of libraries that make a set of sizes, and raise unless it has one member.
 
 Sizes of one value have one hash, so Python compares them with `==`, and the answers are guards. A
-set of two members, of which no question tells, ends in the error.
+set of two members, of which no question tells, ends in the error. Programs that catch an error of
+JAX here are told by other questions: `vmap` looks for the odd size, and `generic_numpy.py` asks.
 """
 
 
@@ -149,11 +162,16 @@ def is_for_messages(frame: FrameType | None) -> bool:
 
 
 def raises_unless_equal(frame: FrameType | None) -> bool:
-    """True if a library's function makes a set of sizes that have to be equal."""
-    if frame is None:
+    """True if a function of JAX or of a library makes a set of sizes that have to be equal."""
+    function = asking_function(frame)
+    if function is None:
         return False
-    file = frame.f_code.co_filename.replace(os.sep, "/")
-    return ("/".join(file.split("/")[-3:]), frame.f_code.co_name) in _ONE_OR_ERROR
+    return _makes_set(function.f_code.co_filename, function.f_code.co_name)
+
+
+@functools.lru_cache(4096)
+def _makes_set(file: str, name: str) -> bool:
+    return ("/".join(file.replace(os.sep, "/").split("/")[-3:]), name) in _ONE_OR_ERROR
 
 
 def of_equality(frame: FrameType | None) -> str:
@@ -166,6 +184,8 @@ def of_equality(frame: FrameType | None) -> str:
     function = asking_function(frame)
     if function is None or not is_of_jax(function):
         return "unknown"
+    if raises_unless_equal(function):
+        return "hint"
     name = function.f_code.co_name
     file = os.path.basename(function.f_code.co_filename)
     if name in _MORE_IS_NEEDED:

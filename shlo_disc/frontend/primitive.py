@@ -36,6 +36,7 @@ from shlo_disc.frontend.sharding_types import (
     with_type_of,
     without_shards,
 )
+from shlo_disc.frontend.told import BY_JAX
 from shlo_disc.jax_private import (
     ArrayImpl,
     batched_by,
@@ -85,15 +86,34 @@ def _carrier(program: Program, sizes: Sizes) -> tuple[int, ...]:
     return (*(values[symbol] for symbol in program.symbols), 0)
 
 
+def _compiled(program: Program, sizes: Sizes, target: str) -> tuple[Program, CompiledCall] | None:
+    """The program to run at these sizes, and what it is compiled to for a target.
+
+    None where it cannot be compiled and XLA may run it instead, which is told. Else raises
+    UnsupportedError.
+    """
+    try:
+        found = program.at(sizes)
+        return found, found.executable_for(target)
+    except UnsupportedError as error:
+        if program.tell is None:
+            raise
+        program.tell(f"({program.name}) {BY_JAX}: {error}")
+    return None
+
+
 def _evaluate(*arguments: Any, program: Program, sizes: Sizes) -> list[Any]:
-    program = program.at(sizes)
     # A tracer of a NumPy array has the type JAX gives it; the array may have another.
     leaves = [
         x if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
         for x, aval in zip(arguments, program.in_avals, strict=True)
     ]
     place = place_of_arrays(leaves, default_place())
-    executable = program.executable_for(place.target)
+    compiled = _compiled(program, sizes, place.target)
+    if compiled is None:
+        results: list[Any] = with_numbers(program, sizes).by_xla(*leaves)
+        return results
+    program, executable = compiled
     if program.needs_carrier:
         leaves.append(np.zeros(_carrier(program, sizes), np.float32))
     leaves = moved(leaves, place)
@@ -134,10 +154,13 @@ def _target() -> str:
 
 
 def _lower(*arguments: Any, program: Program, sizes: Sizes, target: str) -> Any:
-    program = program.at(sizes)
+    compiled = _compiled(program, sizes, target)
+    if compiled is None:
+        return with_numbers(program, sizes).run(*arguments)
+    program, executable = compiled
     results = [abstract(a.shape, a.dtype) for a in program.result_avals(sizes)]
     carrier = _carrier(program, sizes) if program.needs_carrier else None
-    return _ffi_call(program.executable_for(target), results, carrier)(*arguments)
+    return _ffi_call(executable, results, carrier)(*arguments)
 
 
 _lower_call = mlir.lower_fun(_lower, multiple_results=True)
@@ -163,13 +186,16 @@ def _lower_on(platform: str, context: Any, *arguments: Any, program: Program, si
         return _lower_plain(context, *arguments, program=program, sizes=sizes)
     mesh = mesh_of(device_count(context), platform)
     target = _target_on(platform, program.name, is_alone=mesh is None)
-    program = program.at(sizes)
     # The module names the program by a number: until XLA has compiled it, and so found the program,
     # somebody must keep the program alive.
     if mesh is None:
-        context.module_context.add_keepalive(program.executable_for(target))
+        compiled = _compiled(program, sizes, target)
+        if compiled is None:
+            return _lower_plain(context, *arguments, program=program, sizes=sizes)
+        program, executable = compiled
+        context.module_context.add_keepalive(executable)
         return _lower_call(context, *arguments, program=program, sizes=sizes, target=target)
-    blocks = Blocks(program, sizes, functools.partial(_run, target))
+    blocks = Blocks(program.at(sizes), sizes, functools.partial(_run, target))
     context.module_context.add_keepalive(blocks)
     lower = mlir.lower_fun(blocks, multiple_results=True)
     return lower(on_many_devices(context, mesh), *arguments)

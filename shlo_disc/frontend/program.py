@@ -101,6 +101,16 @@ class Program:
         """Held while the fields above are read and written."""
 
     @property
+    def tell(self) -> Callable[[str], None] | None:
+        """Is told that XLA runs the program where it is not compiled; None: that is an error."""
+        return self._compile.tell
+
+    @cached_property
+    def by_xla(self) -> Any:
+        """`jax.jit` of the program, whose sizes are numbers."""
+        return jax.jit(self.run)
+
+    @property
     def in_avals(self) -> list[Any]:
         """The abstract arguments."""
         return list(self.jaxpr.in_avals)

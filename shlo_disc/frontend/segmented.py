@@ -17,6 +17,7 @@ from jax import export
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from shlo_disc import locks
+from shlo_disc.callbacks import Attempts, attempts
 from shlo_disc.devices import Place
 from shlo_disc.dynamic.relations import holds
 from shlo_disc.errors import ForkError, UnsupportedError
@@ -147,10 +148,15 @@ class Segmented:
 
         Raises UnsupportedError where a size would have to be read from a tracer.
         """
+        with attempts() as calls:
+            return self._run(leaves, sizes, calls)
+
+    def _run(self, leaves: Sequence[Any], sizes: Mapping[str, int], calls: Attempts) -> list[Any]:
         known: Mapping[int, int] = {}
         for _ in range(_MOST):
             for variant in self._variants:
                 if variant.traced.accepts(known, sizes):
+                    calls.position = 0
                     try:
                         return variant.run(leaves, sizes)
                     except _OtherSizesError as error:
@@ -256,6 +262,9 @@ class _Variant:
             program.executable  # noqa: B018 - compiles
         except UnsupportedError as error:
             step.error = without_frames(error)
+        except jax.errors.InconclusiveDimensionOperation as error:  # a rule of JAX wants a number
+            reason = str(error).splitlines()[0]
+            step.error = UnsupportedError(f"{self.name}: {reason}")
         return step
 
     def _program(self, flat: Flat, part: Part, suffix: str, compiler: Compiler) -> Program:

@@ -16,7 +16,7 @@ from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compare import difference
 from shlo_disc.frontend.fresh import FreshSizes, assuming, reads_of
 from shlo_disc.frontend.leaves import abstract
-from shlo_disc.frontend.lowered import CALLBACK, LoweredModule, lowered_module
+from shlo_disc.frontend.lowered import LoweredModule, lowered_module
 from shlo_disc.frontend.marks import marking
 from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
@@ -28,7 +28,6 @@ from shlo_disc.jax_private import (
     checking,
     equation_line,
     equations_of,
-    is_callback_effect,
     named_axes,
 )
 
@@ -140,7 +139,6 @@ def trace_with_symbols(
                 tuple(questions),
             )
             return in_parts, jaxpr
-        _refuse(options.name, jaxpr)
         # JAX has kept the trace under this context, so this only lowers it.
         return _lowered(options, jitted, args, kwargs), jaxpr
 
@@ -185,13 +183,6 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} uses the axis name {axis!r} of an outer vmap or shard_map; move the "
             "collective outside shlo_disc.jit"
         )
-
-
-def _refuse(name: str, jaxpr: Any) -> None:
-    """Raise UnsupportedError for what can be traced but not compiled."""
-    for effect in jaxpr.effects:
-        if not is_callback_effect(effect):
-            raise UnsupportedError(CALLBACK.format(name, type(effect).__name__))
 
 
 _PLACES = {

@@ -12,6 +12,7 @@ import jax
 from shlo_disc.errors import DeviceError
 from shlo_disc.frontend.call import Options
 from shlo_disc.frontend.statics import Statics
+from shlo_disc.frontend.told import Told
 
 __all__ = ["UnderJax", "by_xla"]
 
@@ -43,18 +44,12 @@ def by_xla(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], again: An
 class UnderJax:
     """`jax.jit` of a function, and what is told of the calls that run so."""
 
-    def __init__(self, options: Options, statics: Statics, keep_unused: bool) -> None:
+    def __init__(self, options: Options, statics: Statics, keep_unused: bool, tell: Told) -> None:
         self._options, self._statics, self._keep_unused = options, statics, keep_unused
-        self.told: dict[str, None] = {}
-        """What XLA runs, and why: each once, for :meth:`JitFunction.explain`."""
+        self.tell = tell
+        """Logs that XLA runs something in our place, once."""
         self._around: Any = None
         self._in_place: Any = None
-
-    def tell(self, text: str) -> None:
-        """Log that XLA runs something in our place, once."""
-        if text not in self.told:
-            self.told[text] = None
-            _log.warning("%s %s", self._options.name, text)
 
     @functools.cached_property
     def function(self) -> Any:

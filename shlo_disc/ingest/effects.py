@@ -1,10 +1,10 @@
 """Calls of Python in the order of the program: each takes and gives a token.
 
-    custom_call @shlo_disc.callback.1(%x)             %t1 = custom_call @shlo_disc.callback.1(%x, %t)
-    while (%i = %zero) ... {                          while (%i = %zero, %s = %t1) ... {
-      %y = custom_call @shlo_disc.callback.2(%i)  ==>   %y, %u = custom_call @...callback.2(%i, %s)
-      return %j                                         return %j, %u
-    }                                                 }
+    custom_call @shlo_disc.callback.1(%x)      %t1 = custom_call @shlo_disc.callback.1(%x, %t)
+    while (%i = %zero) ... {              ==>  while (%i = %zero, %s = %t1) ... {
+      custom_call @shlo_disc.callback.2(%i)      %u = custom_call @shlo_disc.callback.2(%i, %s)
+      return %j                                  return %j, %u
+    }                                          }
 
 A token is a number that nobody reads. It makes the order of effects an order of values. So no later
 stage moves a call across another or out of its loop or branch, merges two, or computes one again.
@@ -37,35 +37,32 @@ def order_effects(main: ir.Operation) -> None:
 
     Raises UnsupportedError for a call in a region that is neither a loop nor a branch.
     """
-    calls = [op for op in ops_of(main, "stablehlo.custom_call") if is_callback(target_of(op))]
-    if not calls:
+    if not _calls_python(main):
         return
-    concerned: set[ir.Operation] = set(calls)
-    for call in calls:
-        parent = call.parent.operation
-        while parent != main and parent not in concerned:
-            if parent.name not in _CONTROL:
-                raise UnsupportedError(
-                    f"{source_line(call)}: a callback into Python inside {parent.name}; {ELSEWHERE}"
-                )
-            concerned.add(parent)
-            parent = parent.parent.operation
     block = main.regions[0].blocks[0]
     kind = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     with ir.InsertionPoint.at_block_begin(block), main.location:
         token = integer(0, kind)
-    _thread(block, token, concerned)
+    _thread(block, token)
 
 
-def _thread(block: ir.Block, token: ir.Value, concerned: set[ir.Operation]) -> ir.Value:
+def _calls_python(root: ir.Operation) -> bool:
+    return any(is_callback(target_of(op)) for op in ops_of(root, "stablehlo.custom_call"))
+
+
+def _thread(block: ir.Block, token: ir.Value) -> ir.Value:
     """The token behind the operations of `block`, given the one before them."""
+    # No set of ops: the bindings hash what an op holds, and that changes here.
     for op in [view.operation for view in block.operations]:
-        if op not in concerned:
+        if not _calls_python(op):
             continue
-        if op.name in _CONTROL:
-            token = _control(op, token, concerned)
-        else:
+        if not len(op.regions):
             token = _call(op, token)
+        elif op.name in _CONTROL:
+            token = _control(op, token)
+        else:
+            where = source_line(op)
+            raise UnsupportedError(f"{where}: a callback into Python inside {op.name}; {ELSEWHERE}")
     return token
 
 
@@ -92,14 +89,14 @@ def _no_sizes() -> ir.Value:
     return create("stablehlo.constant", [], value.type, value=value)
 
 
-def _control(op: ir.Operation, token: ir.Value, concerned: set[ir.Operation]) -> ir.Value:
+def _control(op: ir.Operation, token: ir.Value) -> ir.Value:
     is_loop = op.name == "stablehlo.while"
     attributes = {a: op.attributes[a] for a in op.attributes}
     operands = [*op.operands, token] if is_loop else list(op.operands)
     for k, region in enumerate(op.regions):
         block = region.blocks[0]
         given = block.add_argument(token.type, op.location) if is_loop else token
-        last = _thread(block, given, concerned)
+        last = _thread(block, given)
         if is_loop and k == 0:
             continue  # the condition; its calls come before those of the body anyway
         end = terminator(block)
@@ -124,7 +121,8 @@ def _replaced(
         )
     for old, region in zip(op.regions, new.regions, strict=True):
         old.blocks[0].append_to(region)
-    for old_result, result in zip(op.results, new.results):
+    *results, token_after = new.results
+    for old_result, result in zip(op.results, results, strict=True):
         old_result.replace_all_uses_with(result)
     op.erase()
-    return new.results[len(new.results) - 1]
+    return token_after

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.builders import (
+    broadcast,
     broadcast_like,
     compare,
     create,
@@ -29,6 +30,7 @@ from shlo_disc.builders import (
     scalar,
     shape_of,
     summed,
+    vector,
     while_loop,
     with_element,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "eliminated",
     "inverted",
     "log_determinant",
+    "permutation",
 ]
 
 
@@ -187,6 +190,26 @@ def eliminated(a: ir.Value, right: Sequence[ir.Value] = ()) -> Eliminated:
 
     a, pivots, sign, *after = _loop(dimension(a, rows), [a, pivots, one, *right], step)
     return Eliminated(a, pivots, sign, after)
+
+
+def permutation(a: ir.Value, pivots: ir.Value) -> ir.Value:
+    """[..., n] i32: the row of `a`, [..., n, m], in each place once rows were exchanged.
+
+    Row k was exchanged with row `pivots[k]`, from 1, in this order.
+    """
+    rank = _rank(a)
+    order = _iota(summed(a, [rank - 1]), rank - 2)
+    column = ir.RankedTensorType.get([*ir.RankedTensorType(order.type).shape, 1], _i32())
+    sizes = [dimension(order, k) for k in range(rank - 1)]
+    wide = broadcast(order, range(rank - 1), column, lambda: vector([*sizes, _number(1)]))
+
+    def step(k: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
+        p = _picked(pivots, k, rank - 2)
+        p = create("stablehlo.subtract", [p, _full(_number(1), p)], p.type)
+        return [_exchanged(states[0], k, p, rank - 2)[0]]
+
+    (wide,) = _loop(dimension(pivots, rank - 2), [wide], step)
+    return summed(wide, [rank - 1])
 
 
 def _less(x: ir.Value, factor: ir.Value, row: ir.Value) -> ir.Value:

@@ -18,7 +18,7 @@ Source: cholesky and triangular_solve in the StableHLO specification; jax/_src/l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,10 +39,12 @@ from shlo_disc.ingest.custom_calls import CONFIGURATION
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of, replace, stablehlo
 
-__all__ = ["call_lapack"]
+__all__ = ["call_lapack", "lapack", "nan_where_failed"]
 
 _PREFIXES = {"f32": ("s", "c"), "f64": ("d", "z")}
 """Of LAPACK's functions: for real numbers, and for complex ones with parts of this type."""
+_OF_COMPLEX = {"orgqr": "ungqr", "syevd": "heevd"}
+"""Functions with another name for complex numbers."""
 _TRANSPOSED = {"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}
 
 
@@ -67,16 +69,20 @@ def _cholesky(op: ir.Operation) -> ir.Value:
     wide = _computed(op, a)
     i32 = ir.IntegerType.get_signless(32)
     batch = ir.RankedTensorType.get(shape[:-2], i32)
-    factor, info = _call(
-        op, "potrf", [wide], [wide.type, batch], {"uplo": "L" if _flag(op, "lower") else "U"}, 0
-    )
-    zero = _broadcast(integer(0, ir.RankedTensorType.get([], i32)), info, [])
-    ok = compare("EQ", info, zero, with_element(batch, ir.IntegerType.get_signless(1)))
-    ok = _broadcast(ok, factor, list(range(rank - 2)))
-    element = ir.RankedTensorType(factor.type).element_type
-    nan = _broadcast(scalar(complex(math.nan, math.nan), element), factor, [])
-    chosen = create("stablehlo.select", [ok, factor, nan], factor.type)
-    return convert(chosen, a.type)
+    asked = {"uplo": "L" if _flag(op, "lower") else "U"}
+    factor, info = lapack("potrf", [wide], [wide.type, batch], asked)
+    return convert(nan_where_failed(factor, info), a.type)
+
+
+def nan_where_failed(x: ir.Value, info: ir.Value) -> ir.Value:
+    """`x`, and NaN where `info` of the dimensions in front is not 0."""
+    kind = ir.RankedTensorType(info.type)
+    zero = _broadcast(integer(0, ir.RankedTensorType.get([], kind.element_type)), info, [])
+    ok = compare("EQ", info, zero, with_element(kind, ir.IntegerType.get_signless(1)))
+    ok = _broadcast(ok, x, list(range(kind.rank)))
+    element = ir.RankedTensorType(x.type).element_type
+    nan = _broadcast(scalar(complex(math.nan, math.nan), element), x, [])
+    return create("stablehlo.select", [ok, x, nan], x.type)
 
 
 def _triangular_solve(op: ir.Operation) -> ir.Value:
@@ -95,24 +101,30 @@ def _triangular_solve(op: ir.Operation) -> ir.Value:
         "trans_x": _TRANSPOSED[transpose],
         "diag": "U" if _flag(op, "unit_diagonal") else "N",
     }
-    (x,) = _call(op, "trsm", [_computed(op, a), wide], [wide.type], asked, 1)
+    (x,) = lapack("trsm", [_computed(op, a), wide], [wide.type], asked, 1)
     return convert(x, b.type)
 
 
-def _call(
-    op: ir.Operation,
+def lapack(
     function: str,
     operands: Sequence[ir.Value],
     types: Sequence[ir.Type],
-    asked: dict[str, str],
-    alias: int,
+    asked: Mapping[str, str] | None = None,
+    alias: int = 0,
+    shapes: Sequence[Sequence[ir.Value]] | None = None,
 ) -> list[ir.Value]:
-    """A call of LAPACK as JAX writes it; result 0 is in the place of operand `alias`."""
-    prefix = _prefix(ir.RankedTensorType(operands[0].type).element_type)
+    """A call of LAPACK as JAX writes it; result 0 is in the place of operand `alias`.
+
+    Values of the rank of operand 0 are matrices. `shapes` are the sizes of the results, by default
+    the first ones of operand `alias`.
+    """
+    element = ir.RankedTensorType(operands[0].type).element_type
+    if isinstance(element, ir.ComplexType):
+        function = _OF_COMPLEX.get(function, function)
     ui8 = ir.IntegerType.get_unsigned(8)
-    config = {name: ir.IntegerAttr.get(ui8, ord(value)) for name, value in asked.items()}
+    config = {name: ir.IntegerAttr.get(ui8, ord(value)) for name, value in (asked or {}).items()}
     attributes: dict[str, ir.Attribute] = {
-        "call_target_name": ir.StringAttr.get(f"lapack_{prefix}{function}_ffi"),
+        "call_target_name": ir.StringAttr.get(f"lapack_{_prefix(element)}{function}_ffi"),
         CONFIGURATION: ir.DictAttr.get(config),
         "output_operand_aliases": ir.ArrayAttr.get(
             [stablehlo.OutputOperandAlias.get([0] if len(types) > 1 else [], alias, [])]
@@ -120,15 +132,20 @@ def _call(
     }
     sizes: list[ir.Value] = []
     if not all(map(_is_static, types)):
-        of = operands[alias]
-        sizes = [_sizes(of, ir.RankedTensorType(kind).rank) for kind in types]
+        if shapes is None:
+            ranks = [ir.RankedTensorType(kind).rank for kind in types]
+            sizes = [_sizes(operands[alias], rank) for rank in ranks]
+        else:
+            sizes = [vector(each) if each else _no_sizes() for each in shapes]
         places = range(len(operands), len(operands) + len(sizes))
         attributes["indices_of_shape_operands"] = ir.DenseIntElementsAttr.get(np.array(places))
-    layouts = [_layout(value.type, columns=True) for value in operands]
-    layouts += [_layout(value.type, columns=False) for value in sizes]
+    rank = ir.RankedTensorType(operands[0].type).rank
+    given = [value.type for value in (*operands, *sizes)]
+    layouts = [_layout(kind, columns=k < len(operands) and _rank(kind) == rank)
+               for k, kind in enumerate(given)]  # fmt: skip
     attributes["operand_layouts"] = ir.ArrayAttr.get(layouts)
     attributes["result_layouts"] = ir.ArrayAttr.get(
-        [_layout(kind, columns=number == 0) for number, kind in enumerate(types)]
+        [_layout(kind, columns=_rank(kind) == rank) for kind in types]
     )
     call = ir.Operation.create(
         "stablehlo.custom_call",
@@ -137,6 +154,10 @@ def _call(
         attributes=attributes,
     )
     return list(call.results)
+
+
+def _rank(kind: ir.Type) -> int:
+    return int(ir.RankedTensorType(kind).rank)
 
 
 def _layout(kind: ir.Type, *, columns: bool) -> ir.Attribute:
@@ -151,6 +172,10 @@ def _sizes(value: ir.Value, rank: int) -> ir.Value:
     """The first `rank` sizes of `value`, as a vector."""
     if rank:
         return vector([dimension(value, axis) for axis in range(rank)])
+    return _no_sizes()
+
+
+def _no_sizes() -> ir.Value:
     none = ir.DenseIntElementsAttr.get(np.zeros(0, np.int32))
     return create("stablehlo.constant", [], none.type, value=none)
 

@@ -115,8 +115,8 @@ def normalize(
     lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}
     if lapack:
         call_lapack(module)
-    if lapack or "stablehlo.custom_call" in present:
-        expand_foreign_calls(module, platform)
+    has_calls = lapack or "stablehlo.custom_call" in present
+    if has_calls and expand_foreign_calls(module, platform):
         order_effects(main.operation)
     if any(name.startswith("chlo.") for name in present):
         expand_chlo(module)

@@ -31,8 +31,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
   sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
-  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code hashes and
-  compares sizes.
+  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
+  hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
@@ -57,8 +57,9 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   (a copy, a wrapper that solves sizes, checks, the artifact) took three times as long. `erfc` and
   `erf_inv` are left whole, by lowering rules of ours: serialising expands each into a hundred
   operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
-  rules that take symbolic sizes. Callbacks get rules of ours, as JAX's take no symbols and
-  need XLA's runtime. `portable_artifact`: a module as `jax.export` serialises it.
+  rules that take symbolic sizes. Callbacks become calls of ours by
+  `emit_python_callback`, which every rule of a callback uses; JAX's takes no symbols and needs
+  XLA's runtime. `portable_artifact`: a module as `jax.export` serialises it.
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -198,8 +199,8 @@ __all__ = [
     "generic_text",
     "held_weakly",
     "inputs_used",
-    "is_export",
     "is_callback_effect",
+    "is_export",
     "is_jaxpr",
     "is_library_file",
     "is_staging",
@@ -235,8 +236,8 @@ __all__ = [
     "under_mesh",
     "unguarded_device_put",
     "use_bounds",
-    "use_form",
     "use_builtins",
+    "use_form",
     "use_index",
     "usual_states",
     "varying_alike",

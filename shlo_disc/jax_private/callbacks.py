@@ -1,4 +1,4 @@
-"""Lowering rules of JAX's callbacks: custom calls of ours, for symbolic sizes too."""
+"""Callbacks into Python, lowered for us: custom calls of ours, for symbolic sizes too."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.interpreters.mlir as _public
 import numpy as np
 from jax._src import callback as _callback
 from jax._src import core as _core
 from jax._src import debugging as _debugging
 from jax._src import dtypes as _dtypes
+from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 
 from shlo_disc.callbacks import PythonCallback
 
-__all__ = ["CALLBACK_RULES", "is_callback_effect"]
+__all__ = ["FOR_US", "is_callback_effect"]
 
 _EFFECTS = (
     _callback.IOEffect,
@@ -30,13 +32,91 @@ def is_callback_effect(effect: Any) -> bool:
     return isinstance(effect, _EFFECTS)
 
 
+FOR_US = (_core.Primitive("shlo_disc_lowering"), None)
+"""Among the rules of a lowering: its callbacks become custom calls of ours."""
+
+_by_xla: Any = _callback.emit_python_callback
+
+
+def _dtype(aval: Any) -> np.dtype[Any]:
+    """Of the memory of a value: keys are words, tangents of integers are booleans."""
+    dtype = _core.physical_aval(aval).dtype
+    return np.dtype(bool) if dtype == _dtypes.float0 else np.dtype(dtype)
+
+
+@functools.wraps(_by_xla)
+def _emit(
+    context: Any,
+    callback: Callable[..., Any],
+    token: Any,
+    operands: Sequence[Any],
+    operand_avals: Sequence[Any],
+    result_avals: Sequence[Any],
+    *,
+    has_side_effect: bool,
+    **others: Any,
+) -> tuple[Sequence[Any], Any, Any]:
+    """JAX's `emit_python_callback`, by which rules for callbacks call a function of arrays.
+
+    Lowered for us, calls neither take nor give tokens: ingest orders all of them.
+    """
+    module = context.module_context
+    if FOR_US not in (module.lowering_parameters.override_lowering_rules or ()):
+        found: tuple[Sequence[Any], Any, Any] = _by_xla(
+            context,
+            callback,
+            token,
+            operands,
+            operand_avals,
+            result_avals,
+            has_side_effect=has_side_effect,
+            **others,
+        )
+        return found
+    results = [_core.physical_aval(aval) for aval in result_avals]
+    dtypes = list(map(_dtype, results))
+    called = PythonCallback(
+        _checked(callback, dtypes),
+        list(map(_dtype, operand_avals)),
+        dtypes,
+        is_pure=not has_side_effect,
+    )
+    module.add_keepalive(called)
+    shapes = None
+    if not all(_core.is_constant_shape(aval.shape) for aval in results):
+        shapes = [_mlir.eval_dynamic_shape_as_tensor(context, aval.shape) for aval in results]
+    call = _mlir.custom_call(
+        called.target,
+        result_types=[_mlir.aval_to_ir_type(module, aval) for aval in results],
+        operands=operands,
+        backend_config={},
+        has_side_effect=has_side_effect,
+        result_shapes=shapes,
+    )
+    return list(call.results), token, None
+
+
+for _module in (_callback, _public):
+    setattr(_module, _by_xla.__name__, _emit)
+
+
+def _batched(primitive: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
+    # By its name, as `frontend/generic.py` replaces it.
+    rule: Any = _debugging.debug_batching_rule
+    return rule(args, dims, primitive=primitive, **params)
+
+
+for _primitive in (_debugging.debug_callback_p, _debugging.debug_print_p):
+    _batching.primitive_batchers[_primitive] = functools.partial(_batched, _primitive)
+
+
 def _checked(
     function: Callable[..., Any], dtypes: Sequence[np.dtype[Any]]
 ) -> Callable[[list[np.ndarray], list[tuple[int, ...]]], list[np.ndarray]]:
-    """The results of JAX's implementation, tested as `emit_python_callback` tests them."""
+    """The results of `function`, tested as JAX tests them, in its words."""
 
     def results_of(arrays: list[np.ndarray], shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-        found = tuple(function(*arrays))
+        found = function(*arrays)
         if len(found) != len(shapes):
             raise RuntimeError(
                 "Mismatched number of outputs from callback. "
@@ -57,51 +137,3 @@ def _checked(
         return results
 
     return results_of
-
-
-def _dtype(aval: Any) -> np.dtype[Any]:
-    """Of the memory of a value: keys are words, tangents of integers are booleans."""
-    dtype = _core.physical_aval(aval).dtype
-    return np.dtype(bool) if dtype == _dtypes.float0 else np.dtype(dtype)
-
-
-def _rule(primitive: Any, implementation: Any) -> tuple[Any, Any]:
-    is_pure = primitive is _callback.pure_callback_p
-
-    def lower(context: Any, *operands: Any, **params: Any) -> Any:
-        results = [_core.physical_aval(aval) for aval in context.avals_out]
-        dtypes = list(map(_dtype, results))
-        if "result_avals" in params:  # unused, and they hold the sizes of the trace
-            params["result_avals"] = None
-        callback = PythonCallback(
-            _checked(functools.partial(implementation, **params), dtypes),
-            list(map(_dtype, context.avals_in)),
-            dtypes,
-            is_pure=is_pure,
-        )
-        context.module_context.add_keepalive(callback)
-        shapes = None
-        if not all(_core.is_constant_shape(aval.shape) for aval in results):
-            shapes = [_mlir.eval_dynamic_shape_as_tensor(context, a.shape) for a in results]
-        call = _mlir.custom_call(
-            callback.target,
-            result_types=[_mlir.aval_to_ir_type(context.module_context, a) for a in results],
-            operands=operands,
-            backend_config={},
-            has_side_effect=not is_pure,
-            result_shapes=shapes,
-        )
-        if params.get("ordered", params.get("effect") is _debugging.ordered_debug_effect):
-            context.set_tokens_out(context.tokens_in)  # ingest orders all effects
-        return call.results
-
-    return primitive, lower
-
-
-CALLBACK_RULES = (
-    _rule(_callback.pure_callback_p, _callback.pure_callback_impl),
-    _rule(_callback.io_callback_p, _callback.io_callback_impl),
-    _rule(_debugging.debug_callback_p, _debugging.debug_callback_impl),
-    _rule(_debugging.debug_print_p, _debugging.debug_print_impl),
-)
-"""(primitive, rule) of every primitive that calls back."""

@@ -18,6 +18,7 @@ __all__ = ["replace_functions", "use_builtins", "use_index"]
 _FUNCTIONS_OF_SIZES = {
     "NDIndexer.normalize_indices": "jax._src.numpy.indexing",
     "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",
+    "_dynamic_slice_indices": "jax._src.lax.slicing",
     "_normalize_index": "jax._src.numpy.indexing",
     "_parse_indices": "jax._src.numpy.indexing",
     "custom_vjp.__call__": "jax._src.custom_derivatives",
@@ -38,6 +39,7 @@ _FUNCTIONS_OF_SIZES = {
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
     "_pad_wrap": "jax._src.numpy.lax_numpy",
+    "_arange": "jax._src.numpy.lax_numpy",
     "_repeat": "jax._src.numpy.lax_numpy",
     "_squeeze": "jax._src.numpy.lax_numpy",
     "_tile_to_size": "jax._src.numpy.lax_numpy",
@@ -60,12 +62,14 @@ _FUNCTIONS_OF_SIZES = {
     "resize": "jax._src.numpy.lax_numpy",
     "stack": "jax._src.lax.lax",
     "fori_loop": "jax._src.lax.control_flow.loops",
+    "map": "jax._src.lax.control_flow.loops",
     "scan": "jax._src.lax.control_flow.loops",
     "_searchsorted_scan_impl": "jax._src.numpy.hijax",
     "_shuffle": "jax._src.random.core",
     "_infer_scan_length": "jax._src.lax.control_flow.loops",
     "associative_scan": "jax._src.lax.control_flow.loops",
     "concrete_or_error": "jax._src.core",
+    "debug_batching_rule": "jax._src.debugging",
     "_const": "jax._src.lax.lax",
 }
 

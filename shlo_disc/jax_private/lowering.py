@@ -27,7 +27,7 @@ from jaxlib import lapack as _lapack_module
 from shlo_disc.callbacks import PythonCallback
 from shlo_disc.errors import ForkError
 from shlo_disc.frontend.calls import CALLS, called
-from shlo_disc.jax_private.callbacks import CALLBACK_RULES
+from shlo_disc.jax_private.callbacks import FOR_US
 from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
 from shlo_disc.jax_private.sizes import min_size
 
@@ -264,7 +264,7 @@ def lower_whole(
             "Call it with such arguments before the fork (or JitFunction.warmup), or "
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
-    rules: Any = (*_WHOLE, *_REDUCTIONS, *CALLBACK_RULES, *_platform_rules(platform))
+    rules: Any = (*_WHOLE, *_REDUCTIONS, FOR_US, *_platform_rules(platform))
     parameters = _mlir.LoweringParameters(
         override_lowering_rules=rules,
         for_export=True,
@@ -276,7 +276,7 @@ def lower_whole(
     )
     found = lowered._lowering.compile_args
     in_avals = tuple(jax.tree.leaves(lowered.in_avals))
-    owned = found["keepalive"] or ()
+    owned = [x for x in found["keepalive"] or () if x is not None]
     callbacks = tuple(x for x in owned if isinstance(x, PythonCallback))
     return Lowering(
         lowered._lowering.stablehlo(),

@@ -73,7 +73,7 @@ def use_form(form: Callable[[Any], Any]) -> None:
         size = plain(terms, scope)
         return form(size) if isinstance(size, DimExpr) else size
 
-    DimExpr._normalize_sorted_terms = staticmethod(formed)
+    DimExpr._normalize_sorted_terms = staticmethod(formed)  # type: ignore[method-assign]
 
 
 Factor = tuple[str, tuple[Any, ...]]

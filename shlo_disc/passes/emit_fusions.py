@@ -206,9 +206,10 @@ class _Emitter:
         cycle are left out: `after`, to which the caller adds them, lists who waits for a unit.
         """
         updated = {
-            k: next(self.graph.bases(self.graph.nodes[unit.members[-1]].operands[0]), (None, []))[0]
+            k: base
             for k, unit in enumerate(units)
             if unit.kind is not None and KINDS[unit.kind].in_place
+            for base, _ in self.graph.bases(self.graph.nodes[unit.members[-1]].operands[0])
         }
         arrays = set(updated.values())
         readers: dict[ir.Value, dict[int, None]] = {array: {} for array in arrays}
@@ -226,6 +227,8 @@ class _Emitter:
                 later.update(found)
                 waiting += found
             for reader in readers[array]:
+                if reader in updated and updated[reader] == array:
+                    continue
                 if reader not in later and k not in after[reader]:
                     yield reader, k
 

@@ -3,6 +3,7 @@
     add %acc, (dynamic_update_slice (broadcast 0.0), %v, %i)  ==>  scatter[add] %acc, clamp %i, %v
     add %acc, (scatter[add] (broadcast 0.0), %places, %v)     ==>  scatter[add] %acc, %places, %v
     add %acc, (reshape %zeros_updated)          ==>  reshape (scatter[add] (reshape %acc), ...)
+    add %acc, (while (%a = zeros) { scatter[add] %a, ... })   ==>  while (%a = %acc) { ... }
 
 Why     The derivative of `x[i]` in a loop adds such an array at each step. The sum takes time in
         proportion to all of `x`, the update in proportion to what is read. An update of a carried
@@ -27,7 +28,7 @@ from shlo_disc.indexing import IndexNumbers, scatter_numbers
 from shlo_disc.mlir import ir, producer, stablehlo, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.rules import Facts, Sizes, apply_rules, permutation
+from shlo_disc.passes.rules import Facts, Sizes, apply_rules, defined_by, permutation
 
 __all__ = ["RULES", "FoldUpdates"]
 
@@ -60,6 +61,60 @@ def into_sum(op: ir.Operation, facts: Facts) -> ir.Value | None:
     for update in updates or ():
         base = _added(base, update, facts)
     return base
+
+
+def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """add(x, what a loop adds up from zeros) ==> what the loop adds up from x.
+
+    Sums of floats of 16 bits stay apart: what is added to a large one is mostly lost.
+    """
+    element = op.results[0].type.element_type
+    if not isinstance(element, ir.IntegerType | ir.F32Type | ir.F64Type):
+        return None
+    for total, base in (op.operands, reversed(list(op.operands))):
+        loop = defined_by(total, "stablehlo.while")
+        if loop is None or total.type != base.type or not _is_before(base, loop):
+            continue
+        index = list(loop.results).index(total)
+        if facts.splat(loop.operands[index]) != 0 or not _is_sum(loop, index, facts):
+            continue
+        loop.operands[index] = base
+        return total
+    return None
+
+
+def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if `value` is an argument of a block, or computed outside of the block of `loop`."""
+    source = producer(value)
+    return source is None or source.block != loop.block
+
+
+def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
+    """True if a loop only adds to carried value `index`, whose end one operation reads."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    value = body.arguments[index]
+    if any(True for _ in condition.arguments[index].uses):
+        return False
+    if not facts.has_one_reader(loop.results[index]):
+        return False
+    while facts.has_one_reader(value):
+        (use,) = [use for use in value.uses if use.owner.operation not in facts.dead]
+        reader, position = use.owner.operation, use.operand_number
+        if reader == terminator(body):
+            return bool(position == index)
+        if reader.block != body or not _adds_to(reader, position, facts):
+            return False
+        value = reader.results[position]
+    return False
+
+
+def _adds_to(op: ir.Operation, position: int, facts: Facts) -> bool:
+    """True if result `position` of `op` is the operand there, to which `op` may add."""
+    if op.name == "stablehlo.while":
+        return _is_sum(op, position, facts)
+    if position or len(op.results) != 1:
+        return False
+    return op.name in RESHAPES or (op.name == "stablehlo.scatter" and _adds(op))
 
 
 def _is_term(op: ir.Operation, facts: Facts) -> bool:
@@ -143,14 +198,19 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[_Update] | None:
     is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
     block = op.regions[0].blocks[0]
     last = terminator(block)
-    body = producer(last.operands[0])
-    adds = body is not None and body.name == "stablehlo.add"
-    if adds and set(body.operands) != set(block.arguments):
-        return None
-    if not adds and not (is_unique and last.operands[0] == block.arguments[1]):
+    if not _adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
     is_sorted = _flag(op, "indices_are_sorted")
     return [_Update(array.type, facts.shape(array), places, updates, numbers, is_sorted, is_unique)]
+
+
+def _adds(scatter: ir.Operation) -> bool:
+    """True if a `scatter` of one array adds updates to elements."""
+    block = scatter.regions[0].blocks[0]
+    body = producer(terminator(block).operands[0])
+    if body is None or body.name != "stablehlo.add":
+        return False
+    return set(body.operands) == set(block.arguments)
 
 
 def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:
@@ -278,7 +338,7 @@ def _number(number: int, kind: ir.Type) -> ir.Attribute:
     return ir.IntegerAttr.get(kind, number)
 
 
-RULES = {"stablehlo.add": (into_sum,)}
+RULES = {"stablehlo.add": (into_sum, into_loop)}
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,8 @@ class _Planner:
     """Updates whose values are computed at their places, by their numbers."""
     intervals: list[_Interval] = field(default_factory=list)
     carries: dict[ir.Value, list[Mode]] = field(default_factory=dict)
+    inherited: set[ir.Value] = field(default_factory=set)
+    """Results of loops in the buffer of what a loop around them carries in place."""
     last: dict[ir.Value, int] = field(default_factory=dict)
     """Root value -> its last use, once nothing changes places any more."""
 
@@ -314,7 +316,8 @@ class _Planner:
                 modes.append(Mode.SAME)
             elif self._carry_in_place(yielded, argument):
                 init = self.root(loop.operands[index])
-                modes.append(Mode.INITIAL if self._owned(init, loop) else Mode.COPIED)
+                own = loop.results[index] in self.inherited or self._owned(init, loop)
+                modes.append(Mode.INITIAL if own else Mode.COPIED)
             else:
                 root = self.root(yielded)
                 if _is_fusion_result(root) and root not in claimed and self._local(root, body):
@@ -324,7 +327,7 @@ class _Planner:
                 modes.append(Mode.SWAP)
         self.carries[loop.results[0]] = modes
         for index, mode in enumerate(modes):
-            if mode == Mode.INITIAL:
+            if mode == Mode.INITIAL and loop.results[index] not in self.inherited:
                 # The loop's result is the initial value's buffer.
                 self._join(loop.results[index], self.root(loop.operands[index]))
             elif mode == Mode.SWAP:
@@ -403,22 +406,53 @@ class _Planner:
 
     def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
         """True if `yielded` is the carry after updates, each of which finds it dead elsewhere."""
-        chain: list[tuple[ir.Operation, ir.Value]] = []
+        chain = self._updates(yielded, argument)
+        for result, source in reversed(chain or []):
+            if result.owner.operation.name == "stablehlo.while":
+                self.inherited.add(result)
+                self._join(result, self.root(source))
+            else:
+                self._share(result, self.root(source))
+        return bool(chain)
+
+    def _updates(
+        self, yielded: ir.Value, argument: ir.Value
+    ) -> list[tuple[ir.Value, ir.Value]] | None:
+        """Pairs (result, source) of the updates that make `yielded` of the carry `argument`, the
+        last one first; None where one is not in place. A loop that updates what it carries is one.
+        """
+        chain: list[tuple[ir.Value, ir.Value]] = []
         value = self.root(yielded)
         while value != argument:
-            if not _is_fusion_result(value):
-                return False
+            if isinstance(value.owner, ir.Block) or value in self.place:
+                return None
             op = value.owner.operation
-            if not _in_place_candidate(op) or op.block != argument.owner or value in self.place:
-                return False
-            source = self.root(op.operands[0])
-            if not self._dies_at(source, op):
-                return False
-            chain.append((op, source))
+            if op.block != argument.owner:
+                return None
+            if op.name == "stablehlo.while":
+                source = self._updated_by_loop(value, op)
+            elif _in_place_candidate(op) and self._dies_at(self.root(op.operands[0]), op):
+                source = self.root(op.operands[0])
+            else:
+                source = None
+            if source is None:
+                return None
+            chain.append((value, source))
             value = source
-        for op, _ in reversed(chain):
-            self._share(op.results[0], self.root(op.operands[0]))
-        return bool(chain)
+        return chain
+
+    def _updated_by_loop(self, value: ir.Value, loop: ir.Operation) -> ir.Value | None:
+        """What `value`, a result of `loop`, is at first, if the loop changes that in place."""
+        index = list(loop.results).index(value)
+        body = loop.regions[1].blocks[0]
+        source, last = self.root(loop.operands[index]), terminator(body)
+        if sum(self.root(v) == source for v in loop.operands) > 1 or self._captured(source, loop):
+            return None
+        yielded = self.root(last.operands[index])
+        if sum(self.root(v) == yielded for v in last.operands) > 1:
+            return None  # another carry may claim its buffer
+        dead = self.is_dead_after(source, self._end(loop))
+        return source if dead and self._updates(yielded, body.arguments[index]) else None
 
     def _plan_updates(self, block: ir.Block, loop: ir.Operation | None = None) -> None:
         place_updates(block, loop, self)

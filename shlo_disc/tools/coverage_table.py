@@ -19,7 +19,7 @@ _HEAD = """# Coverage
 <!-- Printed by `python -m shlo_disc.tools.coverage_table` from `shlo_disc/ops/`; do not edit. -->
 
 Every op of StableHLO, with the way it is compiled. A program with a refused op raises
-`UnsupportedError`; under `shlo_disc.jit(..., on_unsupported="xla")` XLA runs that part.
+`UnsupportedError`; under `shlo_disc.jit` XLA runs that part, unless `on_unsupported="error"`.
 `@name` is a target of `stablehlo.custom_call`.
 
 Error is the largest one of a function of floats, in units in the last place (ULP) of the exact

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from shlo_disc.torch.indexed_rewrites import row_pairs
+
 __all__ = ["BAGS", "embedding_rule"]
 
 aten = torch.ops.aten
@@ -217,6 +219,18 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
     return parts.sum(-2)
 
 
+def _pdist_backward(grad: Tensor, x: Tensor, p: float, pdist: Tensor) -> Tensor:
+    """The gradient of distances between the rows of `x`, each from both sides."""
+    first, second = row_pairs(x.shape[0])
+
+    def both(pairs: Tensor) -> Tensor:
+        zeros = torch.zeros([x.shape[0], x.shape[0]], dtype=pairs.dtype)
+        found = zeros.index_put([first, second], pairs)
+        return found + found.t()
+
+    return _cdist_backward(both(grad), x, x, p, both(pdist))
+
+
 BAGS: dict[Any, Callable[..., Any]] = {
     aten._cdist_backward.default: _cdist_backward,
     aten._embedding_bag.default: _embedding_bag,
@@ -224,5 +238,6 @@ BAGS: dict[Any, Callable[..., Any]] = {
     aten._embedding_bag_dense_backward.default: _embedding_bag_dense_backward,
     aten._embedding_bag_forward_only.default: _embedding_bag,
     aten._embedding_bag_per_sample_weights_backward.default: _factors_backward,
+    aten._pdist_backward.default: _pdist_backward,
 }
 """Overload -> what it is traced from."""

@@ -7,17 +7,20 @@ The flags of all ops are one more result: the number of the first op that failed
 it. Maxima of no elements are conditions on sizes.
 
 Ops are those of the given graph: what decompositions index is in range. A backward graph has the
-indices of the forward one, which has checked them.
+indices of the forward one, which has checked them. Branches and loops have no checks, as not all of
+them run.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 
 from shlo_disc.errors import IndexRangeError
@@ -132,13 +135,32 @@ _MAXIMA = frozenset({
 """Packets whose results are elements, or places of elements."""
 
 
+_ARRANGED = frozenset({
+    aten.alias, aten.clone, aten.contiguous, aten.detach, aten.flatten, aten.permute, aten.reshape,
+    aten.squeeze, aten.t, aten.transpose, aten.unsqueeze, aten.view, aten._unsafe_view,
+})  # fmt: skip
+"""Packets whose results have the elements of the first operand, in another order."""
+
+
+def _same_elements(node: torch.fx.Node) -> torch.fx.Node:
+    """The tensor that `node` has all elements of, with fewer of them: cheaper to read."""
+    while True:
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet not in _ARRANGED and not (packet is aten.expand and _is_repeated(node)):
+            return node
+        node = node.args[0]
+
+
+def _is_repeated(node: torch.fx.Node) -> bool:
+    """True for an expanded tensor whose new sizes are numbers other than 0."""
+    new, own = (list(x.meta["val"].shape) for x in (node, node.args[0]))
+    pairs = zip(new, [1] * (len(new) - len(own)) + own, strict=True)
+    return all((isinstance(n, int) and n > 0) or expression(n) == expression(m) for n, m in pairs)
+
+
 # -- indices that are in range ------------------------------------------------------------------
 
-_MOVES = frozenset({
-    aten.alias, aten.clone, aten.contiguous, aten.detach, aten.expand, aten.flatten, aten.permute,
-    aten.repeat, aten.reshape, aten.select, aten.slice, aten.squeeze, aten.t, aten.transpose,
-    aten.unsqueeze, aten.view, aten._unsafe_view,
-})  # fmt: skip
+_MOVES = _ARRANGED | {aten.expand, aten.repeat, aten.select, aten.slice}
 """Packets whose results have elements of the first operand alone."""
 
 
@@ -169,7 +191,7 @@ _FINDERS = (aten.kthvalue, aten.max, aten.median, aten.min, aten.sort, aten.topk
 
 
 def _size(one: _Range) -> Any:
-    x = one.holder.meta["val"]  # type: ignore[union-attr]
+    x = one.holder.meta["val"]
     if one.axis is None:
         return x.numel()
     return x.shape[one.axis] if x.dim() else 1
@@ -184,25 +206,35 @@ def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
     Each is checked where it is used first. The assertion raises IndexRangeError with the source
     line of such an op, or RuntimeError for a division.
     """
-    flags: dict[Any, torch.fx.Node] = {}
+    found: dict[Any, _Flag] = {}
     errors: list[Exception] = []
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
         if node.target in _IN_RANGE:
             for one in _IN_RANGE[node.target](schema_arguments(node)):
+                one = dataclasses.replace(one, index=_same_elements(one.index))
                 bound = None if one.holder is None else expression(_size(one))
                 key = one.index, bound, one.wraps, one.ignored
-                if key not in flags and not _is_in_range(one):
-                    flags[key] = _outside(node, one)
+                if key not in found and not _is_in_range(one):
+                    found[key] = _Flag(node, _outside(node, one))
                     errors.append(_range_error(node, one))
-        elif (divisor := _divisor(node)) is not None and (divisor, 0) not in flags:
-            flags[divisor, 0] = _any(node, aten.eq.Scalar, divisor, 0)
+        elif (divisor := _divisor(node)) is not None and (divisor, 0) not in found:
+            found[divisor, 0] = _Flag(node, _call(node, aten.eq.Scalar, divisor, 0))
             errors.append(RuntimeError(f"{_where(node)}: ZeroDivisionError"))
-    if not flags:
+    if not found:
         return []
-    code = _joined(list(flags.values()))
-    return [Assertion(code, functools.partial(_raise_first, errors))]
+    return [Assertion(_joined(list(found.values())), functools.partial(_raise_first, errors))]
+
+
+@dataclass(frozen=True)
+class _Flag:
+    """What is checked of one tensor."""
+
+    at: torch.fx.Node
+    """The op that it is checked for."""
+    fails: torch.fx.Node
+    """True for elements that the op refuses."""
 
 
 def _divisor(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -215,10 +247,10 @@ def _divisor(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
-    """True if an element is out of the range."""
+    """True for elements that are out of the range."""
     zero: Any = 0
     if one.holder is None:
-        return _any(at, aten.lt.Scalar, one.index, 0)
+        return _call(at, aten.lt.Scalar, one.index, 0)
     size = _size(one)
     if not isinstance(size, int):
         size = _stated(at, one)
@@ -231,31 +263,39 @@ def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
     if one.ignored is not None:
         counts = _call(at, aten.ne.Scalar, one.index, one.ignored)
         outside = _call(at, aten.logical_and.default, outside, counts)
-    return _call(at, aten.any.default, outside)
-
-
-def _any(at: torch.fx.Node, op: Any, *args: Any) -> torch.fx.Node:
-    return _call(at, aten.any.default, _call(at, op, *args))
+    return outside
 
 
 def _stated(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
     """The bound, which is not a number, as a node."""
-    axes = range(_rank(one.holder)) if one.axis is None else [one.axis]  # type: ignore[arg-type]
+    axes = range(_rank(one.holder)) if one.axis is None else [one.axis]
     sizes = [_call(at, aten.sym_size.int, one.holder, axis) for axis in axes]
     return functools.reduce(functools.partial(_call, at, operator.mul), sizes)
 
 
-def _joined(flags: Sequence[torch.fx.Node]) -> torch.fx.Node:
-    """0, or a number that is the larger, the earlier the first true flag comes."""
+def _joined(flags: Sequence[_Flag]) -> torch.fx.Node:
+    """0, or a number that is the larger, the earlier the first flag comes that is true.
+
+    Tensors of one shape have one reduction: tables of embeddings have many of these.
+    """
     if len(flags) == 1:
-        return flags[0]
-    last = flags[-1]
-    code: Any = None
+        return _call(flags[0].at, aten.any.default, flags[0].fails)
+    shapes: dict[Any, list[tuple[int, _Flag]]] = {}
     for weight, flag in zip(range(len(flags), 0, -1), flags, strict=True):
-        number = _call(last, aten._to_copy.default, flag, dtype=torch.int32)
-        weighted = _call(last, aten.mul.Scalar, number, weight)
-        code = weighted if code is None else _call(last, aten.maximum.default, code, weighted)
-    found: torch.fx.Node = code
+        shape = tuple(map(expression, flag.fails.meta["val"].shape))
+        shapes.setdefault(shape, []).append((weight, flag))
+    groups = sorted(shapes.values(), key=lambda group: -group[-1][0])  # the last op comes last
+    code: Any = None
+    for group in groups:
+        last = group[-1][1].at
+        own: Any = None
+        for weight, flag in group:
+            number = _call(last, aten._to_copy.default, flag.fails, dtype=torch.int32)
+            weighted = _call(last, aten.mul.Scalar, number, weight)
+            own = weighted if own is None else _call(last, aten.maximum.default, own, weighted)
+        largest = _call(last, aten.amax.default, own)
+        code = largest if code is None else _call(last, aten.maximum.default, code, largest)
+    found: torch.fx.Node = _call(last, aten.clamp.default, code, 0)  # of no elements
     return found
 
 
@@ -299,13 +339,16 @@ def _range_error(node: torch.fx.Node, one: _Range) -> IndexRangeError:
 
 def _raise_first(errors: Sequence[Exception], code: torch.Tensor) -> None:
     """Raise the error of the first op that failed."""
-    if number := int(code.item()):
+    if number := int(code.item()):  # no less than 1: the number of ops from there on
         error = errors[len(errors) - number]
         raise type(error)(*error.args)  # a new one: others may hold tracebacks
 
 
 def sizes_of_maxima(graph: torch.fx.Graph) -> list[Any]:
-    """The conditions that no op of `graph` looks for the largest of no elements: SymBools."""
+    """The conditions that no op of `graph` looks for the largest of no elements.
+
+    Unevaluated: PyTorch takes sizes to be positive while it traces.
+    """
     found = []
     for node in graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
@@ -319,5 +362,5 @@ def sizes_of_maxima(graph: torch.fx.Graph) -> list[Any]:
         for axis in dims or range(x.dim()):
             size = x.shape[axis] if x.dim() else 1
             if not isinstance(size, int):
-                found.append(size > 0)
+                found.append(sympy.Ge(expression(size), 1, evaluate=False))
     return found

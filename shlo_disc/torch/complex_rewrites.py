@@ -12,6 +12,7 @@ Ops that move or add elements are of this kind. Products and functions have bodi
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,5 +84,50 @@ def _addmm(
     return (x if beta == 1 else x * beta) + product
 
 
-_OTHERS: dict[Any, Callable[..., Any]] = {aten.addmm.default: _addmm}
+def _masked_fill(z: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        value = torch.scalar_tensor(value, dtype=z.dtype)
+    z, mask = torch.broadcast_tensors(z, mask)
+    return torch.where(mask, value.to(z.dtype).expand(z.shape), z)
+
+
+def _isnan(z: torch.Tensor) -> torch.Tensor:
+    return z.real.isnan() | z.imag.isnan()
+
+
+def _view(z: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Complex numbers are pairs of their parts."""
+    if z.is_complex():
+        z = torch.view_as_real(z).flatten(-2) if z.dim() else torch.view_as_real(z)
+    if not dtype.is_complex:
+        return z if z.dtype is dtype else z.view(dtype)
+    part = dtype.to_real()
+    z = z if z.dtype is part else z.view(part)
+    return torch.view_as_complex(z.reshape([*z.shape[:-1], z.shape[-1] // 2, 2]))
+
+
+def _log(base: float) -> Callable[..., torch.Tensor]:
+    return lambda z: z.log() * (1 / math.log(base))
+
+
+def _of_truth(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """An op that asks of every operand whether it is 0."""
+    return lambda *operands: function(*(z != 0 for z in operands))
+
+
+_OTHERS: dict[Any, Callable[..., Any]] = {
+    aten.addmm.default: _addmm,
+    aten.exp2.default: lambda z: (z * math.log(2)).exp(),
+    aten.isnan.default: _isnan,
+    aten.log10.default: _log(10),
+    aten.log2.default: _log(2),
+    aten.logical_and.default: _of_truth(torch.logical_and),
+    aten.logical_not.default: _of_truth(torch.logical_not),
+    aten.logical_or.default: _of_truth(torch.logical_or),
+    aten.logical_xor.default: _of_truth(torch.logical_xor),
+    aten.masked_fill.Scalar: _masked_fill,
+    aten.masked_fill.Tensor: _masked_fill,
+    aten.silu.default: lambda z: z * z.sigmoid(),
+    aten.view.dtype: _view,
+}
 """Overload -> what it is traced from where it is of complex numbers."""

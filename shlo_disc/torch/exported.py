@@ -255,7 +255,7 @@ class TorchExecutable(BehindTensors):
             if slot is not None:
                 arguments[slot] = leaf
         if self._is_plain:
-            return self._program(arguments)[0]
+            return self._binding.finish(self._program(arguments), ())[0]
         values = list(self._fixed)
         for number, leaf in zip(self._user, leaves, strict=True):
             values[number] = leaf

@@ -7,6 +7,7 @@ The calls pass through torch-mlir untouched. `lowering.py` writes the functions 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,22 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.mlir import ir
 from shlo_disc.torch.sizes import Numbers
 
-__all__ = ["FOREIGN", "Carried", "import_graph", "schema_arguments"]
+__all__ = [
+    "FOREIGN", "Carried", "Graph", "graphs_of", "import_graph", "is_control", "schema_arguments",
+]  # fmt: skip
 
 FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 """What torch-mlir's importer raises."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph that a higher-order op runs, in StableHLO."""
+
+    module: ir.Module
+    """With the function `main`."""
+    inputs: Sequence[int]
+    """Which operands of the graph are arguments of the function."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,8 @@ class Carried:
     operands: tuple[torch.fx.Node, ...]
     """Those among the arguments, in the order of the function's parameters."""
     location: ir.Location
+    graphs: Sequence[Graph] = ()
+    """Of a higher-order op."""
 
 
 def import_graph(
@@ -66,6 +81,15 @@ def import_graph(
                         f"{where}: {node.target}: torch-mlir cannot import it: {error!r}"
                     ) from error
                 return
+            self._carry(loc, node)
+
+        def _import_hop(self, loc: ir.Location, node: torch.fx.Node, hop: Any) -> None:
+            if carries(node):
+                self._carry(loc, node)
+            else:
+                super()._import_hop(loc, node, hop)
+
+        def _carry(self, loc: ir.Location, node: torch.fx.Node) -> None:
             arguments = schema_arguments(node)
             operands = tuple(_operands(arguments.values()))
             function = f"shlo_disc.{_name(node)}_{len(carried)}"
@@ -75,7 +99,7 @@ def import_graph(
             values = [value] if isinstance(value, torch.Tensor) else list(value)
             places = [place for place, one in enumerate(values) if one is not None]
             kinds = [self._cc.get_vtensor_type(values[k].shape, values[k].dtype) for k in places]
-            if len(values) > 1:
+            if not isinstance(value, torch.Tensor) and (len(values) > 1 or is_control(node)):
                 self._multi_result_nodes.add(node)
             call = ir.Operation.create(
                 "func.call",
@@ -101,7 +125,14 @@ def import_graph(
 
 
 def schema_arguments(node: torch.fx.Node) -> dict[str, Any]:
-    """The arguments of a call of an ATen op by name, defaults where the call has none."""
+    """The arguments of a call of an ATen op by name, defaults where the call has none.
+
+    Of a higher-order op `operands` are what its graphs take, and `counts` tells the kinds of these.
+    """
+    if is_control(node):
+        first, *_ = groups = _groups(node)
+        counts = len(first), len(groups[1]) if len(groups) > 1 else 0
+        return {"operands": tuple(x for group in groups for x in group), "counts": counts}
     schema = node.target._schema
     found: dict[str, Any] = {}
     for index, argument in enumerate(schema.arguments):
@@ -112,6 +143,32 @@ def schema_arguments(node: torch.fx.Node) -> dict[str, Any]:
     return found
 
 
+def is_control(node: torch.fx.Node) -> bool:
+    """True for a higher-order op."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def _groups(node: torch.fx.Node) -> list[list[Any]]:
+    """The operands of a higher-order op: a single one, and those of each list."""
+    found: list[list[Any]] = []
+    for argument in node.args:
+        if isinstance(argument, list | tuple):
+            found.append(list(argument))
+        elif not (isinstance(argument, torch.fx.Node) and argument.op == "get_attr"):
+            found.append([argument])
+    return found
+
+
+def graphs_of(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
+    """The graphs that a higher-order op runs."""
+    owner = node.graph.owning_module
+    return [
+        operator.attrgetter(str(argument.target))(owner)
+        for argument in node.args
+        if isinstance(argument, torch.fx.Node) and argument.op == "get_attr"
+    ]
+
+
 def _operands(arguments: Any) -> list[torch.fx.Node]:
     found: list[torch.fx.Node] = []
     torch.fx.map_arg(tuple(arguments), found.append)
@@ -119,7 +176,7 @@ def _operands(arguments: Any) -> list[torch.fx.Node]:
 
 
 def _name(node: torch.fx.Node) -> str:
-    return str(node.target.overloadpacket.__name__)
+    return node.target.name() if is_control(node) else str(node.target.overloadpacket.__name__)
 
 
 def _declare(module: ir.Module, carried: list[Carried]) -> None:

@@ -21,7 +21,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.torch.layouts import memory_order
 from shlo_disc.torch.places import note_place
 
-__all__ = ["INDEXED", "empty_slice_rule", "mask_rule", "read_storages"]
+__all__ = ["INDEXED", "empty_slice_rule", "mask_rule", "read_storages", "row_pairs"]
 
 aten = torch.ops.aten
 
@@ -182,11 +182,17 @@ def _cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None)
 
 def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     """Distances of each row from the rows behind it."""
-    rows = x.shape[0]
-    if not isinstance(rows, int):
-        raise UnsupportedError("the number of rows must be a number")
-    first, second = torch.triu_indices(rows, rows, 1)
+    first, second = row_pairs(x.shape[0])
     return _distance(x.index_select(0, first) - x.index_select(0, second), p)
+
+
+def row_pairs(rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers of every two of `rows`, in order."""
+    count = rows * (rows - 1) // 2
+    behind = rows - 1 - torch.arange(rows)
+    first = aten.repeat_interleave.Tensor(behind, output_size=count)
+    starts = behind.cumsum(0) - behind  # of the pairs of each row
+    return first, torch.arange(count) - starts.index_select(0, first) + first + 1
 
 
 def _nearest(

@@ -61,6 +61,12 @@ def _copysign(x: torch.Tensor, other: Any) -> torch.Tensor:
     return torch.where(aten.signbit(other), -x.abs(), x.abs())
 
 
+def _rsub(x: torch.Tensor, other: float, alpha: float = 1) -> torch.Tensor:
+    """With `other` in the type of the result: torch-mlir rounds it to f32."""
+    number = torch.scalar_tensor(other, dtype=torch.result_type(x, other))
+    return torch.sub(number, x, alpha=alpha)
+
+
 def _hypot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Without the square of the larger one, which may be too large for its type."""
     a, b = a.abs(), b.abs()
@@ -162,6 +168,102 @@ def _i1(x: torch.Tensor) -> torch.Tensor:
     return aten.special_i1e(x) * x.abs().exp()
 
 
+def _series(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
+    """The polynomial at `x`, the highest power first."""
+    found: Any = coefficients[0]
+    for c in coefficients[1:]:
+        found = found * x + c
+    return found
+
+
+_ERFCX_MIDDLE = (
+    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594, 6.61191906371416295e1,
+     2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+     1.23033935479799725e3),
+    (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
+     1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
+     1.23033935480374942e3),
+)  # fmt: skip
+"""Numerator and denominator of exp(x^2) erfc(x) up to 4; source: Cody, "Rational Chebyshev
+approximations for the error function", 1969, as in SPECFUN."""
+
+_ERFCX_FAR = (
+    (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1,
+     1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4),
+    (1.0, 2.56852019228982242, 1.87295284992346047, 5.27905102951428412e-1,
+     6.05183413124413191e-2, 2.33520497626869185e-3),
+)  # fmt: skip
+"""Those of (1 / sqrt(pi) - x exp(x^2) erfc(x)) x^2 in x^-2 from 4 on."""
+
+
+def _erfcx(x: torch.Tensor) -> torch.Tensor:
+    """`exp(x^2) erfc(x)`, without the infinity that its factors have."""
+    (x,) = _floats(x)
+    wide = widened(x)
+    size = wide.abs()
+    middle = size.clamp(max=4)
+    found = _series(middle, _ERFCX_MIDDLE[0]) / _series(middle, _ERFCX_MIDDLE[1])
+    far = size.clamp(min=4)
+    small = (1 / far) ** 2
+    tail = small * _series(small, _ERFCX_FAR[0]) / _series(small, _ERFCX_FAR[1])
+    found = torch.where(size <= 4, found, (1 / math.sqrt(math.pi) - tail) / far)
+    # The square as one of a number of few bits, which is exact, and the rest.
+    rounded = torch.trunc(wide * 16) / 16
+    below = torch.exp(rounded * rounded) * torch.exp((wide - rounded) * (wide + rounded))
+    near = torch.exp(wide * wide) * torch.erfc(wide)
+    found = torch.where(wide < 0, 2 * below - found, found)
+    found = torch.where(size < 0.46875, near, found)
+    return torch.where(wide < -27, torch.inf, torch.where(wide.isnan(), wide, found)).to(x.dtype)
+
+
+_NDTRI_NEAR = (
+    (-5.99633501014107895267e1, 9.80010754185999661536e1, -5.66762857469070293439e1,
+     1.39312609387279679503e1, -1.23916583867381258016e0),
+    (1.0, 1.95448858338141759834e0, 4.67627912898881538453e0, 8.63602421390890590575e1,
+     -2.25462687854119370527e2, 2.00260212380060660359e2, -8.20372256168333339912e1,
+     1.59056225126211695515e1, -1.18331621121330003142e0),
+)  # fmt: skip
+_NDTRI_FAR = (
+    (4.05544892305962419923e0, 3.15251094599893866154e1, 5.71628192246421288162e1,
+     4.40805073893200834700e1, 1.46849561928858024014e1, 2.18663306850790267539e0,
+     -1.40256079171354495875e-1, -3.50424626827848203418e-2, -8.57456785154685413611e-4),
+    (1.0, 1.57799883256466749731e1, 4.53907635128879210584e1, 4.13172038254672030440e1,
+     1.50425385692907503408e1, 2.50464946208309415979e0, -1.42182922854787788574e-1,
+     -3.80806407691578277194e-2, -9.33259480895457427372e-4),
+)  # fmt: skip
+_NDTRI_FARTHEST = (
+    (3.23774891776946035970e0, 6.91522889068984211695e0, 3.93881025292474443415e0,
+     1.33303460815807542389e0, 2.01485389549179081538e-1, 1.23716634817820021358e-2,
+     3.01581553508235416007e-4, 2.65806974686737550832e-6, 6.23974539184983293730e-9),
+    (1.0, 6.02427039364742014255e0, 3.67983563856160859403e0, 1.37702099489081330271e0,
+     2.16236993594496635890e-1, 1.34204006088543189037e-2, 3.28014464682127739104e-4,
+     2.89247864745380683936e-6, 6.79019408009981274425e-9),
+)  # fmt: skip
+"""Numerators and denominators by the distance from 1/2; source: Cephes, `ndtri.c`."""
+
+
+def _ndtri(p: torch.Tensor) -> torch.Tensor:
+    """The inverse of the distribution function of normal numbers."""
+    (p,) = _floats(p)
+    y = widened(p)
+    is_high = y > 1 - math.exp(-2)
+    part = torch.where(is_high, 1 - y, y)
+    off = part - 0.5
+    square = off * off
+    near = off + off * square * _series(square, _NDTRI_NEAR[0]) / _series(square, _NDTRI_NEAR[1])
+    inside = torch.where((part > 0) & (part < 1), part, 0.5)
+    x = torch.sqrt(-2 * torch.log(inside))
+    z = 1 / x
+    far = z * _series(z, _NDTRI_FAR[0]) / _series(z, _NDTRI_FAR[1])
+    farthest = z * _series(z, _NDTRI_FARTHEST[0]) / _series(z, _NDTRI_FARTHEST[1])
+    tail = x - torch.log(x) / x - torch.where(x < 8, far, farthest)
+    found = torch.where(
+        part > math.exp(-2), near * math.sqrt(2 * math.pi), torch.where(is_high, tail, -tail)
+    )
+    found = torch.where(y == 0, -torch.inf, torch.where(y == 1, torch.inf, found))
+    return torch.where((y >= 0) & (y <= 1), found, torch.nan).to(p.dtype)
+
+
 prims = torch.ops.prims
 
 _TRANSFORMS: dict[Any, Callable[..., Any]] = {
@@ -180,8 +282,11 @@ NUMBERS: dict[Any, Callable[..., Any]] = {
     aten.frexp.Tensor: _frexp,
     aten.hypot.default: _hypot,
     aten.i0.default: _i0,
+    aten.rsub.Scalar: _rsub,
+    aten.special_erfcx.default: _erfcx,
     aten.special_i0e.default: _i0e,
     aten.special_i1.default: _i1,
+    aten.special_ndtri.default: _ndtri,
     aten.threshold_backward.default: _threshold_backward,
 }
 """Overload -> what it is traced from."""

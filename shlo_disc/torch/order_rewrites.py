@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from shlo_disc.errors import UnsupportedError
 
 __all__ = ["ORDERED"]
 
@@ -87,29 +91,63 @@ def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> _Pair:
 _Distinct = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _distinct(x: torch.Tensor, *, has_inverse: bool, has_counts: bool) -> _Distinct:
-    """The elements of a row without those equal to the one before; their places and numbers."""
-    is_new = _is_new(x)
+def _distinct(is_new: torch.Tensor, *, has_counts: bool) -> _Distinct:
+    """Of rows in a row: the places of new ones, the number of each among them, their counts."""
     starts = aten.nonzero(is_new).squeeze(1)
-    none = torch.zeros([0], dtype=torch.int64)
-    inverse = counts = none
-    if has_inverse:
-        inverse = is_new.to(torch.int64).cumsum(0) - 1
+    inverse = is_new.to(torch.int64).cumsum(0) - 1
+    counts = torch.zeros([0], dtype=torch.int64)
     if has_counts:
-        ends = torch.cat([starts, torch.full([1], x.shape[0])])
+        ends = torch.cat([starts, torch.full([1], is_new.shape[0])])
         counts = ends.narrow(0, 1, starts.shape[0]) - starts
-    return x.index_select(0, starts), inverse, counts
+    return starts, inverse, counts
+
+
+def _rows(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The slices along a dimension, each as a row."""
+    x = x.movedim(dim, 0)
+    return x.reshape([x.shape[0], math.prod(x.shape[1:])])
+
+
+def _are_new(rows: torch.Tensor) -> torch.Tensor:
+    """True for rows that differ from the one before."""
+    places = torch.arange(rows.shape[0])
+    before = rows.index_select(0, (places - 1).clamp(min=0))
+    return (places == 0) | (rows != before).any(1)
 
 
 def _unique_consecutive(
     x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> _Distinct:
-    if dim is not None and x.dim() != 1:
-        raise NotImplementedError("of slices along a dimension is not covered")
-    values, inverse, counts = _distinct(
-        x.flatten(), has_inverse=return_inverse, has_counts=return_counts
+    flat = x.flatten() if dim is None else x
+    is_new = _is_new(flat) if dim is None else _are_new(_rows(x, dim))
+    starts, inverse, counts = _distinct(is_new, has_counts=return_counts)
+    if not return_inverse:
+        inverse = torch.zeros([0], dtype=torch.int64)
+    elif dim is None:
+        inverse = inverse.reshape(x.shape)
+    return flat.index_select(dim or 0, starts), inverse, counts
+
+
+def _unique_dim(
+    x: torch.Tensor,
+    dim: int,
+    is_sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> _Distinct:
+    """Slices in lexicographic order: one stable sort for each column, from the last."""
+    rows = _rows(x, dim)
+    if not isinstance(rows.shape[1], int):
+        raise UnsupportedError("the size of a slice must be a number")
+    order = torch.arange(rows.shape[0])
+    for column in reversed(range(rows.shape[1])):
+        keys = rows.select(1, column).index_select(0, order)
+        order = order.index_select(0, torch.sort(keys, dim=0, stable=True)[1])
+    starts, places, counts = _distinct(
+        _are_new(rows.index_select(0, order)), has_counts=return_counts
     )
-    return values, inverse.reshape(x.shape) if return_inverse else inverse, counts
+    inverse = torch.zeros_like(places).scatter(0, order, places)
+    return x.index_select(dim, order.index_select(0, starts)), inverse, counts
 
 
 def _unique(
@@ -119,7 +157,8 @@ def _unique(
     return_counts: bool = False,
 ) -> _Distinct:
     ordered, order = torch.sort(x.flatten(), dim=0, stable=True)
-    values, places, counts = _distinct(ordered, has_inverse=True, has_counts=return_counts)
+    starts, places, counts = _distinct(_is_new(ordered), has_counts=return_counts)
+    values = ordered.index_select(0, starts)
     if not return_inverse:
         return values, torch.zeros([0], dtype=torch.int64), counts
     inverse = torch.zeros_like(places).scatter(0, order, places)
@@ -173,8 +212,22 @@ def _scatter_reduced(
     return aten.scatter_reduce(x, dim, index, source, _REDUCTIONS[reduce])
 
 
+def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """How many elements are in each of `bins` equal parts of `min` to `max`."""
+    flat = x.flatten()
+    low, high = (torch.scalar_tensor(n, dtype=x.dtype) for n in (min, max))
+    if min == max:
+        if not statically_known_true(flat.shape[0] == 0):
+            low, high = flat.amin(), flat.amax()
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    places = ((flat - low) * bins / (high - low)).to(torch.int64).clamp(0, bins - 1)
+    is_inside = (flat >= low) & (flat <= high)
+    return torch.zeros([bins], dtype=x.dtype).index_add(0, places, is_inside.to(x.dtype))
+
+
 ORDERED: dict[Any, Callable[..., Any]] = {
     aten._unique2.default: _unique,
+    aten.histc.default: _histc,
     aten.index_reduce.default: _index_reduce,
     aten.kthvalue.default: _kthvalue,
     aten.median.default: _median(counts_nan=True),
@@ -186,5 +239,6 @@ ORDERED: dict[Any, Callable[..., Any]] = {
     aten.scatter.reduce: _scatter_reduced,
     aten.scatter.value_reduce: _scatter_reduced,
     aten.unique_consecutive.default: _unique_consecutive,
+    aten.unique_dim.default: _unique_dim,
 }
 """Overload -> what it is traced from."""

@@ -64,7 +64,7 @@ def _known_reason(node: torch.fx.Node) -> str | None:
     if node.target is torch.ops.higher_order.with_effects:
         return "has an effect outside the program"
     if isinstance(node.target, torch._ops.HigherOrderOperator):
-        return "runs graphs of its own"
+        return "runs graphs of its own, not all of it is covered"
     if not all(map(is_dense, (node, *node.all_input_nodes))):
         return "of tensors that are sparse, nested or quantized"
     return None

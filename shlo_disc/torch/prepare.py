@@ -62,8 +62,8 @@ class Prepared:
     constraints: list[str]
     unstated: list[Any]
     """Conditions on sizes that are no constraint: a call evaluates them."""
-    symbols: list[str]
-    """The names of sizes."""
+    symbols: dict[str, str]
+    """Symbols -> the names of sizes."""
     numbers: Numbers
     """Sizes that are numbers in every call."""
 
@@ -153,7 +153,7 @@ def prepare(
         sizes,
         list(dict.fromkeys([*stated.bounds(ranges), *found])),
         unstated,
-        list(named.values()),
+        named,
         numbers,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,9 +13,17 @@ import torch
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
-from shlo_disc.torch.importer import FOREIGN, import_graph
+from shlo_disc.torch.importer import (
+    FOREIGN,
+    Carried,
+    Graph,
+    graphs_of,
+    import_graph,
+    is_control,
+)
 from shlo_disc.torch.lowering import lower
 from shlo_disc.torch.prepare import Prepared, prepare
+from shlo_disc.torch.results import Result
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
@@ -37,12 +46,16 @@ class Binding:
         self.unstated = prepared.unstated
         """Conditions on sizes that are no constraint, for :meth:`check`."""
         self._results = prepared.results
-        self._assertions = prepared.assertions
         self._sizes = prepared.sizes
-        plain = [("tensor", number) for number in range(len(self._results))]
+        self._flags = [(one.value, check) for one, check in prepared.assertions if _is_tensor(one)]
+        """What is asserted of results of the program."""
+        self._assertions = [pair for pair in prepared.assertions if not _is_tensor(pair[0])]
+        """And of numbers."""
+        self._count = len(self._results)
+        plain = [("tensor", number) for number in range(self._count)]
         given = [(r.kind, r.value) for r in self._results if r.order is None]
         self.is_plain = given == plain and not self._assertions
-        """The results of the graph are those of the program."""
+        """The results of the graph are the first ones of the program."""
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""
@@ -63,11 +76,17 @@ class Binding:
 
         Raises where what the graph asserts of data does not hold; RuntimeError of most.
         """
+        for number, check in self._flags:
+            check(tensors[number])
         if self.is_plain:
-            return tensors
+            return tensors[: self._count] if self._flags else tensors
         for condition, check in self._assertions:
             check(condition.of(tensors, inputs, self._sizes))
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
+
+
+def _is_tensor(result: Result) -> bool:
+    return result.kind == "tensor" and result.order is None
 
 
 @dataclass(frozen=True)
@@ -126,13 +145,60 @@ def lower_graph(
                 f"to {_NEAREST.get(missing, 'a type of 8 bits or more')}"
             ) from error
         raise UnsupportedError(f"{where}torch-mlir cannot import the program: {error!r}") from error
+    carried = [_with_graphs(one, prepared, module.context) for one in carried]
     lower(module, carried)
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
     own += [*prepared.draws.names, *prepared.size_numbers.names]
     return Lowered(
-        module, prepared.shapes, own, prepared.constraints, prepared.symbols, Binding(prepared)
+        module, prepared.shapes, own, prepared.constraints, list(prepared.symbols.values()),
+        Binding(prepared),
+    )  # fmt: skip
+
+
+def _with_graphs(one: Carried, prepared: Prepared, context: ir.Context) -> Carried:
+    """`one` with the graphs of a higher-order op in StableHLO.
+
+    What they require of sizes is required of every call, as in PyTorch's guards.
+    """
+    if not is_control(one.node):
+        return one
+    graphs = [_lower_inner(graph, prepared, context) for graph in graphs_of(one.node)]
+    return dataclasses.replace(one, graphs=graphs)
+
+
+def _lower_inner(graph: torch.fx.GraphModule, outer: Prepared, context: ir.Context) -> Graph:
+    """A graph of a higher-order op, which takes and gives tensors alone.
+
+    Raises UnsupportedError for one that holds tensors, draws numbers, computes floats from sizes or
+    asserts something of data: branches that are not taken do none of these.
+    """
+    names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+    inner = prepare(
+        graph,
+        names=names,
+        symbols=outer.symbols,
+        ranges={},
+        conditions=[],
+        carried=has_body,
+        seen=0,
+        checks=False,
     )
+    own = inner.draws.names or inner.size_numbers.names
+    if inner.constants or own or inner.assertions:
+        raise UnsupportedError(
+            "a branch or the body of a loop that holds tensors, draws numbers, computes floats "
+            "from sizes or asserts something of data is not covered"
+        )
+    if any(result.kind != "tensor" for result in inner.results):
+        raise UnsupportedError("a branch or the body of a loop that gives numbers is not covered")
+    if not inner.symbols.keys() <= outer.symbols.keys() and (inner.constraints or inner.unstated):
+        raise UnsupportedError("a branch or the body of a loop requires something of sizes in it")
+    outer.constraints += [text for text in inner.constraints if text not in outer.constraints]
+    outer.unstated += inner.unstated
+    module, carried = import_graph(inner.module.graph, context, has_body, inner.numbers)
+    lower(module, [_with_graphs(one, inner, context) for one in carried])
+    return Graph(module, inner.inputs)
 
 
 _NEAREST = {torch.uint16: torch.int32, torch.uint64: torch.int64, torch.complex32: torch.complex64}

@@ -19,12 +19,14 @@ from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
 from shlo_disc.torch.half_numbers import widened
 from shlo_disc.torch.indexed_rewrites import INDEXED
+from shlo_disc.torch.linalg_rewrites import LINALG
 from shlo_disc.torch.number_rewrites import NUMBERS
 from shlo_disc.torch.order_rewrites import ORDERED
 from shlo_disc.torch.pool_rewrites import POOLS
 from shlo_disc.torch.running_statistics import instance_norm
 from shlo_disc.torch.scalar_rewrites import SCALARS
 from shlo_disc.torch.view_rewrites import VIEWS
+from shlo_disc.torch.window_rewrites import WINDOWS
 
 __all__ = ["REWRITES"]
 
@@ -54,16 +56,17 @@ def _var_mean(
     count: Any = 1
     for d in dims:
         count = count * x.shape[d]
-    squares = (off * off).sum(dims, keepdim=keepdim)
+    lengths = off.abs() if off.is_complex() else off
+    squares = (lengths * lengths).sum(dims, keepdim=keepdim)
     less = 1.0 if correction is None else correction
     rest = count - (int(less) if float(less).is_integer() else less)
     if isinstance(rest, int | float):
         variance = squares / max(rest, 0)
     else:
-        variance = squares / torch.scalar_tensor(rest, dtype=wide.dtype).clamp(min=0)
+        variance = squares / torch.scalar_tensor(rest, dtype=squares.dtype).clamp(min=0)
     if not keepdim:
         mean = mean.squeeze(dims)
-    return variance.to(x.dtype), mean.to(x.dtype)
+    return variance.to(x.real.dtype if x.is_complex() else x.dtype), mean.to(x.dtype)
 
 
 def _var(
@@ -328,11 +331,13 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **GRADIENTS,
     **GRIDS,
     **INDEXED,
+    **LINALG,
     **NUMBERS,
     **ORDERED,
     **POOLS,
     **SCALARS,
     **VIEWS,
+    **WINDOWS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
     aten._neg_view.default: torch.neg,

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shlo_disc.dynamic import constraints
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.intervals import interval_floordiv, interval_product
+from shlo_disc.dynamic.samples import CounterexampleSamples
 from tests.dynamic.test_expr import trees
 
 SYMBOLS = ("a", "b", "t")
@@ -422,3 +424,36 @@ def test_facts_added_to_a_copy_are_not_of_the_original():
     assert not facts.divisible(n, 12)
     assert facts.bounds(n) == (8, None)
     assert facts.implies(k, "==", 7) is None
+
+
+def test_a_proof_of_divisibility_gives_up_after_some_multiples(monkeypatch):
+    """Each fact has every symbol: the search could subtract any of them at every step."""
+    symbols = [Expr.symbol(f"s{k}") for k in range(12)]
+    known = Constraints()
+    for k in range(1, 13):
+        terms = (s * (k * j % 7 + 1) for j, s in enumerate(symbols))
+        known.add_divisible(sum(terms, symbols[0]), 9)
+    asked = sum((s * (j + 2) for j, s in enumerate(symbols)), Expr.const(0))
+    monkeypatch.setattr(Constraints, "_samples", CounterexampleSamples({}, {}, [], [], []))
+    monkeypatch.setattr(CounterexampleSamples, "against", lambda *_: False)
+    reductions = []
+    original = Constraints._modulo
+    monkeypatch.setattr(
+        Constraints, "_modulo", lambda *a: reductions.append(a) or original(*a)
+    )  # fmt: skip
+    assert not known.divisible(asked, 9)
+    assert len(reductions) == constraints._MULTIPLES + 1
+    # As much as a proof needs is left for the next question.
+    assert known.divisible(asked * 9 + known._congruent[0][0], 9)
+
+
+def test_bounds_leave_what_is_known_of_divisors():
+    known = facts("4 | t + b")
+    expr = Expr.parse("t + b + 4")
+    assert known.divisible(expr, 4)
+    assert not known.divisible(Expr.parse("t"), 4)
+    known.add_lower(Expr.parse("t"), 3)
+    assert known._divided
+    known.add_divisible(Expr.parse("t"), 4)
+    assert not known._divided
+    assert known.divisible(Expr.parse("t"), 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import pickle
 import random
 import threading
@@ -137,6 +138,19 @@ def test_equal_objects_have_equal_values(x, y, env):
         ("-floordiv(-t, 4)", "floordiv(t + 3, 4)"),
         ("-2*floordiv(-t, 2) - t", "1 - mod(t + 1, 2)"),
         ("mod(mod(t, 8), 4)", "mod(t, 4)"),
+        ("(t + -t % 4) // 4", "(t + 3) // 4"),
+        ("(t - 3) // 2 + 1", "-(-t // 2) - 1"),
+        ("t - t // 2", "(t + 1) // 2"),
+        ("t // 2 - t", "-((t + 1) // 2)"),
+        ("t - t // 3", "(t + 1) // 3 + (t + 2) // 3"),
+        ("b*(t // 2) + b*((t + 1) // 2)", "b*t"),
+        ("(a + b) // 2 + (a + b + 1) // 2", "a + b"),
+        ("((t + 1) // 2 + 1) // 2", "(t + 3) // 4"),
+        ("(t // 2 + b) // 3", "(t + 2*b) // 6"),
+        ("(b - t // 2) // 3", "(2*b - t + 1) // 6"),
+        ("t // 4 * 2", "t // 2 - t // 2 % 2"),
+        ("t // 4 * 2 * 2", "t - t % 4"),
+        ("t // 2 % 2 * 2 + t % 2", "t % 4"),
         ("floordiv(mod(t, 4), 4)", "0"),
         ("floordiv(t, -4)", "floordiv(-t, 4)"),
         ("mod(t, 1)", "0"),
@@ -153,6 +167,56 @@ def test_equal_objects_have_equal_values(x, y, env):
 )
 def test_forms(text, canonical):
     assert Expr.parse(text) == Expr.parse(canonical)
+
+
+def _quotients(rng):
+    """A size as programs write it: its value at a number, and the expression."""
+    value, size = (lambda n: n), Expr.symbol("n")
+    for _ in range(rng.randint(1, 4)):
+        k, c, way = rng.choice((2, 2, 3, 4)), rng.randint(-3, 5), rng.choice("qcprsm")
+        before = value
+        match way:
+            case "q":
+                value, size = (lambda n, f=before, k=k, c=c: (f(n) + c) // k), (size + c) // k
+            case "c":
+                value, size = (lambda n, f=before, k=k: -(-f(n) // k)), -(-size // k)
+            case "p":
+                value, size = (lambda n, f=before, k=k: f(n) + -f(n) % k), size + -size % k
+            case "r":
+                value, size = (lambda n, f=before, k=k: f(n) * k), size * k
+            case "s":
+                value, size = (lambda n, f=before, k=k: f(n) - f(n) // k), size - size // k
+            case "m":
+                value, size = (lambda n, f=before, k=k: f(n) - f(n) % k), size - size % k
+    return value, size
+
+
+def test_quotients_that_are_equal_everywhere_are_shown_to_be():
+    """And no others: numbers decide, over more than any period of these."""
+    rng = random.Random(0)
+    known = {}
+    different = 0
+    for _ in range(1200):
+        value, size = _quotients(rng)
+        numbers = tuple(map(value, range(-300, 300)))
+        assert numbers[::97] == tuple(size.evaluate({"n": n}) for n in range(-300, 300, 97))
+        known.setdefault(numbers, set()).add(size)
+    for sizes in known.values():
+        first, *others = sizes
+        different += bool(others)
+        assert all((first - other).vanishes for other in others), sizes
+    assert different > 50  # of which the form alone does not tell
+    for a, b in itertools.combinations(itertools.islice(known.values(), 60), 2):
+        assert not (next(iter(a)) - next(iter(b))).vanishes
+
+
+def test_equality_of_quotients_of_several_sizes():
+    a, b, t = map(Expr.symbol, SYMBOLS)
+    assert ((a + b) % 2 + (a + b + 1) % 2 - 1).vanishes
+    assert ((a * b + 2) // 4 + a * b // 4 - a * b // 2).vanishes
+    assert not ((a + b) // 2 - a // 2 - b // 2).vanishes
+    assert (t // 3000 // 2 - t // 6000).vanishes  # by form: the period is beyond the limit
+    assert not ((t + 3000) // 6000 + t // 6000 - t // 3000).vanishes  # true, but not shown
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def _random_size(rng: random.Random, symbols: tuple, depth: int):
             return (a - rng.randrange(4)) ** 2
 
 
-@pytest.mark.parametrize("limit", [bounds.LARGEST, 7])
+@pytest.mark.parametrize("limit", [bounds.LARGEST, 10])
 def test_bounds_hold_for_all_sizes(limit, monkeypatch):
     """Those of a decision that ends early, too."""
     monkeypatch.setattr(bounds, "LARGEST", limit)
@@ -127,3 +127,28 @@ def test_a_decision_ends(monkeypatch):
     except jax.errors.InconclusiveDimensionOperation:
         assert len(tried) >= bounds.LARGEST
     assert len(tried) <= 4 * bounds.LARGEST
+
+
+def _decided(name: str) -> bool:
+    scope = SizeScope([], {"n": 13})
+    (n,) = export.symbolic_shape("n", scope=scope)
+    with scope.asking({"n": 13}) as session:
+        answer = DECIDED[name](n)
+    return answer and not session.questions
+
+
+DECIDED = {
+    "a quarter": lambda n: n >= n // 4,
+    "a quarter, rounded up": lambda n: n >= (n + 3) // 4,
+    "a whole multiple": lambda n: n // 4 * 4 >= 0,
+    "a multiple of a half": lambda n: n // 2 >= n // 2 // 2 * 2,
+    "a padded size": lambda n: n + -n % 4 >= n,
+    "what is padded": lambda n: -(-n // 4) * 4 - n < 4,
+    "a third and a quarter": lambda n: n // 3 >= n // 4 - 1,
+    "two ways": lambda n: (n // 2 - n // 4) >= (n // 2 + 1) // 2,
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_orders_of_quotients_are_decided_without_the_call(name):
+    assert _decided(name)

@@ -6,6 +6,10 @@ The situations are those of JAX's own tests of callbacks, written anew for sizes
 from __future__ import annotations
 
 import functools
+import gc
+import random
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +17,13 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import checkify, io_callback
+from jax.experimental.buffer_callback import buffer_callback
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 import shlo_disc
+import shlo_disc.numpy as snp
+from tests.refused import unchanged
 
 REAL = True
 
@@ -170,7 +179,7 @@ def structures(log, x):
 
 
 def static_arguments(log, x):
-    jax.debug.callback(lambda text, x, flag: log(text, x, flag), "text", x, True)
+    jax.debug.callback(log, "text", x, True)
     return x
 
 
@@ -319,6 +328,15 @@ def vmapped_print_of_three(log, x):
     return jax.vmap(one)(x[:1] + jnp.arange(3, dtype=np.float32))
 
 
+def vmapped_print(log, x):
+    def one(v, w):
+        jax.debug.callback(functools.partial(log, "v"), v, w, x.sum())
+        jax.debug.callback(functools.partial(log, "w"), w, partitioned=True)
+        return v * 2
+
+    return jax.vmap(one, (0, 1))(x, jnp.stack([x, x + 1]))
+
+
 def vmapped_loop(log, x):
     def one(n):
         def step(c):
@@ -379,6 +397,32 @@ def remat(log, x):
     return jax.grad(lambda x: block(block(x)).sum())(x)
 
 
+def remat_in_a_loop(log, x):
+    """A loop whose callbacks the backward loop makes once more, with values of the first one."""
+
+    @jax.checkpoint
+    def step(c, v):
+        jax.debug.callback(functools.partial(log, "step"), c)
+        return jnp.sin(c) * v, c
+
+    return jax.grad(lambda x: lax.scan(step, jnp.float32(1), x)[0])(x)
+
+
+def ordered_loops_and_branches_in_a_row(log, x):
+    def note(tag, v):
+        io_callback(functools.partial(log, tag), None, v, ordered=True)
+
+    def noted(tag, v):
+        note(tag, v)
+        return v + 1
+
+    total = lax.fori_loop(0, 2, lambda i, c: noted("first", c), x.sum())
+    total = lax.cond(total > 20, lambda c: noted("large", c), lambda c: noted("small", c), total)
+    note("between", total)
+    total, _ = lax.scan(lambda c, v: (noted("second", c + v), None), total, x)
+    return lax.while_loop(lambda c: c < 60, lambda c: noted("third", c * 2), total)
+
+
 def checked(log, x):
     def f(x):
         checkify.check(x[0] < 3, "too large: {}", x[0])
@@ -394,10 +438,10 @@ SITUATIONS = [
     empty_operands_and_results, complex_operands, many_types, unused, nothing_else,
     sizes_as_values, keys, inner_jit, structures, static_arguments,
     in_scan, in_scan_ordered, in_fori, in_while_body_and_condition, ordered_in_while_condition,
-    ordered_scan_in_scan, in_branches, branch_in_loop, same_values_in_a_loop, unused_in_a_loop, no_rounds,
-    vmapped("sequential"), vmapped("expand_dims"), vmapped("broadcast_all"), vmapped_io,
-    vmapped_print_of_three, vmapped_loop, gradient, gradient_of_a_loop, value_in_backward, remat,
-    checked,
+    ordered_scan_in_scan, in_branches, branch_in_loop, same_values_in_a_loop, unused_in_a_loop,
+    no_rounds, vmapped("sequential"), vmapped("expand_dims"), vmapped("broadcast_all"), vmapped_io,
+    vmapped_print, vmapped_print_of_three, vmapped_loop, gradient, gradient_of_a_loop,
+    value_in_backward, remat, remat_in_a_loop, ordered_loops_and_branches_in_a_row, checked,
 ]  # fmt: skip
 
 
@@ -423,6 +467,288 @@ def test_as_jax_jit(situation, caplog):
     assert not caplog.messages
 
 
+# ---- programs of many callbacks ------------------------------------------------------------------
+
+
+class Program:
+    """Loops, branches and calls in each other, around ordered callbacks of a number."""
+
+    LEAVES = ("debug", "io", "pure", "sine")
+    HOLDERS = ("fori", "scan", "cond", "rounds", "jit")
+
+    def __init__(self, seed, log):
+        self.random, self.log = random.Random(seed), log
+        self.body = self.some(0)
+
+    def some(self, depth):
+        steps = [self.one(depth) for _ in range(self.random.randrange(1, 4))]
+        return lambda c: functools.reduce(lambda c, step: step(c).astype(np.float32), steps, c)
+
+    def one(self, depth):
+        number = self.random.randrange(100)
+        kind = self.random.choice(self.LEAVES + (self.HOLDERS if depth < 3 else ()))
+        if kind in self.HOLDERS:
+            return getattr(self, kind)(self.some(depth + 1), number)
+        return getattr(self, kind)(f"{kind} {number}")
+
+    def debug(self, tag):
+        return lambda c: io_callback(functools.partial(self.log, tag), None, c, ordered=True) or c
+
+    def io(self, tag):
+        return lambda c: io_callback(self.log.times(0.5, tag), SCALAR, c, ordered=True)
+
+    def pure(self, _):
+        return lambda c: jax.pure_callback(np.sin, SCALAR, c)
+
+    def sine(self, _):
+        return lambda c: jnp.sin(c) * 3
+
+    def fori(self, body, number):
+        return lambda c: lax.fori_loop(0, number % 3, lambda i, c: body(c + i), c)
+
+    def scan(self, body, _):
+        rows = np.arange(2, dtype=np.float32)
+        return lambda c: lax.scan(lambda c, v: (body(c + v), c), c, rows)[0]
+
+    def cond(self, body, number):
+        return lambda c: lax.cond(c > number / 30 - 1, body, lambda c: c * 2, c)
+
+    def rounds(self, body, number):
+        return lambda c: lax.while_loop(
+            lambda s: s[0] < number % 3, lambda s: (s[0] + 1, body(s[1])), (0, c)
+        )[1]
+
+    def jit(self, body, _):
+        return jax.jit(body)
+
+    def __call__(self, x):
+        return self.body(x.sum())
+
+
+@pytest.mark.parametrize(
+    "seed", [k if k < 3 else pytest.param(k, marks=pytest.mark.slow) for k in range(15)]
+)
+def test_programs_of_many_callbacks(seed):
+    logs = Log(), Log()
+    ours = shlo_disc.jit(Program(seed, logs[0]), on_unsupported="error", name="program")
+    theirs = jax.jit(Program(seed, logs[1]).__call__)
+    for n in (3, 5):
+        x = np.linspace(0, 1, n, dtype=np.float32)
+        np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-3, atol=1e-3)
+        jax.effects_barrier()
+        tags = [[row[0] for row in log.rows] for log in logs]
+        assert tags[0] == tags[1]
+        for ours_row, theirs_row in zip(logs[0].rows, logs[1].rows, strict=True):
+            np.testing.assert_allclose(ours_row[1:], theirs_row[1:], rtol=1e-3, atol=1e-3)
+    assert ours.cache_info().misses == 1
+
+
 def rounded(rows):
     """Rows with numbers to five digits."""
     return jax.tree.map(lambda v: float(f"{v:.5g}") if isinstance(v, float) else v, rows)
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+def wrong(kind, x):
+    if kind == "raises":
+        raise ValueError("not today")
+    return {
+        "shape": lambda: np.zeros(np.size(x) + 1, np.float32),
+        "dtype": lambda: np.zeros(np.shape(x), np.int32),
+        "count": lambda: (np.asarray(x), np.asarray(x)),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["raises", "shape", "dtype", "count"])
+def test_errors_as_those_of_jax(kind):
+    """The class and the last line, which JAX's message ends with; the next call is right."""
+
+    def program(x):
+        y = jax.pure_callback(
+            lambda v: wrong(kind, v) if v[0] < 0 else np.asarray(v), like(x), x + 1
+        )
+        return y * 2
+
+    f, g = shlo_disc.jit(program), jax.jit(program)
+    for n in (2, 3):
+        bad = np.full(n, -5, np.float32)
+        said = []
+        for h in (f, g):
+            with pytest.raises(
+                jax.errors.JaxRuntimeError, match=r"^INTERNAL: CpuCallback"
+            ) as caught:
+                jax.block_until_ready(h(bad))
+            said.append(str(caught.value).splitlines()[-1])
+        assert said[0] == said[1]
+        np.testing.assert_array_equal(f(-bad), g(-bad))
+    if kind == "raises":
+        with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+            f(bad)
+        assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_nothing_is_called_after_an_error():
+    log = Log()
+
+    def program(x):
+        io_callback(functools.partial(log, "before"), None, x, ordered=True)
+        y = io_callback(lambda v: wrong("raises", v), like(x), x, ordered=True)
+        io_callback(functools.partial(log, "after"), None, y, ordered=True)
+        return y
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="not today"):
+        shlo_disc.jit(program)(np.ones(3, np.float32))
+    assert [row[0] for row in log.rows] == ["before"]
+
+
+def test_what_jax_refuses_is_refused_in_its_words():
+    x = np.ones(3, np.float32)
+    with pytest.raises(ValueError, match="Pure callbacks do not support JVP"):
+        shlo_disc.jit(jax.grad(lambda x: pure(Log(), x).sum()))(x)
+    with pytest.raises(ValueError, match="Cannot `vmap` ordered IO callback"):
+        shlo_disc.jit(jax.vmap(lambda x: io(Log(), x, ordered=True)))(x)
+    wide = jax.ShapeDtypeStruct((), np.float64)
+    with pytest.raises(ValueError, match="cannot specify 64-bit types"):
+        shlo_disc.jit(lambda x: jax.pure_callback(lambda _: np.float64(1), wide, x))(x)
+
+
+# ---- around the program --------------------------------------------------------------------------
+
+
+def test_inside_transformations_of_jax():
+    """Effects become a part of the program around them, which is told; pure functions do not."""
+    log = Log()
+
+    def program(x):
+        jax.debug.callback(functools.partial(log, "x"), x)
+        return jnp.sin(x) * 2
+
+    f, x = shlo_disc.jit(program), jnp.float32([1, 2, 3])
+    ways = {
+        "jit": lambda f: jax.jit(lambda x: f(x) + 1)(x),
+        "grad": lambda f: jax.grad(lambda x: f(x).sum())(x),
+        "vmap": lambda f: jax.vmap(f)(x),
+        "ours": lambda f: shlo_disc.jit(lambda x: f(x + 1) * f(x))(x),
+    }
+    for name, way in ways.items():
+        rows = []
+        for function in (f, jax.jit(program)):
+            log.rows = []
+            found = way(function)
+            jax.effects_barrier()
+            rows.append((sorted(rounded(log.rows), key=repr), found))
+        assert rows[0][0] == rows[1][0], name
+        np.testing.assert_allclose(rows[0][1], rows[1][1], rtol=1e-6)
+    assert "part of the program around it" in f.explain()
+    g = shlo_disc.jit(lambda x: pure(log, x))
+    np.testing.assert_array_equal(jax.jit(lambda x: g(x) + 1)(x), x * 2 + 1)
+    assert "part of" not in g.explain()
+
+
+def test_a_callback_that_only_lowering_shows():
+    """A primitive whose implementation calls back, as `lineax.linear_solve` does for its errors."""
+    hidden = Primitive("hidden")
+
+    def implementation(x):
+        return jax.pure_callback(lambda x: np.asarray(x) * 3, like(x), x)
+
+    hidden.def_impl(implementation)
+    hidden.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(hidden, mlir.lower_fun(implementation, multiple_results=False))
+    f = shlo_disc.jit(lambda x: jnp.tanh(hidden.bind(x * 2)) + x.shape[0])
+    for size in (3, 5):
+        x = jnp.linspace(-1, 1, size)
+        np.testing.assert_allclose(f(x), np.tanh(x * 6) + size, rtol=1e-5)
+    assert f.cache_info().misses == 1
+
+
+def test_calls_of_several_threads_and_calls_in_callbacks():
+    """A callback takes the GIL that its call gave up; it may call compiled functions itself."""
+    inner = shlo_disc.jit(lambda x: x * 2)
+    f = shlo_disc.jit(lambda x: jax.pure_callback(inner, like(x), x) + 1)
+    rows = [np.full(k + 1, k, np.float32) for k in range(8)]
+    f(rows[0])
+    with ThreadPoolExecutor(4) as pool:
+        for x, y in zip(rows * 4, pool.map(f, rows * 4), strict=True):
+            np.testing.assert_array_equal(y, x * 2 + 1)
+
+
+def test_arrays_given_to_a_callback_stay_as_they_are():
+    kept = []
+    f = shlo_disc.jit(lambda x: (jax.debug.callback(kept.append, x * 2), x.sum())[1])
+    rows = [np.full(16, k, np.float32) for k in range(6)]
+    for x in rows:
+        f(x)
+    assert all(isinstance(array, jax.Array) for array in kept)
+    np.testing.assert_array_equal(kept, np.stack(rows) * 2)
+
+
+def test_a_callback_goes_with_its_function():
+    class Held:
+        def __call__(self, x):
+            return np.asarray(x) * 2
+
+    held = Held()
+    gone = weakref.ref(held)
+    f = shlo_disc.jit(lambda x, held=held: jax.pure_callback(held, like(x), x) + 1)
+    np.testing.assert_array_equal(f(np.ones(3, np.float32)), np.full(3, 3))
+    del held, f
+    jax.clear_caches()
+    gc.collect()
+    assert gone() is None
+
+
+def test_donated_arguments():
+    f = shlo_disc.jit(lambda x: pure(Log(), x) + 1, donate_argnums=0)
+    x = jnp.ones(3)
+    np.testing.assert_array_equal(f(x), np.full(3, 3))
+    assert x.is_deleted()
+
+
+def test_prints_come_at_once(capfd):
+    f = shlo_disc.jit(lambda x: (jax.debug.print("n {} sum {s}", x.shape[0], s=x.sum()), x)[1])
+    for n in (2, 3):
+        f(np.ones(n, np.float32))
+        assert capfd.readouterr().out == f"n {n} sum {float(n)}\n"
+    assert f.cache_info().misses == 1
+
+
+def test_programs_in_parts_call_once_and_in_order():
+    """A size from data that breaks an assumption has the program run anew; XLA runs a part."""
+    log = Log()
+
+    def program(x):
+        jax.debug.callback(functools.partial(log, "before"), x.sum())
+        y = pure(log, unchanged(x))
+        i = snp.flatnonzero(y > 2)
+        jax.debug.callback(functools.partial(log, "after"), i)
+        return i.shape[0] + y.sum()
+
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for given in ([1, 2, 3], [0, 0, 0], [0, 0, 5], [1, 1, 1, 1], [3]):
+        log.rows, x = [], np.array(given, np.float32)
+        places = np.flatnonzero(x * 2 > 2)
+        np.testing.assert_allclose(f(x), len(places) + 2 * x.sum())
+        after = ("after", places.tolist())
+        assert log.rows == [("before", x.sum()), ("pure", x.tolist()), after]
+
+
+def test_a_callback_that_only_xla_can_make(caplog):
+    """`buffer_callback` is called by another interface of XLA, which runs it; that is told."""
+
+    def program(x):
+        def write(_, out, given):
+            np.asarray(out)[...] = np.asarray(given) * 4
+
+        return buffer_callback(write, like(x))(x) + 1
+
+    f = shlo_disc.jit(program, on_unsupported="xla")
+    for n in (3, 5):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), x * 4 + 1)
+    (told,) = caplog.messages
+    assert "buffer_callback" in told
+    with pytest.raises(shlo_disc.UnsupportedError, match="in a way that shlo_disc does not"):
+        shlo_disc.jit(program)(x)

@@ -475,19 +475,6 @@ def test_a_condition_only_the_compiler_knows(standin, monkeypatch, caplog):
     assert f.cache_info().misses == 2
 
 
-REFUSED = [
-    (lambda: shlo_disc.jit(lambda x: jax.debug.print("{}", x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here DebugEffect); move that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"),
-    (lambda: shlo_disc.jit(lambda x: jax.pure_callback(np.sin, x, x))(ones(3)), "<lambda> calls back into Python (jax.debug.print, jax.pure_callback, io_callback; here pure_callback); move that outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "text"), REFUSED)
-def test_what_cannot_be_compiled_on_its_own(call, text):
-    with pytest.raises(shlo_disc.UnsupportedError) as error:
-        call()
-    assert str(error.value) == text
-
-
 def test_an_object_with_an_array_inside():
     class Wrapped:
         def __init__(self, x):

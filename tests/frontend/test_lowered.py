@@ -122,13 +122,14 @@ def test_the_text_of_a_version_can_be_compiled():
     assert "stablehlo.multiply" in str(f.lower(x).compiler_ir())
 
 
-def test_callbacks_are_refused():
+def test_callbacks_are_calls_that_the_program_owns():
     def f(x):
         return jax.pure_callback(np.sum, jax.ShapeDtypeStruct((), x.dtype), x)
 
     for sizes in ("3", "n, 2"):
-        with pytest.raises(UnsupportedError, match=r"f calls back into Python .* pure_callback"):
-            lowered_module("f", jax.jit(f), specs(sizes), {})
+        lowered = lowered_module("f", jax.jit(f), specs(sizes), {})
+        (callback,) = lowered.callbacks
+        assert callback.target in str(lowered.data)
 
 
 def test_unknown_custom_calls_are_refused_with_their_line():
@@ -139,3 +140,32 @@ def test_unknown_custom_calls_are_refused_with_their_line():
         UnsupportedError, match=r"test_lowered\.py:\d+: custom_call @nobody_knows: no FFI target"
     ):
         shlo_disc.jit(f)(np.ones(3, np.float32))
+
+
+def test_typed_keys_of_an_exported_program():
+    """Taken and given as `Exported.call` takes and gives them; words are keys, too."""
+
+    def f(key, keys, x):
+        return jax.random.normal(key, (4,)) + x.sum(), jax.random.fold_in(key, 2), keys[::-1]
+
+    for implementation in ("threefry2x32", "rbg"):
+        key = jax.random.key(3, impl=implementation)
+        (n,) = export.symbolic_shape("n")
+        exported = export.export(jax.jit(f))(
+            *(
+                jax.ShapeDtypeStruct(s, t)
+                for s, t in (((), key.dtype), ((n,), key.dtype), ((n,), "f"))
+            )
+        )
+        compiled = shlo_disc.compile(exported)
+        for size in (3, 5):
+            args = key, jax.random.split(key, size), np.ones(size, np.float32)
+            for ours, theirs in zip(compiled(*args), exported.call(*args), strict=True):
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                if jnp.issubdtype(ours.dtype, jax.dtypes.prng_key):
+                    ours, theirs = jax.random.key_data(ours), jax.random.key_data(theirs)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        words = compiled(jax.random.key_data(key), *args[1:])
+        np.testing.assert_array_equal(words[0], compiled(*args)[0])
+        with pytest.raises(TypeError, match="argument 0 is of type key"):
+            compiled(jax.random.key(0, impl="unsafe_rbg"), *args[1:])

@@ -205,3 +205,31 @@ def test_code_that_catches_errors_of_jax_catches_ours(call):
         call(jax.jit)
     with pytest.raises(theirs.type):
         call(shlo_disc.jit)
+
+
+@pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1, 1 << 40, 1 << 70, -(1 << 70)])
+def test_integers_that_do_not_fit_raise_overflow_errors(number):
+    """At the first call, in a structure, and once a version exists."""
+    function = shlo_disc.jit(lambda tree: tree["x"][0] + 1)
+    for call in (jax.jit(lambda tree: tree["x"][0] + 1), function):
+        with pytest.raises(OverflowError):
+            call({"x": [number]})
+    assert function({"x": [4]}) == 5
+    with pytest.raises(OverflowError):
+        function({"x": [number]})
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.grad, jax.vmap])
+def test_deleted_arguments_raise_what_jax_raises(transform):
+    def function(x):
+        return x * jnp.sin(x)
+
+    alive = jnp.ones(() if transform is jax.grad else (3,))
+    ours = shlo_disc.jit(transform(function))
+    for call in (jax.jit(transform(function)), ours, transform(shlo_disc.jit(function)), ours):
+        dead = alive + 1
+        dead.delete()
+        with pytest.raises(RuntimeError, match="deleted"):
+            call(dead)
+        if call is ours:
+            ours(alive)

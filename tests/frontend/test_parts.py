@@ -210,11 +210,28 @@ def test_many_kinds_of_values_between_parts():
     assert f.cache_info().misses == 1
 
 
-def test_a_callback_in_a_loop_takes_the_loop(caplog):
+@pytest.mark.parametrize("implementation", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_keys_between_caller_and_parts(implementation):
+    """One key, many of them, one that nobody reads; as arguments and as results."""
+
+    def function(tree, x, unread):
+        noise = unchanged(jax.random.normal(tree["key"], x.shape) + x)
+        rows = jax.vmap(lambda key: jax.random.uniform(key, (2,)))(tree["keys"])
+        return noise * 2, rows, jax.random.split(tree["key"], 2), tree["keys"][::-1]
+
+    def arguments(n):
+        key, unread = (jax.random.key(k, impl=implementation) for k in (n, 0))
+        tree = {"key": key, "keys": jax.random.split(key, n)}
+        return tree, np.ones((n, 3), np.float32), unread
+
+    f = alike(function, *map(arguments, (4, 7, 1)))
+    assert f.cache_info().misses == 1
+
+
+def test_what_is_not_compiled_in_a_loop_takes_the_loop(caplog):
     def function(x):
         def body(c, r):
-            jax.debug.callback(lambda _: None, r)
-            return c + r.sum(), jnp.tanh(r)
+            return c + r.sum(), unchanged(jnp.tanh(r))
 
         total, y = jax.lax.scan(body, jnp.float32(0), x * 2)
         return total * 3, y

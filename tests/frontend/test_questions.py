@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 import operator
 import random
@@ -795,3 +796,20 @@ def test_keys_of_jaxs_table_of_bounds_are_no_question():
     code = "import sys\ndef bounds():\n    return sys._getframe()"
     exec(compile(code, decision.__file__, "exec"), names)
     assert policy.of_equality(names["bounds"]()) == "unknown"
+
+
+def test_a_cache_of_the_program_gives_sizes_of_other_traces_to_nobody():
+    """A size that an older trace left in a cache is no size of this one, nor a number."""
+
+    @functools.lru_cache
+    def half(n):
+        return n // 2
+
+    f = shlo_disc.jit(lambda x: x[: half(x.shape[0])] * 2)
+    g = shlo_disc.jit(lambda x: x[half(x.shape[0]) :] + half(x.shape[0]))
+    for n in (6, 9, 6):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), x[: n // 2] * 2)
+        np.testing.assert_array_equal(g(x), x[n // 2 :] + n // 2)
+    assert (f.cache_info().misses, g.cache_info().misses) == (1, 1)
+    assert half(6) == 3

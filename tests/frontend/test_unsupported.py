@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc import flags
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.messages import without_frames
 from tests.refused import unchanged
@@ -17,24 +18,15 @@ REAL = True
 X = np.linspace(1, 2, 6, dtype=np.float32)
 
 
-def printing(x):
-    jax.debug.print("sum {}", x.sum())
-    return x * 2
-
-
-def by_python(x):
-    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
+def looping(x):
+    return jax.lax.fori_loop(0, 2, lambda _, c: unchanged(c) + x, x * 2)
 
 
 def noisy(x):
     return jnp.tanh(unchanged(jnp.sin(x)))
 
 
-BY_XLA = {
-    printing: "debug_print",
-    by_python: "pure_callback (",
-    noisy: "rng_uniform (",
-}
+BY_XLA = {looping: "scan", noisy: "rng_uniform ("}
 PROGRAMS = list(BY_XLA)
 
 
@@ -54,9 +46,30 @@ def test_xla_runs_what_is_not_compiled(program, caplog):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_by_default_it_is_an_error(program):
+def test_it_may_be_an_error(program):
     with pytest.raises(shlo_disc.UnsupportedError):
-        shlo_disc.jit(program)(X)
+        shlo_disc.jit(program, on_unsupported="error")(X)
+
+
+WAYS = {
+    "jit": lambda f: jax.jit(lambda x: f(x) + 1),
+    "grad": lambda f: jax.grad(lambda x: f(x).sum()),
+    "jit of grad": lambda f: jax.jit(jax.grad(lambda x: f(x).sum())),
+    "vmap": lambda f: lambda x: jax.vmap(f)(jnp.stack([x, x])),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_by_default_xla_runs_derivatives_and_batches(way, caplog):
+    """Nothing was compiled before, so that the program itself is found to be refused."""
+    with flags.overridden(on_unsupported=flags.FLAGS["on_unsupported"].default):
+        f = shlo_disc.jit(noisy)
+    for x in (X, X[:4]):
+        np.testing.assert_allclose(WAYS[way](f)(x), WAYS[way](jax.jit(noisy))(x), rtol=1e-4)
+    assert caplog.messages
+    assert all("runs as jax.jit runs it" in text for text in caplog.messages)
+    assert len(set(caplog.messages)) == len(caplog.messages)
+    assert caplog.messages[0] in f.explain()
 
 
 def test_a_warmup_tells_what_xla_will_run(caplog):

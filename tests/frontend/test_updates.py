@@ -98,5 +98,7 @@ def test_program_agrees_with_jax_at_several_sizes(name):
 def test_scan_stacks_its_outputs_in_place():
     function, cases = PROGRAMS["scan"]
     text = shlo_disc.jit(function).lower(*cases[0]).compile().as_text("disc")
-    assert 'disc.buffers = ["inplace"], disc.stored = 0 : i64, kind = "dynamic_update_slice"' in text
+    assert (
+        'disc.buffers = ["inplace"], disc.stored = 0 : i64, kind = "dynamic_update_slice"' in text
+    )
     assert '"disc.empty"' in text

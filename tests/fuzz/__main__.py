@@ -50,9 +50,15 @@ console = Console()
 )
 @click.option(
     "--stablehlo",
-    "text",
-    is_flag=True,
+    "kind",
+    flag_value="stablehlo",
     help="StableHLO modules over the whole op table, beside the StableHLO interpreter and XLA.",
+)
+@click.option(
+    "--sizes",
+    "kind",
+    flag_value="sizes",
+    help="Programs that write one size in two ways (tests/fuzz/sizes.py).",
 )
 def main(
     count: int,
@@ -65,7 +71,7 @@ def main(
     share: float,
     target: str,
     alarms: bool,
-    text: bool,
+    kind: str | None,
 ) -> None:
     """Check random typed programs; every kind of failure is made small and written to a file."""
     if share:
@@ -73,7 +79,9 @@ def main(
     batches.prepare()
     if target:
         os.environ[TARGET] = target
-    generate = _generator(text)
+    kind = kind or "jax"
+    text = kind == "stablehlo"
+    generate = batches.GENERATORS[kind]
     if show:
         print(generate(seed).script())
         return
@@ -95,7 +103,7 @@ def main(
         task = progress.add_task("programs", total=count)
         seeds = range(seed, seed + count)
         for number, outcome in batches.check_seeds(
-            seeds, jobs, lambda: time.monotonic() > end, text=text
+            seeds, jobs, lambda: time.monotonic() > end, kind=kind
         ):
             done += 1
             progress.advance(task)
@@ -109,6 +117,8 @@ def main(
                     progress.print(f"seed {number}: {message}", markup=False, soft_wrap=True)
             elif outcome.failure is None:
                 compilations[outcome.compilations] += 1
+                if kind == "sizes" and outcome.compilations > 1:
+                    progress.print(f"seed {number}: {outcome.compilations} compilations")
                 optimised += outcome.optimised
                 if outcome.unjudged:
                     unjudged[number] = outcome.unjudged
@@ -159,14 +169,6 @@ def _count_alarms(seeds: range, jobs: int) -> int:
     text, good = summary(found)
     console.print(text, markup=False, highlight=False, soft_wrap=True)
     return 0 if good else 1
-
-
-def _generator(text: bool) -> Callable[[int], Program]:
-    """The program of a seed."""
-    from tests.fuzz.generate import generate
-    from tests.fuzz.text.generate import generate as generate_text
-
-    return generate_text if text else generate
 
 
 def _write(

@@ -9,15 +9,20 @@ from tests.children import LIMIT_S, Ended, Server, outcomes, prepare
 from tests.fuzz.check import Failure, Outcome, check
 from tests.fuzz.generate import generate
 from tests.fuzz.program import Program
+from tests.fuzz.sizes import generate as generate_sizes
 from tests.fuzz.text import check as text_check
 from tests.fuzz.text import generate as text_generate
 from tests.fuzz.text.module import Module
 
-__all__ = ["Checker", "check_seeds", "prepare"]
+__all__ = ["GENERATORS", "Checker", "check_seeds", "prepare"]
 
 
 def _check_seed(seed: int) -> Outcome:
     return check(generate(seed))
+
+
+def _check_sizes_seed(seed: int) -> Outcome:
+    return check(generate_sizes(seed))
 
 
 def _check_text_seed(seed: int) -> Outcome:
@@ -36,12 +41,21 @@ def check_seeds(
     jobs: int,
     stop: Callable[[], bool] = lambda: False,
     *,
-    text: bool = False,
+    kind: str = "jax",
 ) -> Iterator[tuple[int, Outcome]]:
-    """The outcome of every seed, as they come; `text`: of modules instead of JAX programs."""
-    work = _check_text_seed if text else _check_seed
-    for seed, found in outcomes(work, seeds, jobs, stop=stop):
+    """The outcome of every seed, as they come; `kind`: of which programs, a key of `GENERATORS`."""
+    for seed, found in outcomes(_CHECKS[kind], seeds, jobs, stop=stop):
         yield seed, _outcome(found)
+
+
+GENERATORS: dict[str, Callable[[int], Program]] = {
+    "jax": generate,
+    "sizes": generate_sizes,
+    "stablehlo": text_generate.generate,
+}
+"""The program of a seed."""
+
+_CHECKS = {"jax": _check_seed, "sizes": _check_sizes_seed, "stablehlo": _check_text_seed}
 
 
 class Checker(Server):

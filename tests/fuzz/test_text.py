@@ -39,7 +39,7 @@ def children(monkeypatch):
 
 @pytest.mark.usefixtures("children")
 def test_random_modules_are_as_the_oracles_say():
-    outcomes = dict(batches.check_seeds(SAMPLE, 1, text=True))
+    outcomes = dict(batches.check_seeds(SAMPLE, 1, kind="stablehlo"))
     failures = [f"{o.failure}\n{generate(s).text()}" for s, o in outcomes.items() if o.failure]
     assert not failures, "\n\n".join(failures)
     assert sum(not o.unjudged for o in outcomes.values()) > 7

@@ -405,3 +405,25 @@ def test_tensor_maps_are_made_for_each_call(stand_in, gpu):
     with pytest.raises(DeviceError, match=r"refuses a tensor map of kernel dense_\w+.*ERROR"):
         f(x[:, :64])
     assert not stand_in.errors
+
+
+@pytest.mark.slow
+def test_callbacks_into_python(stand_in, gpu, caplog):
+    """Operands are copied to the host, and results back; effects keep their order."""
+    rows = []
+
+    def step(c, row):
+        jax.debug.callback(lambda v: rows.append(float(v)), c, ordered=True)
+        shape = jax.ShapeDtypeStruct(row.shape, row.dtype)
+        return c + row.sum(), jax.pure_callback(lambda v: np.asarray(v) * 3, shape, row)
+
+    f = shlo_disc.jit(lambda x: jax.lax.scan(step, jnp.float32(0), x * 2))
+    for n in (3, 2, 3):  # the third call is one that XLA would run
+        x, rows[:] = np.arange(n * 4, dtype=np.float32).reshape(n, 4), []
+        total, found = f(jnp.asarray(x))
+        np.testing.assert_allclose(found, x * 6)
+        sums = np.cumsum(x.sum(1) * 2)
+        assert rows == [0.0, *sums[:-1]]
+        assert total == sums[-1]
+    assert f.cache_info().misses == 1
+    assert not caplog.messages

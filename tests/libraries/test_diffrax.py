@@ -1,7 +1,4 @@
-"""Programs of diffrax and optimistix, whose errors call back into Python (`equinox.error_if`).
-
-Their branches with callbacks are left out of what is compiled (`frontend/leaving.py`).
-"""
+"""Programs of diffrax and optimistix, whose errors call back into Python (`equinox.error_if`)."""
 
 from __future__ import annotations
 
@@ -25,18 +22,15 @@ def unit(rng, *sizes):
     return rng.uniform(0.1, 1, sizes).astype("f")
 
 
-def solve(y0, rate, end=1.0, **options):
+def solve(y0, rate, end=1.0, solver=None, **options):
     return diffrax.diffeqsolve(
-        diffrax.ODETerm(field), diffrax.Heun(), 0.0, end, 0.1, y0, args=rate, **options
+        diffrax.ODETerm(field), solver or diffrax.Heun(), 0.0, end, 0.1, y0, args=rate, **options
     )
 
 
 @pytest.mark.slow
 def test_fixed_steps():
-    f = check(
-        lambda y0, rate: solve(y0, rate).ys, lambda b, t, rng: (unit(rng, b, t), unit(rng, t))
-    )
-    assert "compiled without its callbacks" in f.explain()
+    check(lambda y0, rate: solve(y0, rate).ys, lambda b, t, rng: (unit(rng, b, t), unit(rng, t)))
 
 
 @pytest.mark.slow
@@ -95,8 +89,7 @@ def test_fixed_point_and_minimum():
 
 
 @pytest.mark.parametrize("solver", ["newton", "levenberg"])
-def test_what_needs_linear_algebra_runs_by_xla(solver):
-    """LU and QR are calls of LAPACK, which are not compiled."""
+def test_what_needs_linear_algebra_calls_lapack(solver):
 
     def newton(y, p):
         return optx.root_find(
@@ -115,3 +108,38 @@ def test_what_needs_linear_algebra_runs_by_xla(solver):
     for n in (4, 3):
         close(f(y[:n], y[:n]), jax.jit(program)(y[:n], y[:n]), solver)
     assert "@lapack_" in f.explain()
+
+
+@pytest.mark.slow
+def test_gradient_of_an_implicit_solver():
+    def gradient(y0, rate):
+        def loss(y0):
+            return (solve(y0, rate, solver=diffrax.ImplicitEuler(), max_steps=16).ys ** 2).sum()
+
+        return jax.grad(loss)(y0)
+
+    check(gradient, lambda b, t, rng: (unit(rng, t), unit(rng, t)), count=2, tolerance=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "root_find",
+        pytest.param("least_squares", marks=pytest.mark.slow),
+        pytest.param("fixed_point", marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_of_solutions(name):
+    solvers = {
+        "root_find": (lambda y, p: y**3 + y - p, optx.Newton(1e-5, 1e-5)),
+        "least_squares": (lambda y, p: y**2 - p, optx.LevenbergMarquardt(1e-5, 1e-5)),
+        "fixed_point": (lambda y, p: jnp.cos(y) * p / 2, optx.FixedPointIteration(1e-5, 1e-5)),
+    }
+    function, solver = solvers[name]
+
+    def loss(p, y):
+        return jnp.sin(getattr(optx, name)(function, solver, y, args=p).value).sum()
+
+    check(
+        jax.grad(loss), lambda b, t, rng: (unit(rng, t), np.ones(t, "f")), count=2, tolerance=1e-3
+    )

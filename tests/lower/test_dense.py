@@ -315,6 +315,28 @@ WIDE = Machine(vector_bytes=64, cores=2, features=frozenset({"avx2", "fma", "avx
 NARROW = Machine(vector_bytes=32, cores=2, features=frozenset({"avx2", "fma"}))
 
 
+@pytest.mark.parametrize("types", [("f32",) * 3, ("bf16",) * 3, ("i8", "i8", "i32")])
+def test_small_products_have_the_bits_of_others(types: tuple[str, str, str]) -> None:
+    dot = symbolic("bmk,bkn", "b", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
+    emitted = emit(dot, NARROW)
+    # With columns of zeros behind it, a product is for another kernel.
+    for m, k, n in [(2, 1, 1), (2, 8, 3), (3, 3, 3), (4, 4, 4), (5, 7, 6), (6, 2, 8), (3, 0, 5)]:
+        sizes = {"b": 3, "m": m, "k": k, "n": n}
+        assert variants(emitted.plan.steps, sizes) == {"dense_small"}
+        dot.check(emitted, sizes)
+        x, y = sample((3, m, k), types[0]), sample((3, k, n), types[1], 1)
+        (got,) = run(emitted, [x, y])
+        more = np.concatenate([y, np.zeros((3, k, 9), y.dtype)], 2)
+        assert variants(emitted.plan.steps, sizes | {"n": n + 9}) != {"dense_small"}
+        (other,) = run(emitted, [x, more])
+        np.testing.assert_array_equal(got, other[:, :, :n])
+    for m, k, n in [(1, 3, 3), (7, 3, 3), (3, 9, 3), (3, 3, 9)]:
+        sizes = {"b": 3, "m": m, "k": k, "n": n}
+        assert variants(emitted.plan.steps, sizes) != {"dense_small"}
+    steps = emit(MATMUL, NARROW).plan.steps
+    assert variants(steps, {"m": 3, "k": 3, "n": 3}) != {"dense_small"}, "a call takes longer"
+
+
 @pytest.mark.parametrize("target", [WIDE, NARROW])
 def test_few_rows_read_a_shared_right_operand_in_place(target: Machine) -> None:
     steps = emit(symbolic("mk,nk", "", "k"), target).plan.steps

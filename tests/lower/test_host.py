@@ -64,6 +64,39 @@ def test_a_loop_whose_carried_values_change_places(trips, size):
     np.testing.assert_array_equal(q, b)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)])
+@pytest.mark.parametrize("shape", [(), (3,), (17,)])
+def test_carried_values_of_known_sizes(shape, order):
+    t = f"tensor<{''.join(f'{n}x' for n in shape)}f32>"
+    following = [("%a", "%b", "%s")[k] for k in order]
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%n: tensor<i32>, %x: {t}, %y: {t}, %z: {t}) -> ({t}, {t}, {t}) {{
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %r:4 = stablehlo.while(%i = %zero, %a = %x, %b = %y, %c = %z) : tensor<i32>, {t}, {t}, {t}
+          cond {{
+            %g = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %g : tensor<i1>
+          }} do {{
+            %j = stablehlo.add %i, %one : tensor<i32>
+            %s = stablehlo.subtract %a, %c : {t}
+            stablehlo.return %j, {", ".join(following)} : tensor<i32>, {t}, {t}, {t}
+          }}
+          return %r#1, %r#2, %r#3 : {t}, {t}, {t}
+        }}"""
+    )
+    copies = executable.as_text("host").count("func.func @inlined")
+    assert copies == 1, "the subtraction is part of the host program"
+    for trips in (0, 1, 2, 5):
+        values = [np.full(shape, 10.0**k, F32) for k in range(3)]
+        got = executable.run_numpy([np.int32(trips), *values])
+        for _ in range(trips):
+            a, b, c = values
+            values = [(a, b, a - c)[k] for k in order]
+        for x, y in zip(got, values, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
 def test_a_loop_in_a_loop():
     (got,) = run(
         """func.func public @main(%n: tensor<i32>, %x: tensor<?xf32>) -> tensor<?xf32> {

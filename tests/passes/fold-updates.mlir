@@ -154,3 +154,81 @@ func.func @main(%acc: tensor<8xf32>, %k: tensor<5x1xi32>, %v: tensor<5xf32>, %h:
 //       return %1, %3, %4, %6, %9 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 //     }
 //   }
+
+// -----
+
+// A loop that adds up from zeros adds to the sum; one that reads its own sum, or returns another
+// value in its place, stays as it is.
+func.func @main(%acc: tensor<8xf32>, %v: tensor<1xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %c1 = stablehlo.constant dense<1> : tensor<i32>
+  %c4 = stablehlo.constant dense<4> : tensor<i32>
+  %zeros = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %a:3 = stablehlo.while(%i = %c0, %s = %zeros, %t = %zeros) : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+  cond {
+    %p = stablehlo.compare LT, %i, %c4 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %u = stablehlo.dynamic_update_slice %zeros, %v, %i : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+    %w = stablehlo.dynamic_slice %t, %i, sizes = [1] : (tensor<8xf32>, tensor<i32>) -> tensor<1xf32>
+    %x = stablehlo.dynamic_update_slice %zeros, %w, %i : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+    %s1 = stablehlo.add %s, %u : tensor<8xf32>
+    %t1 = stablehlo.add %t, %x : tensor<8xf32>
+    %j = stablehlo.add %i, %c1 : tensor<i32>
+    stablehlo.return %j, %s1, %t1 : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+  }
+  %y = stablehlo.add %acc, %a#1 : tensor<8xf32>
+  %z = stablehlo.add %a#2, %acc : tensor<8xf32>
+  %b:3 = stablehlo.while(%i = %c0, %s = %zeros, %t = %acc) : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+  cond {
+    %p = stablehlo.compare LT, %i, %c4 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %c1 : tensor<i32>
+    stablehlo.return %j, %t, %s : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+  }
+  %o = stablehlo.add %acc, %b#1 : tensor<8xf32>
+  return %y, %z, %o : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<8xf32>, %arg1: tensor<1xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<1> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<4> : tensor<i32>
+//       %cst = stablehlo.constant dense<0.000000e+00> : tensor<8xf32>
+//       %0:3 = stablehlo.while(%iterArg = %c, %iterArg_2 = %arg0, %iterArg_3 = %cst) : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+//       cond {
+//         %4 = stablehlo.compare LT, %iterArg, %c_1 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %4 : tensor<i1>
+//       } do {
+//         %4 = stablehlo.dynamic_slice %iterArg_3, %iterArg, sizes = [1] : (tensor<8xf32>, tensor<i32>) -> tensor<1xf32>
+//         %5 = "disc.dim"() {dim = "7"} : () -> tensor<i32>
+//         %6 = stablehlo.clamp %c, %iterArg, %5 : tensor<i32>
+//         %7 = stablehlo.reshape %6 : (tensor<i32>) -> tensor<1xi32>
+//         %8 = "stablehlo.scatter"(%iterArg_2, %7, %arg1) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
+//         ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+//           %11 = stablehlo.add %arg2, %arg3 : tensor<f32>
+//           stablehlo.return %11 : tensor<f32>
+//         }) : (tensor<8xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<8xf32>
+//         %9 = "stablehlo.scatter"(%iterArg_3, %7, %4) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
+//         ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+//           %11 = stablehlo.add %arg2, %arg3 : tensor<f32>
+//           stablehlo.return %11 : tensor<f32>
+//         }) : (tensor<8xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<8xf32>
+//         %10 = stablehlo.add %iterArg, %c_0 : tensor<i32>
+//         stablehlo.return %10, %8, %9 : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+//       }
+//       %1 = stablehlo.add %0#2, %arg0 : tensor<8xf32>
+//       %2:3 = stablehlo.while(%iterArg = %c, %iterArg_2 = %cst, %iterArg_3 = %arg0) : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+//       cond {
+//         %4 = stablehlo.compare LT, %iterArg, %c_1 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %4 : tensor<i1>
+//       } do {
+//         %4 = stablehlo.add %iterArg, %c_0 : tensor<i32>
+//         stablehlo.return %4, %iterArg_3, %iterArg_2 : tensor<i32>, tensor<8xf32>, tensor<8xf32>
+//       }
+//       %3 = stablehlo.add %arg0, %2#1 : tensor<8xf32>
+//       return %0#1, %1, %3 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+//     }
+//   }

@@ -20,7 +20,7 @@ ALLOWED = {
     ".": (11, 1),
     "debug": (3, 1),
     "dynamic": (1, 0),
-    "frontend": (34, 10),
+    "frontend": (33, 10),
     "jax_private": (2, 0),
     "lower": (2, 2),
     "lower/cpu": (9, 0),

@@ -124,7 +124,8 @@ def test_rows_repeated_as_often_as_data_say():
         return rows * 2, known.sin(), torch.repeat_interleave(counts), x.masked_scatter(mask, x * 3)
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        fast = torch.compile(function, backend="shlo_disc", dynamic=True, fullgraph=True)
+        options = {"on_unsupported": "error"}
+        fast = torch.compile(function, backend="shlo_disc", dynamic=True, options=options)
         for n in (5, 2, 9):
             counts = torch.arange(n) % 3
             counts[-1] = 2 * n - counts[:-1].sum()

@@ -12,6 +12,7 @@ import shlo_disc.torch  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
+ERROR = {"on_unsupported": "error"}
 linalg = torch.linalg
 B, N = Dim("b"), Dim("n")
 SETS = [(3, 4), (1, 1), (2, 17), (5, 7)]
@@ -70,3 +71,91 @@ def test_singular_matrices_and_nan():
     assert det[2].isnan()
     assert (sign[0], size[0]) == (0, -torch.inf)
     torch.testing.assert_close(size[1], torch.tensor(3.0).log())
+
+
+def factored(a, b, wide):
+    """Factorizations, what is solved with them, and functions of matrices: all unique in sign."""
+    s = a @ a.mH + torch.eye(a.shape[-1], dtype=a.dtype)
+    low, (q, r), (p, lower, upper) = linalg.cholesky_ex(s)[0], linalg.qr(wide.mH), linalg.lu(wide)
+    lu, pivots, _ = linalg.lu_factor_ex(a)
+    values, vectors = linalg.eigh(s)
+    u, sizes, v = linalg.svd(wide, full_matrices=False)
+    return (
+        low, linalg.cholesky_ex(s, upper=True)[0], torch.cholesky_solve(b, low), q @ r, q.mH @ q,
+        torch.cholesky_inverse(low), p @ lower @ upper, linalg.lu_solve(lu, pivots, b),
+        linalg.lu_solve(lu, pivots, b, adjoint=True), linalg.lu_solve(lu, pivots, b.mH, left=False),
+        values, vectors * values.unsqueeze(-2) @ vectors.mH, linalg.eigvalsh(s, UPLO="U"),
+        u * sizes.unsqueeze(-2) @ v, linalg.svdvals(a), linalg.pinv(wide), linalg.matrix_exp(a),
+        linalg.pinv(s, hermitian=True), linalg.solve_triangular(s[0].triu(), b, upper=True),
+        linalg.solve_triangular(s.tril(), b.mH, upper=False, left=False, unitriangular=True),
+        linalg.solve_ex(a, b)[0], linalg.inv_ex(a)[0], linalg.det(a), linalg.slogdet(a)[1],
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_factorizations_of_any_size(dtype):
+    def make(b, n, m):
+        a, x, wide = (torch.randn(b, n, k, dtype=dtype) for k in (n, 2, m))
+        return a + 3 * torch.eye(n), x, wide
+
+    fast = torch.compile(factored, backend="shlo_disc", dynamic=True, options=ERROR)
+    for sizes in ((3, 4, 6), (2, 11, 5)):
+        args = make(*sizes)
+        for own, true in zip(fast(*args), factored(*args), strict=True):
+            torch.testing.assert_close(own, true, rtol=1e-8, atol=1e-8)
+
+
+OF_ONE = {
+    "cholesky": lambda a: linalg.cholesky_ex(a @ a.mT)[0],
+    "qr": linalg.qr,
+    "eigenvalues": lambda a: (linalg.eigvalsh(a + a.mT), linalg.svdvals(a)),
+    "lu": lambda a: linalg.lu_solve(*linalg.lu_factor_ex(a)[:2], a[..., :1] ** 2),
+    "solved": lambda a: (linalg.solve_ex(a, a[..., 0] ** 2)[0], linalg.inv_ex(a)[0]),
+    "determinants": lambda a: (linalg.det(a), linalg.slogdet(a.mT)[1]),
+    "exponential": linalg.matrix_exp,
+}
+
+
+@pytest.mark.parametrize(
+    "names", [("cholesky", "eigenvalues"),
+              pytest.param(tuple(OF_ONE), marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_gradients_are_those_of_eager_mode(names):
+    def function(a):
+        found = [OF_ONE[name](a) for name in names]
+        return [y for one in found for y in (one if isinstance(one, tuple) else (one,))]
+
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True, options=ERROR)
+    for b, n in ((3, 4), (2, 7)):
+        a = torch.randn(b, n, n, dtype=torch.float64) + 3 * torch.eye(n)
+        a.requires_grad_()
+        grads = [torch.autograd.grad(sum((y * y).sum() for y in each(a)), a)[0]
+                 for each in (fast, function)]  # fmt: skip
+        torch.testing.assert_close(*grads, rtol=1e-7, atol=1e-7)
+
+
+def test_a_matrix_without_a_factor_gives_nan():
+    a = torch.stack([torch.eye(3), -torch.eye(3)])
+    program = export(Of(linalg.cholesky_ex), (a,), dynamic_shapes=(({0: B},),))
+    factor, info = shlo_disc.torch.compile(program)(a)
+    assert torch.equal(factor[0], torch.eye(3))
+    assert factor[1].diagonal().isnan().all()
+    assert info.tolist() == [0, 1]
+
+
+def test_products_of_groups_with_gradients():
+    """Groups of rows; in the gradients also groups of what is summed. Some are empty."""
+
+    def function(a, w, offsets):
+        return torch._grouped_mm(a, w, offs=offsets)
+
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True, options=ERROR)
+    for ends in ((2, 5, 16), (0, 5, 24)):
+        a, w = (torch.randn(shape) / 4 for shape in ((ends[-1], 16), (3, 16, 8)))
+        args = [x.bfloat16().requires_grad_() for x in (a, w)]
+        offsets = torch.tensor(ends, dtype=torch.int32)
+        results = [each(*args, offsets).float() for each in (fast, function)]
+        torch.testing.assert_close(*results, rtol=3e-2, atol=3e-2)
+        grads = [torch.autograd.grad(y.square().sum(), args) for y in results]
+        torch.testing.assert_close(*grads, rtol=3e-2, atol=3e-2)

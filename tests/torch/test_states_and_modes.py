@@ -102,33 +102,6 @@ def test_a_step_of_an_optimizer_is_compiled(name):
     assert len(kinds()) == (2 if name == "SGD" else 1)  # Dynamo: no momentum in the first step
 
 
-# -- graphs of other graphs, and tensors that a graph holds ---------------------------------------
-
-
-def chosen(x):
-    factors = torch.tensor([1.0, 2.0, 3.0])
-    y = torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x * factors,))
-    return y * factors
-
-
-def repeated(x):
-    return torch._higher_order_ops.while_loop(
-        lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5), (torch.tensor(0), x)
-    )
-
-
-@pytest.mark.parametrize("function", [chosen, repeated])
-def test_pytorch_runs_graphs_of_other_graphs_where_it_may(function):
-    with torch.no_grad():
-        fast = compiled(function, on_unsupported="eager")
-        for n, sign in ((5, 1), (7, -1), (2, 1)):
-            x = sign * torch.rand(n, 3)
-            torch.testing.assert_close(fast(x), function(x))
-    (graph,) = shlo_disc.torch.compilations()
-    assert list(graph.eager.values()) == ["runs graphs of its own"]
-    assert len(graph.parts) == (2 if function is chosen else 1)
-
-
 # -- what a program asserts -----------------------------------------------------------------------
 
 

@@ -59,7 +59,7 @@ def target(architecture: str) -> Target:
         emitters=EMITTERS,
         generator=lambda: codegen.Builder(machine=machine),
         memory=CpuMemory(),
-        compile_host=codegen.compile_host,
+        compile_host=lambda text: codegen.compile_host(text, machine),
         views={
             "llvm": lambda texts: codegen.llvm_text(texts, machine),
             "asm": lambda texts: codegen.assembly(texts, machine),

@@ -340,12 +340,15 @@ def compile_functions(
         return builder.functions(texts)
 
 
-def compile_host(text: str) -> tuple[Function, Function]:
-    """`prepare` and `run` of the host program `text`."""
-    key = "host " + function_name(text)
+def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, Function]:
+    """`prepare` and `run` of the host program `text`.
+
+    `machine`: what the kernels are for that it has copies of.
+    """
+    key = "host " + function_name(text, machine)
     known = RECENT.get(key)
     if known is None:
-        known = tuple(_compile(text, ["prepare", "run"], opt_level=1, host=True))
+        known = tuple(_compile(text, ["prepare", "run"], 1, machine, host=True))
         RECENT.add(key, known)
     prepare, run = known
     return prepare, run

@@ -38,8 +38,8 @@ class CpuMemory(OwnMemory, HostMemory):
         if launch.scratch_bytes != 0:
             return False
         extent, cost = launch.extent, launch.cost
-        if extent.is_const and cost.is_const:
-            return 0 < extent.value <= _grain_of(cost.value)
+        if extent == 1 or (extent.is_const and cost.is_const):
+            return 0 < extent.value <= _grain_of(cost.value if cost.is_const else 1)
         number = w.size(extent)
         return (number > 0) & w.compare(number, "<=", _grain(w, cost))
 

@@ -69,11 +69,10 @@ def _joined(op: ir.Operation) -> tuple[int, list[ir.Value]]:
     axis, parts = op.attributes["dimension"], []
     for value in op.operands:
         inner = producer(value)
-        nested = inner is not None and inner.name == op.name
-        if nested and inner.attributes["dimension"] == axis:
-            parts += _joined(inner)[1]
-        else:
+        if inner is None or inner.name != op.name or inner.attributes["dimension"] != axis:
             parts.append(value)
+        else:
+            parts += _joined(inner)[1]
     return ir.IntegerAttr(axis).value, parts
 
 

@@ -21,9 +21,10 @@ from shlo_disc.passes.places import At, Place, places_of
 __all__ = ["Frame"]
 
 
-_SMALL_BYTES = 64
+_SMALL_BYTES = 8
 _SMALL_SLOTS = 64
-"""Of a program that has loops, so many slots of at most so many bytes are on the stack."""
+"""Of a program that has loops, so many slots of at most so many bytes are on the stack. LLVM does
+not keep longer ones in registers, which kernels read under masks; there, copies take longer."""
 
 
 def _is_small(size: Expr) -> bool:
@@ -72,10 +73,7 @@ class Frame:
 
     def _small_slots(self, slots: Sequence[Expr]) -> dict[int, Pointer]:
         small = [number for number, size in enumerate(slots) if _is_small(size)]
-        return {
-            number: self.w.array(_SMALL_BYTES // 8, "i64", f"slot {number}", _SMALL_BYTES)
-            for number in small[:_SMALL_SLOTS]
-        }
+        return {number: self.w.array(1, "i64", f"slot {number}") for number in small[:_SMALL_SLOTS]}
 
     def is_small(self, place: Place) -> bool:
         """Is it a slot on the stack, cheaper to copy than to remember which of two is meant?"""

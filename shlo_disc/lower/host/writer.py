@@ -201,11 +201,11 @@ class HostWriter(TextBuilder):
             offset = offset + self.aligned(size)
         return addresses, offset
 
-    def array(self, count: int, element: str, tag: str, alignment: int = 8) -> Pointer:
+    def array(self, count: int, element: str, tag: str) -> Pointer:
         """Stack memory for `count` elements, shared by all users of the same tag."""
         right = (
             f"llvm.alloca {self.const(max(count, 1))} x {element} "
-            f'{{alignment = {alignment} : i64, tag = "{tag}"}} : (i64) -> {ADDRESS}'
+            f'{{alignment = 8 : i64, tag = "{tag}"}} : (i64) -> {ADDRESS}'
         )
         return self.define(Pointer, right, ADDRESS, [])
 

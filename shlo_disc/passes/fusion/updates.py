@@ -5,7 +5,9 @@ computes cheap element-wise work on its update.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
+from shlo_disc.mlir import ir
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
@@ -46,6 +48,8 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     alone = outer == [merge.source] and p.outside_users(work) == {node.index}
     if not alone or work.members & p.kept:
         return "it is read at other places, too"
+    if _bases(p, {node.index}, 0) & _bases(p, work.members):
+        return "it reads the array, which would have to be copied"
     if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, graph.shapes):
         return "it is computed where it belongs"
     if len(nodes) > graph.costs.cheap_ops or any(
@@ -54,6 +58,13 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     ):
         return "updates that may meet follow each other: costly work would wait for them"
     return None
+
+
+def _bases(p: Partition, members: AbstractSet[int], *positions: int) -> set[ir.Value]:
+    """The values that nodes read, at all `positions` or at these."""
+    operands = [p.graph.nodes[index].operands for index in members]
+    read = [v for own in operands for v in ([own[k] for k in positions] if positions else own)]
+    return {base for value in read for base, _ in p.graph.bases(value)}
 
 
 rule = FusionRule(

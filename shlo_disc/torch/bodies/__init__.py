@@ -15,6 +15,7 @@ from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.attention import attention, flash_attention
 from shlo_disc.torch.bodies.call import Body, BodyCall
 from shlo_disc.torch.bodies.complex_numbers import COMPLEX, is_complex
+from shlo_disc.torch.bodies.control_flow import CONTROL
 from shlo_disc.torch.bodies.convolution import (
     convolution,
     convolution_backward,
@@ -32,7 +33,7 @@ from shlo_disc.torch.bodies.extremes import argmax, argmin, max_dim, min_dim
 from shlo_disc.torch.bodies.finding import nonzero, repeat_interleave
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
-from shlo_disc.torch.bodies.linear_algebra import det, inv_ex, slogdet, solve_ex
+from shlo_disc.torch.bodies.lapack import LAPACK
 from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
 from shlo_disc.torch.bodies.padding import constant_pad, pads_by_sizes
 from shlo_disc.torch.bodies.pooling import (
@@ -89,11 +90,7 @@ BODIES: dict[Any, Body] = {
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
     aten.gcd.default: gcd,
-    aten._linalg_det.default: det,
-    aten._linalg_slogdet.default: slogdet,
-    aten._linalg_solve_ex.default: solve_ex,
     aten.lcm.default: lcm,
-    aten.linalg_inv_ex.default: inv_ex,
     aten.max.dim: max_dim,
     aten.max_pool3d.default: max_pool,
     aten.max_pool3d_with_indices.default: max_pool_with_indices,
@@ -140,7 +137,9 @@ _INDEXED: dict[Any, Body] = {
     aten.index_put.default: index_put,
 }
 
-BODIES.update({**SPECIAL, **_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_})
+BODIES.update({
+    **CONTROL, **LAPACK, **SPECIAL, **_INDEXED, **_POOLS, **_TRANSFORMS, aten.slice.Tensor: slice_,
+})  # fmt: skip
 
 _WIDENED = (
     aten.argmax.default, aten.argmin.default, aten.cummax.default, aten.cummin.default,
@@ -173,9 +172,10 @@ def has_body(node: torch.fx.Node) -> bool:
     """True for an op that is written here."""
     if node.op != "call_function":
         return False
+    if node.target in CONTROL:
+        return True
     if any(map(is_complex, (node, *node.all_input_nodes))):
-        is_own = node.target in COMPLEX or node.target in _TRANSFORMS
-        return is_own or node.target is aten.constant_pad_nd.default
+        return any(node.target in own for own in (COMPLEX, LAPACK, _TRANSFORMS))
     if node.target not in BODIES:
         return False
     only = _ONLY.get(node.target)

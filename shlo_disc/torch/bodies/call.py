@@ -10,7 +10,7 @@ import torch
 from shlo_disc.builders import create, reduced, scalar
 from shlo_disc.ingest.size_values import extent, vector
 from shlo_disc.mlir import ir
-from shlo_disc.torch.importer import Carried
+from shlo_disc.torch.importer import Carried, Graph
 
 __all__ = [
     "Body", "BodyCall", "aligned", "constant", "converted", "element_of", "highest", "iota",
@@ -52,6 +52,16 @@ class BodyCall:
     def shape(self, name: str) -> tuple[Any, ...]:
         """The symbolic sizes of a tensor argument."""
         return tuple(self._carried.arguments[name].meta["val"].shape)
+
+    @property
+    def function(self) -> str:
+        """The name of the function that is written."""
+        return self._carried.function
+
+    @property
+    def graphs(self) -> Sequence[Graph]:
+        """The graphs that a higher-order op runs."""
+        return self._carried.graphs
 
     @property
     def names(self) -> Collection[str]:

@@ -183,15 +183,6 @@ def _axes(call: BodyCall) -> list[int]:
     return sorted({d % rank for d in dims} if dims and rank else range(rank))
 
 
-def _masked_fill(call: BodyCall) -> list[ir.Value]:
-    x, mask, value = call["self"], call["mask"], call["value"]
-    element = ir.RankedTensorType(call.results[0]).element_type
-    x, mask = aligned(call, "self")[0], aligned(call, "mask", element=element_of(mask))[0]
-    if not isinstance(value, ir.Value):
-        value = scalar(value, element)
-    return [create("stablehlo.select", [mask, spread(converted(value, element), [], x), x], x.type)]
-
-
 def _like(number: complex | None) -> Body:
     """`number` in the shape of an argument; None: the argument `fill_value`."""
 
@@ -292,8 +283,6 @@ COMPLEX: dict[Any, Body] = {
     aten.imag.default: _part("imag"),
     aten._to_copy.default: _copy,
     aten.full_like.default: _like(None),
-    aten.masked_fill.Scalar: _masked_fill,
-    aten.masked_fill.Tensor: _masked_fill,
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.ones_like.default: _like(1),

@@ -20,7 +20,10 @@ from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
 
-__all__ = ["gru", "lstm", "lstm_gradient", "lstm_layer", "recurrence_gradient", "rnn"]
+__all__ = [
+    "entry", "gru", "lstm", "lstm_gradient", "lstm_layer", "recurrence_gradient", "rnn",
+    "with_first",
+]  # fmt: skip
 
 _LSTM = 2
 """`mode` of an LSTM, as oneDNN numbers kinds of recurrence."""
@@ -50,7 +53,7 @@ def lstm_layer(call: BodyCall) -> list[ir.Value]:
     h, c = (_without_first(converted(call[name], f32)) for name in ("hx_", "cx_"))
     cell = _lstm_cell(recurrent, None, keeps_cells=False)
     h, c, y = _loop([gates], [h, c], cell, [_width(h)], backwards=call["reverse"])
-    h, c = (_with_first(value) for value in (h, c))
+    h, c = (with_first(value) for value in (h, c))
     found = [converted(value, element_of(x)) for value in (y, h, c)]
     empty = ir.RankedTensorType(call.results[3])
     return [*found, constant(0, empty.shape, empty.element_type)]
@@ -121,7 +124,7 @@ def lstm_gradient(call: BodyCall) -> list[ir.Value]:
         of_gates = binary("multiply", _joined([of_c, of_c, of_c, of_out]), factors)
         return [_times(of_gates, weight), binary("multiply", of_c, kept)], [of_h, of_c]
 
-    first = spread(constant(0, [], element_of(grad)), [], _entry(grad, constant(0, [], "i64")))
+    first = spread(constant(0, [], element_of(grad)), [], entry(grad, constant(0, [], "i64")))
     widths = [_width(grad), _width(kept)]
     found = _loop(
         [grad, factors, through, kept], [first, of_c], step, widths, backwards=not call["reverse"]
@@ -146,7 +149,7 @@ def recurrence_gradient(call: BodyCall) -> list[ir.Value]:
             before = binary("add", before, binary("multiply", of_h, kept[0]))
         return [before], [of_h]
 
-    first = spread(constant(0, [], element_of(grad)), [], _entry(grad, constant(0, [], "i64")))
+    first = spread(constant(0, [], element_of(grad)), [], entry(grad, constant(0, [], "i64")))
     found = _loop(
         [grad, factors, *kept], [first], step, [_width(grad)], backwards=not call["reverse"]
     )
@@ -194,11 +197,11 @@ def _loop(
         if backwards:
             place = binary("subtract", binary("subtract", steps, one), number)
         before, written = values[: len(states)], values[len(states) :]
-        after, entries = step([_entry(x, place) for x in inputs], before)
+        after, entries = step([entry(x, place) for x in inputs], before)
         after = [_of_type(value, b.type) for value, b in zip(after, before, strict=True)]
         places = [place, zero, zero]
         new = [
-            create("stablehlo.dynamic_update_slice", [y, _with_first(entry), *places], y.type)
+            create("stablehlo.dynamic_update_slice", [y, with_first(entry), *places], y.type)
             for y, entry in zip(written, entries, strict=True)
         ]
         return [binary("add", number, one), *after, *new]
@@ -289,7 +292,7 @@ def _product(x: ir.Value, weight: ir.Value, element: ir.Type, *, contracted: int
     return create("stablehlo.dot_general", [x, weight], kind, dot_dimension_numbers=numbers)
 
 
-def _entry(x: ir.Value, place: ir.Value) -> ir.Value:
+def entry(x: ir.Value, place: ir.Value) -> ir.Value:
     """The entry of a place of the first dimension."""
     kind = ir.RankedTensorType(x.type)
     zero, one = constant(0, [], "i64"), constant(1, [], "i64")
@@ -322,7 +325,7 @@ def _without_first(x: ir.Value) -> ir.Value:
     return _reshaped(x, list(range(1, ir.RankedTensorType(x.type).rank)))
 
 
-def _with_first(x: ir.Value) -> ir.Value:
+def with_first(x: ir.Value) -> ir.Value:
     """`x` behind a first dimension of size 1."""
     return _reshaped(x, [None, *range(ir.RankedTensorType(x.type).rank)])
 

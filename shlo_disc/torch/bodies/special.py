@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from shlo_disc.builders import compare, create, reduced, scattered
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, vector
+from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import (
     Body,
@@ -24,7 +23,7 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["SPECIAL"]
+__all__ = ["SPECIAL", "viewed"]
 
 aten = torch.ops.aten
 
@@ -69,11 +68,35 @@ def _signbit(call: BodyCall) -> list[ir.Value]:
 
 
 def _view_dtype(call: BodyCall) -> list[ir.Value]:
-    """The same bytes as elements of another type that is as wide."""
-    x, kind = call["self"], ir.RankedTensorType(call.results[0])
-    if _width(element_of(x)) != _width(kind.element_type):
-        raise UnsupportedError("as elements of another width is not covered")
-    return [create("stablehlo.bitcast_convert", [x], typed(x, kind.element_type))]
+    """The same bytes as elements of another type; the last dimension is that of its width."""
+    x, element = call["self"], ir.RankedTensorType(call.results[0]).element_type
+    return [viewed(x, element)]
+
+
+def viewed(x: ir.Value, element: ir.Type) -> ir.Value:
+    """The bytes of `x` as elements of another type, neither of complex numbers."""
+    have, want = _width(element_of(x)), _width(element)
+    lead = ir.RankedTensorType(x.type).rank - 1
+    shape = [*ir.RankedTensorType(x.type).shape]
+    if have == want:
+        return create("stablehlo.bitcast_convert", [x], typed(x, element))
+    sizes = [extent(x, k) for k in range(lead + 1)]
+    last, dynamic = shape[-1], ir.ShapedType.get_dynamic_size()
+    parts = max(have, want) // min(have, want)
+    many = constant(parts, [], "i64")
+    if have > want:
+        kind = ir.RankedTensorType.get([*shape, parts], element)
+        x = create("stablehlo.bitcast_convert", [x], kind)
+        last = last if last == dynamic else last * parts
+        sizes[-1] = binary("multiply", sizes[-1], many)
+        kind = ir.RankedTensorType.get([*shape[:-1], last], element)
+        return create("stablehlo.dynamic_reshape", [x, vector(sizes)], kind)
+    last = last if last == dynamic else last // parts
+    sizes[-1] = binary("divide", sizes[-1], many)
+    kind = ir.RankedTensorType.get([*shape[:-1], last, parts], element_of(x))
+    x = create("stablehlo.dynamic_reshape", [x, vector([*sizes, many])], kind)
+    kind = ir.RankedTensorType.get([*shape[:-1], last], element)
+    return create("stablehlo.bitcast_convert", [x], kind)
 
 
 def _digamma(call: BodyCall) -> list[ir.Value]:

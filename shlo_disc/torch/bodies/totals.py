@@ -76,12 +76,15 @@ def running_sum(call: BodyCall, x: ir.Value, axis: int) -> ir.Value:
 
 
 def _running(call: BodyCall, name: str, start: int) -> list[ir.Value]:
-    element = ir.RankedTensorType(call.results[0]).element_type
-    x = converted(call["self"], element)
+    """Of f32 in f64, as PyTorch's kernels for CPUs have it: errors would grow with the length."""
+    result = ir.RankedTensorType(call.results[0]).element_type
+    element = ir.F64Type.get() if isinstance(result, ir.F32Type) else result
+    x = converted(converted(call["self"], result), element)
     kind = ir.RankedTensorType(x.type)
     rank = kind.rank
     if rank == 0 or 0 in kind.shape:
-        return [x]
+        return [converted(x, result)]
     is_complex = isinstance(element, ir.ComplexType)
     first = scalar(start, element) if is_complex else constant(start, [], element)
-    return [running(call.module.operation, x, call["dim"] % rank, name, first)]
+    found = running(call.module.operation, x, call["dim"] % rank, name, first)
+    return [converted(found, result)]

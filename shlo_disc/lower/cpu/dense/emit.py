@@ -63,10 +63,22 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
         steps = _unless_few_columns(planners[0], products[0], plans[0], block)
+        if products[0].problem.batch or _is_in_loop(fusion.op):
+            steps = planners[0].unless_small(steps)
         return KernelPlan(*planners[0].split(steps))
     if (merged := fused_horizontally(plans, machine)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
+
+
+def _is_in_loop(op: ir.Operation) -> bool:
+    """True if the program runs `op` many times: then what a small product takes beside its work
+    shows.
+    """
+    while (op := op.parent.operation).name != "func.func":
+        if op.name == "stablehlo.while":
+            return True
+    return False
 
 
 def _unless_few_columns(

@@ -15,6 +15,7 @@ from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import PAIR
 from shlo_disc.lower.cpu.dense.row_work import RowWork
+from shlo_disc.lower.cpu.dense.small import small_launch, when_small
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.taps import tap_pack_kernel, taps_of
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
@@ -200,6 +201,15 @@ class Planner:
         if self.keep_b:
             return self._kept()
         return (self._launch("scratch"),)
+
+    def unless_small(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The kernel of `small.py` where it does better than `otherwise`."""
+        small = when_small(self.p, self.tile)
+        if small is None or _never(small):
+            return otherwise
+        args = (self.a_buffer, self.b_buffer, self.out)
+        launch = small_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
+        return _if(small, (launch,), otherwise)
 
     def split(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
         """`steps` with a variant for long sums of few results (`split.py`), and its blocks."""
@@ -498,14 +508,22 @@ def is_unit(size: Expr, stride: Expr) -> bool:
     return bool(stride == ONE or size.is_one)
 
 
+def _is_known(condition: Condition) -> bool:
+    return bool(condition.lhs.is_const and condition.rhs.is_const)
+
+
+def _never(conditions: Sequence[Condition]) -> bool:
+    """Whether numbers show that not all hold."""
+    return any(_is_known(x) and not x.holds({}) for x in conditions)
+
+
 def _if(
     conditions: Sequence[Condition], then: tuple[Step, ...], otherwise: tuple[Step, ...]
 ) -> tuple[Step, ...]:
     """`then` where all `conditions` hold; those of numbers are decided now."""
-    known = [x for x in conditions if x.lhs.is_const and x.rhs.is_const]
-    if not all(x.holds({}) for x in known):
+    if _never(conditions):
         return otherwise
-    left = tuple(x for x in conditions if x not in known)
+    left = tuple(x for x in conditions if not _is_known(x))
     if not left:
         return then
     return (If(All(left) if len(left) > 1 else left[0], then, otherwise),)

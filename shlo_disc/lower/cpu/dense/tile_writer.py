@@ -36,6 +36,11 @@ CHAINS = 8
 """Sums that are added to in turn: two multiply-adds a cycle, four cycles until one is done."""
 
 
+def chains_of(registers: int) -> int:
+    """Into how many sums each of so many registers is split."""
+    return max(1, CHAINS // registers)
+
+
 @dataclass(frozen=True)
 class Ahead:
     """What a tile asks for in advance: B from `start` on, `step` elements in a step along K."""
@@ -250,7 +255,7 @@ class TileWriter:
         if at.ahead is not None:
             places.append(at.ahead.start + k0 * at.ahead.step)
         split = len(places)
-        chains = 1 if g.short else max(1, CHAINS // len(init))
+        chains = 1 if g.short else chains_of(len(init))
         if chains == 1:
             with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
                 places, sums = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])

@@ -1,0 +1,189 @@
+"""Lengths that are equal in a call, and written differently: compared, guarded, compiled once."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import shlo_disc
+from tests.cases import all_but
+
+
+def normal(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@jax.custom_batching.custom_vmap
+def product(a, b):
+    return a * b
+
+
+@product.def_vmap
+def _(size, batched, a, b):
+    del size, batched
+    return a * b, True
+
+
+def loop(a, b):
+    return lax.scan(lambda c, v: (jnp.sin(c) + v[0] * v[1], c), 0.0, (a, b))
+
+
+NEED_EQUAL = {
+    "vmap": jax.vmap(lambda u, v: u * v),
+    "scan": loop,
+    "length of scan": lambda a, b: lax.scan(lambda c, u: (c, u), 0.0, a, length=b.shape[0])[1],
+    "map": lambda a, b: lax.map(lambda t: t[0] * t[1], (a, b)),
+    "map in batches": lambda a, b: lax.map(lambda t: t[0] * t[1], (a, b), batch_size=2),
+    "stack": lambda a, b: jnp.stack([a, b]),
+    "lexsort": lambda a, b: jnp.lexsort((a, b)),
+    "custom_vmap": jax.vmap(product),
+    "associative_scan": lambda a, b: lax.associative_scan(
+        lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), (a, b)
+    ),
+    "gradient of vmap": jax.grad(lambda a, b: jax.vmap(jnp.multiply)(a, b).sum(), (0, 1)),
+    "gradient of scan": jax.grad(lambda a, b: loop(a, b)[0], (0, 1)),
+    "vmap of vmap": lambda a, b: jax.vmap(lambda u: jax.vmap(lambda v, w: u * v * w)(a, b))(b),
+    "carried": lambda a, b: lax.fori_loop(0, 3, lambda i, c: b + c, a),
+    "branches": lambda a, b: lax.cond(a.sum() > 0, lambda: a, lambda: b),
+    "vectorize": jnp.vectorize(lambda u, v: u + v),
+}
+"""Functions of two arrays that JAX refuses for unequal lengths."""
+
+CALLS = ((5, 6), (16, 15), (13, 13))
+"""Lengths of two arguments whose halves, rounded up, are equal."""
+
+
+def halves_of(function):
+    return lambda x, y: function(x[::2], y[::2])
+
+
+def assert_alike(ours, theirs, *arrays):
+    got, want = jax.tree.leaves(ours(*arrays)), jax.tree.leaves(theirs(*arrays))
+    for a, b in zip(got, want, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+FEW = {"vmap", "scan", "map in batches", "stack", "gradient of scan"}
+FEW_CAUGHT = {"vmap", "scan", "stack"}
+FEW_WAYS = {"frames", "halves of a half"}
+
+
+@pytest.mark.parametrize("name", all_but(NEED_EQUAL.keys() - FEW, NEED_EQUAL))
+def test_lengths_of_two_arguments_are_compared_and_guarded(name):
+    f = shlo_disc.jit(halves_of(NEED_EQUAL[name]))
+    theirs = jax.jit(halves_of(NEED_EQUAL[name]))
+    for n, m in CALLS:
+        assert_alike(f, theirs, normal(n), normal(m))
+    assert f.cache_info().misses == 1, f.guards()
+    # Unequal ones are refused as by JAX, and with its words.
+    with pytest.raises((AssertionError, TypeError, ValueError)) as wanted:
+        theirs(normal(9), normal(20))
+    with pytest.raises(type(wanted.value)) as found:
+        f(normal(9), normal(20))
+    assert str(found.value).splitlines()[:1] == str(wanted.value).splitlines()[:1]
+
+
+@pytest.mark.parametrize("name", all_but(NEED_EQUAL.keys() - FEW_CAUGHT, NEED_EQUAL))
+@pytest.mark.parametrize("calls", [((5, 8), (8, 8), (7, 8)), ((8, 7), (5, 8))])
+def test_a_refusal_that_the_program_catches_is_one_of_its_sizes(name, calls):
+    def function(x, y):
+        try:
+            return halves_of(NEED_EQUAL[name])(x, y)
+        except (AssertionError, TypeError, ValueError):
+            return -x
+
+    f = shlo_disc.jit(function)
+    for n, m in calls:
+        assert_alike(f, jax.jit(function), normal(n), normal(m))
+
+
+TWO_WAYS = {
+    "positions of chunks": lambda x: jax.vmap(lambda row, k: row.sum() * k)(
+        jnp.pad(x, (0, -len_of(x) % 4)).reshape(-1, 4), jnp.arange((len_of(x) + 3) // 4)
+    ),
+    "frames": lambda x: lax.map(
+        lambda t: t[0].sum() * t[1],
+        (
+            x[jnp.arange(1 + (len_of(x) - 4) // 2)[:, None] * 2 + jnp.arange(4)],
+            jnp.arange(0, len_of(x) - 3, 2),
+        ),
+    ),
+    "mask of two convolutions": lambda x: jax.vmap(jnp.multiply)(halved(halved(x)), x[::4]),
+    "even and odd": lambda x: jnp.stack([x, jnp.concatenate([x[::2], x[1::2]])]),
+    "halves of a half": lambda x: jnp.stack([second(second(x)), second(x[::2])]),
+    "repeated": lambda x: jax.vmap(jnp.multiply)(
+        jnp.repeat(x[: len_of(x) // 2], 2), x[: len_of(x) // 2 * 2]
+    ),
+}
+"""One length, written in two ways, that are equal at every size."""
+
+
+def len_of(x):
+    return x.shape[0]
+
+
+def second(x):
+    return x[x.shape[0] // 2 :]
+
+
+def halved(x):
+    return lax.conv_general_dilated(x[None, None], jnp.ones((1, 1, 3)), (2,), [(1, 1)])[0, 0]
+
+
+@pytest.mark.parametrize("name", all_but(TWO_WAYS.keys() - FEW_WAYS, TWO_WAYS))
+def test_a_length_in_two_ways_is_one_length(name):
+    f = shlo_disc.jit(TWO_WAYS[name], dynamic=True)
+    for n in (5, 8, 23):
+        assert_alike(f, jax.jit(TWO_WAYS[name]), normal(n))
+    assert f.cache_info().misses == 1
+    if name != "frames":  # of fewer rows than a frame: max((n - 2) // 2, 0)
+        assert not any("==" in guard for guard in f.guards()), f.guards()
+
+
+def test_batches_of_map_leave_any_number_of_rows():
+    def function(x):
+        return lax.map(lambda v: jnp.sin(v) * x.sum(), x, batch_size=4)
+
+    f = shlo_disc.jit(function)
+    for n in (9, 8, 4, 23):
+        assert_alike(f, jax.jit(function), normal(n))
+    assert f.cache_info().misses == 1
+    assert_alike(f, jax.jit(function), normal(3))  # no whole batch
+
+
+def test_numbers_as_places_of_a_slice_are_strongly_typed():
+    def function(x):
+        weak = jnp.arange(x.shape[0]) * 0.5
+        return lax.dynamic_update_slice(weak, weak[1:], (0,))
+
+    f = shlo_disc.jit(function)
+    assert f(normal(5)).weak_type == jax.jit(function)(normal(5)).weak_type
+    f(normal(8))
+    assert f.cache_info().misses == 1
+
+
+ARANGES = {
+    "start": lambda n: jnp.arange(1.0, n + 1),
+    "start of NumPy": lambda n: jnp.arange(np.float64(2), n),
+    "step down": lambda n: jnp.arange(n, 0.0, -2),
+    "integers": lambda n: jnp.arange(0.0, n, dtype=jnp.int32),
+}
+"""Calls of `jnp.arange` with a size and whole floats."""
+
+
+def test_arange_takes_whole_floats():
+    def function(x):
+        return [way(x.shape[0]) for way in ARANGES.values()]
+
+    f = shlo_disc.jit(function)
+    for n in (5, 8, 1):
+        for name, got, want in zip(
+            ARANGES, f(normal(n)), jax.jit(function)(normal(n)), strict=True
+        ):
+            assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type), name
+            np.testing.assert_array_equal(got, want, name)
+    assert f.cache_info().misses == 1

@@ -1,0 +1,170 @@
+"""Indices, labels and divisors that eager mode refuses raise here, too."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch.export import Dim, export  # noqa: E402
+
+import shlo_disc.torch  # noqa: E402
+from tests.torch.models import Of  # noqa: E402
+from tests.torch.test_backend import compiled  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def written(x, i):
+    x = x.clone()
+    x[i] = 2.0
+    return x
+
+
+def divided(x, i):
+    return torch.arange(3) // i, torch.arange(3) % i
+
+
+def of_two(x, i):
+    return x[i].sum() + F.embedding(i - 1, x).sum() + x[i, i - 2].sum()
+
+
+# Of a matrix [5, 3] and three numbers: the first list is legal, eager mode refuses the others.
+CASES = {
+    "embedding": (lambda x, i: F.embedding(i, x), [0, 4, 1], [0, 5, 1], [0, -1, 1]),
+    "bag": (lambda x, i: F.embedding_bag(i[None], x, mode="sum"), [0, 4, 1], [5, 0, 1], [0, 1, -1]),
+    "gather": (
+        lambda x, i: x.gather(0, i[:, None].expand(-1, 3)), [0, 4, 1], [0, 5, 1], [0, -1, 1],
+    ),
+    "rows": (lambda x, i: x[i] * 2, [0, -5, 4], [0, 5, 1], [0, -6, 1]),
+    "columns": (lambda x, i: x[:, i], [0, -3, 2], [0, 3, 1], [0, 1, -4]),
+    "written": (written, [0, -5, 4], [0, 5, 1], [0, -6, 1]),
+    "several": (of_two, [2, 3, 1], [2, 5, 1], [0, 1, 2]),
+    "select": (lambda x, i: x.index_select(1, i), [0, 2, 1], [0, 3, 1], [0, 1, -1]),
+    "take": (lambda x, i: x.take(i), [0, -15, 14], [0, 15, 1], [0, -16, 1]),
+    "scatter": (
+        lambda x, i: x.scatter_add(1, i[None], x[:1]), [0, 2, 1], [0, 3, 1], [0, 1, -1],
+    ),
+    "added": (lambda x, i: x.index_add(0, i, x[:3]), [0, 4, 1], [0, 5, 1], [0, 1, -1]),
+    "filled": (lambda x, i: x.index_fill(0, i, 2.0), [0, 4, -5], [0, 5, 1], [0, 1, -6]),
+    "labels": (
+        lambda x, i: F.cross_entropy(x[:3], i), [0, 2, -100], [0, 3, 1], [0, 1, -3],
+    ),
+    "labels of pixels": (
+        lambda x, i: F.cross_entropy(x[None, :, :3], i[None], ignore_index=255),
+        [0, 4, 255], [0, 5, 1], [0, 1, -100],
+    ),
+    "one hot": (lambda x, i: F.one_hot(i, 5), [0, 4, 1], [0, 5, 1], [0, 1, -1]),
+    "counts": (lambda x, i: torch.bincount(i, minlength=9), [0, 4, 1], [0, 5, -1]),
+    "divided": (divided, [1, -1, 2], [1, 0, 2]),
+}  # fmt: skip
+
+EXPORTED = ["embedding", "bag", "rows", "several", "labels", "divided"]
+
+
+def assert_raises_as_eager(run, name):
+    function, legal, *others = CASES[name]
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(run(x, torch.tensor(legal)), function(x, torch.tensor(legal)))
+    for numbers in others:
+        i = torch.tensor(numbers)
+        with pytest.raises((IndexError, RuntimeError)) as eager:
+            function(x, i)
+        with pytest.raises(type(eager.value)):
+            run(x, i)
+    torch.testing.assert_close(run(x, torch.tensor(legal)), function(x, torch.tensor(legal)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_raises_what_eager_mode_raises(name):
+    with torch.no_grad():
+        assert_raises_as_eager(compiled(CASES[name][0]), name)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_a_call_of_an_exported_program_raises_it(name):
+    function, legal, *_ = CASES[name]
+    args = torch.randn(5, 3), torch.tensor(legal)
+    assert_raises_as_eager(shlo_disc.torch.compile(export(Of(function), args)), name)
+
+
+def test_training_raises_in_the_forward_and_names_the_line():
+    table = torch.nn.Parameter(torch.randn(5, 3))
+    fast = compiled(lambda w, i: F.embedding(i, w).sin().sum())
+    fast(table, torch.tensor([1, 4, 1])).backward()
+    own = torch.autograd.grad(F.embedding(torch.tensor([1, 4, 1]), table).sin().sum(), table)
+    torch.testing.assert_close(table.grad, own[0])
+    says = r"test_checks\.py:\d+: aten\.embedding\.default: an index is out of range: not from 0 to"
+    with pytest.raises(shlo_disc.IndexRangeError, match=says):
+        fast(table, torch.tensor([1, 5]))
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_checks_are_an_option_and_places_that_ops_find_have_none(checks):
+    def found(x):
+        order = x.argsort(1)
+        places = torch.arange(x.shape[0])
+        return x.gather(1, order), x[places], x.gather(1, x.topk(2, 1)[1])
+
+    def given(x, i):
+        return x[i], x.gather(0, i[:, None].expand(-1, 3))
+
+    x, i = torch.randn(5, 3), torch.tensor([0, 4, 7])
+    program = export(Of(found), (x,), dynamic_shapes=(({0: Dim("b")},),))
+    exe = shlo_disc.torch.compile(program, checks=checks)
+    assert len(exe.executable.signature.results) == 3
+    torch.testing.assert_close(exe(x), found(x))
+    exe = shlo_disc.torch.compile(export(Of(given), (x, i[:2])), checks=checks)
+    assert len(exe.executable.signature.results) == 2 + checks
+    with torch.no_grad():
+        fast = compiled(given, checks=checks)
+        if checks:
+            with pytest.raises(shlo_disc.IndexRangeError):
+                fast(x, i)
+        else:
+            torch.testing.assert_close(fast(x, i)[0], x[[0, 4, 4]])
+    with pytest.raises(TypeError, match="checks must be True or False"):
+        shlo_disc.torch.compile(program, checks="no")
+
+
+MAXIMA = {
+    "amax": lambda x: x.amax(1), "max": lambda x: x.max(), "min of rows": lambda x: x.min(1)[0],
+    "argmax": lambda x: x.argmax(), "argmin": lambda x: x.argmin(1, keepdim=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAXIMA)
+def test_there_is_no_largest_of_no_elements(name):
+    program = export(
+        Of(MAXIMA[name]), (torch.randn(3, 4),), dynamic_shapes=(({0: Dim("b"), 1: Dim("n")},),)
+    )
+    exe = shlo_disc.torch.compile(program)
+    for shape in ((3, 4), (0, 5), (1, 1), (2, 0)):
+        x = torch.randn(shape)
+        try:
+            want = MAXIMA[name](x)
+        except (IndexError, RuntimeError):
+            with pytest.raises(shlo_disc.ShapeMismatchError):
+                exe(x)
+        else:
+            torch.testing.assert_close(exe(x), want)
+
+
+@pytest.mark.parametrize("running", [torch.cumsum, torch.cumprod])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_running_totals_are_as_exact_as_those_of_eager_mode(running, dim):
+    function = lambda x: running(x, dim)  # noqa: E731
+    dims = ({dim: Dim("n")},)
+
+    def make(n):
+        x = torch.rand((n, 3) if dim == 0 else (3, n))
+        return x if running is torch.cumsum else 1 + 1e-4 * x
+
+    exe = shlo_disc.torch.compile(export(Of(function), (make(7),), dynamic_shapes=(dims,)))
+    for n in (0, 1, 509, 200_003):
+        x = make(n)
+        true = function(x.double())
+        own, eager = ((y.double() - true).abs() / true for y in (exe(x), function(x)))
+        assert (own <= 1e-7).all()
+        assert (own <= eager + 1e-8).all()
