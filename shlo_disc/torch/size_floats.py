@@ -41,6 +41,15 @@ _FUNCTIONS: dict[Any, Any] = {
 }
 """Function of numbers -> the same of tensors."""
 
+_ROUNDED: dict[Any, Any] = {
+    builtins.round: aten.round.default,
+    math.ceil: aten.ceil.default,
+    math.floor: aten.floor.default,
+    math.trunc: aten.trunc.default,
+    torch.sym_int: aten.trunc.default,
+}
+"""Function that makes an integer of a float -> the same of tensors, in floats."""
+
 _OF_TENSORS = {"Scalar": "Tensor", "Tensor_Scalar": "Tensor_Tensor"}
 """Overload with a number -> the one with a tensor in its place."""
 
@@ -49,27 +58,50 @@ def state_floats(graph: torch.fx.Graph, fake: Callable[[torch.Tensor], torch.Ten
     """Make tensors of rank 0 of the floats that need it. `fake` makes a value of a node."""
     known: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in list(graph.nodes):
-        is_float = isinstance(node.meta.get("val"), torch.SymFloat)
-        if node.op != "call_function" or not (is_float or known):
+        value = node.meta.get("val")
+        is_float = isinstance(value, torch.SymFloat)
+        is_rounded = isinstance(value, torch.SymInt) and node.target in _ROUNDED and node.users
+        if node.op != "call_function" or not (is_float or known or is_rounded):
             continue
         uses = any(given in known for given in node.all_input_nodes)
-        if is_float and node.target in _FUNCTIONS and (uses or node.target in _ONLY_OF_TENSORS):
+        if is_rounded:
+            _rounded(node, known, fake)
+        elif is_float and node.target in _FUNCTIONS and (uses or node.target in _ONLY_OF_TENSORS):
             known[node] = _computed(node, known, fake)
         elif uses and isinstance(node.target, torch._ops.OpOverload):
             _take_tensors(node, known, fake)
 
 
+def _rounded(node: torch.fx.Node, known: Any, fake: Any) -> None:
+    """Replace an integer that is rounded from a float by the number of a tensor."""
+    graph = node.graph
+    whole = _computed(node, known, fake)
+    with graph.inserting_before(node):
+        tensor = graph.call_function(aten.to.dtype, (whole, torch.int64))
+        number = graph.call_function(aten.Int.Tensor, (tensor,))
+    tensor.meta["val"] = fake(torch.zeros((), dtype=torch.int64))
+    number.meta["val"] = node.meta["val"]
+    node.replace_all_uses_with(number)
+
+
 def _computed(node: torch.fx.Node, known: Any, fake: Any) -> torch.fx.Node:
     """A float as a tensor."""
     graph, f64 = node.graph, torch.float64
+    function = _FUNCTIONS.get(node.target) or _ROUNDED[node.target]
+    operands = node.args if node.target in _FUNCTIONS else node.args[:1]
+    given = []
+    for operand in operands:
+        if operand in known:
+            given.append(known[operand])
+        elif isinstance(operand, torch.fx.Node) and operand.target in _FUNCTIONS:
+            given.append(_computed(operand, known, fake))
+        else:
+            with graph.inserting_before(node):
+                given.append(
+                    graph.call_function(aten.scalar_tensor.default, (operand,), {"dtype": f64})
+                )
     with graph.inserting_before(node):
-        given = [
-            known[a]
-            if a in known
-            else graph.call_function(aten.scalar_tensor.default, (a,), {"dtype": f64})
-            for a in node.args
-        ]
-        new = graph.call_function(_FUNCTIONS[node.target], tuple(given))
+        new = graph.call_function(function, tuple(given))
     for made in (*given, new):
         made.meta.setdefault("val", fake(torch.zeros((), dtype=f64)))
     return new

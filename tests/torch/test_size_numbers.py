@@ -144,6 +144,7 @@ OF_DATA = {
     "and a size": lambda i: torch.zeros(int(i.max()) + i.shape[0] + 1),
     "two": lambda i: torch.arange(int(i.max()) + int(i.min()) + 3) * 2,
     "a length": numbered,
+    "rounded": lambda i: torch.zeros(int(i.max().item() * 0.7) + round(i.min().item() * 0.3 + 1)),
 }
 
 
