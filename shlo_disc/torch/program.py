@@ -114,9 +114,8 @@ def lower_graph(
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
-    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols, `seen` is how many
-    results have strides that a caller sees, `checks` whether a call checks indices
-    (see :func:`prepare`).
+    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols. A caller sees the strides
+    of the first `seen` results. With `checks` a call checks indices (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
@@ -170,8 +169,8 @@ def _with_graphs(one: Carried, prepared: Prepared, context: ir.Context) -> Carri
 def _lower_inner(graph: torch.fx.GraphModule, outer: Prepared, context: ir.Context) -> Graph:
     """A graph of a higher-order op, which takes and gives tensors alone.
 
-    Raises UnsupportedError for one that holds tensors, draws numbers, computes floats from sizes or
-    asserts something of data: branches that are not taken do none of these.
+    Raises UnsupportedError for a graph that holds tensors, draws numbers, asserts something of data
+    or computes floats from sizes. Branches that are not taken do none of these.
     """
     names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     inner = prepare(

@@ -94,7 +94,7 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["t"]}) -> tensor<?xf32> {
 //       %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
 //       %c_1 = stablehlo.constant dense<0> : tensor<1xi32>
 //       %c_2 = stablehlo.constant dense<1> : tensor<1xi32>
-//       %0 = "disc.shape"() {dims = ["t - floordiv(t, 2) + 4"]} : () -> tensor<1xi32>
+//       %0 = "disc.shape"() {dims = ["floordiv(t + 1, 2) + 4"]} : () -> tensor<1xi32>
 //       %1 = "disc.shape"() {dims = ["t + 4"]} : () -> tensor<1xi32>
 //       %2 = "disc.dim"() {dim = "floordiv(t, 2) + 1"} : () -> tensor<i32>
 //       %3 = stablehlo.pad %arg0, %cst, low = [2], high = [2], interior = [0] : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>

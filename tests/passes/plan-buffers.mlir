@@ -242,12 +242,12 @@ func.func public @main(%x: tensor<1x?xf32> {disc.shape = ["1", "b"]}) -> tensor<
 //         ^bb0(%arg1: tensor<1x?xf32>):
 //           %5 = stablehlo.tanh %arg1 : tensor<1x?xf32>
 //           "disc.yield"(%5) : (tensor<1x?xf32>) -> ()
-//         }) {disc.buffers = ["update"], kind = "loop", name = "step"} : (tensor<1x?xf32>) -> tensor<1x?xf32>
+//         }) {disc.buffers = ["update:0"], kind = "loop", name = "step"} : (tensor<1x?xf32>) -> tensor<1x?xf32>
 //         %3 = "disc.fusion"(%iterArg_1, %2, %iterArg, %c) ({
 //         ^bb0(%arg1: tensor<8x?xf32>, %arg2: tensor<1x?xf32>, %arg3: tensor<i32>, %arg4: tensor<i32>):
 //           %5 = stablehlo.dynamic_update_slice %arg1, %arg2, %arg3, %arg4 : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
 //           "disc.yield"(%5) : (tensor<8x?xf32>) -> ()
-//         }) {disc.buffers = ["inplace"], disc.stored, kind = "dynamic_update_slice", name = "store"} : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
+//         }) {disc.buffers = ["inplace"], disc.stored = 0 : i64, kind = "dynamic_update_slice", name = "store"} : (tensor<8x?xf32>, tensor<1x?xf32>, tensor<i32>, tensor<i32>) -> tensor<8x?xf32>
 //         %4 = "disc.fusion"(%iterArg) ({
 //         ^bb0(%arg1: tensor<i32>):
 //           %c_2 = stablehlo.constant dense<1> : tensor<i32>
