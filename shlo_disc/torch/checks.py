@@ -191,6 +191,8 @@ _FINDERS = (aten.kthvalue, aten.max, aten.median, aten.min, aten.sort, aten.topk
 
 
 def _size(one: _Range) -> Any:
+    """The upper bound of one that has any."""
+    assert one.holder is not None
     x = one.holder.meta["val"]
     if one.axis is None:
         return x.numel()
