@@ -49,8 +49,8 @@ def backend(
     `options`: `likely` gives values of sizes to have specialised kernels for, by names such as
     `x_0`; a graph ignores names it does not have. With `freeze` the weights of inference are packed
     once and must not change any more. `on_unsupported` is "eager": PyTorch runs the operations that
-    are not covered, which is logged once; or "error". With `checks`, the default, indices and labels
-    out of range and integers divided by 0 raise as in eager mode.
+    are not covered, which is logged once; or "error". With `checks`, the default, indices and
+    labels out of range and integers divided by 0 raise as in eager mode.
 
     Raises UnsupportedError for such an operation in the latter case, with its source line. Raises
     ValueError or TypeError for options. `torch.compile` reports these as BackendCompilerFailed.

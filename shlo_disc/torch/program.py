@@ -114,8 +114,8 @@ def lower_graph(
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
-    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols. A caller sees the strides
-    of the first `seen` results. With `checks` a call checks indices (see :func:`prepare`).
+    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols. A caller sees the
+    strides of the first `seen` results. With `checks` a call checks indices (see :func:`prepare`).
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
