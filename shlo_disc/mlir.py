@@ -49,6 +49,18 @@ for _name in ("chlo", "disc", "stablehlo", "vhlo"):
     )
 
 
+def _hash(op: Any) -> int:
+    """A hash of an operation that lasts while its operands and attributes change.
+
+    That of the bindings depends on these, so sets and dictionaries lost operations that a pass
+    changed. Equality compares operations by identity already.
+    """
+    return hash(op.results[0]) if len(op.results) else hash(op.name)
+
+
+ir.Operation.__mro__[1].__hash__ = _hash
+
+
 @once
 def _register_passes() -> None:
     _stablehlo.register_stablehlo_passes()
