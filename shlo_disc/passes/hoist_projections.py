@@ -73,6 +73,9 @@ def _candidates(loop: ir.Operation) -> list[_Candidate]:
         slice_ = producer(reshape.operands[0])
         if slice_ is None or not _is_slice(slice_) or slice_.operands[0] in inside:
             continue
+        static = slice_.name == "stablehlo.dynamic_slice" or reshape.name == "stablehlo.reshape"
+        if static and not ir.ShapedType(dot.results[0].type).has_static_shape:
+            continue  # these ops have sizes that are numbers
         if slice_.results[0] in inside and _is_projection(dot):
             found.append(_Candidate(dot, reshape, slice_))
     return found

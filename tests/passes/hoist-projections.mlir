@@ -228,3 +228,46 @@ func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x16xf32>, %h: tensor<4x16xf3
 //       return %0#2 : tensor<4x16xf32>
 //     }
 //   }
+
+// -----
+
+// A slice whose sizes are numbers reads no entry of a product with an unknown size.
+func.func @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x?xf32>, %h: tensor<4x?xf32>) -> tensor<4x?xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %nine = stablehlo.constant dense<9> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %y = %h) : tensor<i32>, tensor<4x?xf32>
+  cond {
+    %c = stablehlo.compare LT, %i, %nine : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %s = stablehlo.dynamic_slice %xs, %i, %zero, %zero, sizes = [1, 4, 8] : (tensor<9x4x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x8xf32>
+    %x = stablehlo.reshape %s : (tensor<1x4x8xf32>) -> tensor<4x8xf32>
+    %p = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x?xf32>) -> tensor<4x?xf32>
+    %u = stablehlo.add %p, %y : tensor<4x?xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %u : tensor<i32>, tensor<4x?xf32>
+  }
+  return %r#1 : tensor<4x?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<9x4x8xf32>, %arg1: tensor<8x?xf32>, %arg2: tensor<4x?xf32>) -> tensor<4x?xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %c_0 = stablehlo.constant dense<9> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<1> : tensor<i32>
+//       %0:2 = stablehlo.while(%iterArg = %c, %iterArg_2 = %arg2) : tensor<i32>, tensor<4x?xf32>
+//       cond {
+//         %1 = stablehlo.compare LT, %iterArg, %c_0 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+//         stablehlo.return %1 : tensor<i1>
+//       } do {
+//         %1 = stablehlo.dynamic_slice %arg0, %iterArg, %c, %c, sizes = [1, 4, 8] : (tensor<9x4x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x8xf32>
+//         %2 = stablehlo.reshape %1 : (tensor<1x4x8xf32>) -> tensor<4x8xf32>
+//         %3 = stablehlo.dot_general %2, %arg1, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x?xf32>) -> tensor<4x?xf32>
+//         %4 = stablehlo.add %3, %iterArg_2 : tensor<4x?xf32>
+//         %5 = stablehlo.add %iterArg, %c_1 : tensor<i32>
+//         stablehlo.return %5, %4 : tensor<i32>, tensor<4x?xf32>
+//       }
+//       return %0#1 : tensor<4x?xf32>
+//     }
+//   }
