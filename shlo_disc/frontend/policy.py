@@ -29,6 +29,7 @@ __all__ = [
     "is_for_messages",
     "is_likely_whole",
     "is_more_than_one",
+    "is_of_error",
     "is_probe",
     "may_raise",
     "name_of_function",
@@ -100,6 +101,9 @@ _WHOLE_IS_LIKELY = frozenset(("_dynamic_update_slice_shape_rule", "_dynamic_slic
 """Functions of JAX that ask for an order. Equal sizes there mean that a dimension is taken whole,
 which is unlikely to change, and code for it is better."""
 
+_ORDERS_WORK = frozenset(["_triangular_solve_jvp_rule_a"])
+"""Functions of JAX that ask which of two orders of operations costs less; both are right."""
+
 _CATCHES = frozenset(
     (
         "_top_k_abstract_eval", "definitely_equal", "_svd_gpu_lowering", "_select_gpu_svd_impl",
@@ -118,6 +122,14 @@ _DESCRIBE = frozenset(("fun_sourceinfo", "_flatten_fwd", "_run_python_pjit"))
 """Functions of JAX that ask a callable for its text, to name the callable in messages."""
 
 _TEXTS = frozenset(("__repr__", "__str__", "__format__"))
+
+_WRITE_FIRST = frozenset(
+    (
+        "assert_axis_dimension", "assert_axis_dimension_gt", "assert_axis_dimension_gteq",
+        "assert_axis_dimension_lt", "assert_axis_dimension_lteq", "assert_is_broadcastable",
+    )
+)  # fmt: skip
+"""Functions of chex that write the message of an error before they compare sizes."""
 
 _ONE_OR_ERROR = frozenset(
     (
@@ -159,6 +171,13 @@ def is_for_messages(frame: FrameType | None) -> bool:
         return False
     code = called.f_code  # of a dataclass: a function of reprlib that calls `__repr__`
     return code.co_name in _TEXTS or code.co_filename == reprlib.__file__
+
+
+def is_of_error(frame: FrameType | None) -> bool:
+    """True if a library asks for a text that only the error of the trace under way can have."""
+    if frame is None or frame.f_code.co_name not in _WRITE_FIRST:
+        return False
+    return frame.f_code.co_filename.replace(os.sep, "/").endswith("chex/_src/asserts.py")
 
 
 def raises_unless_equal(frame: FrameType | None) -> bool:
@@ -223,8 +242,9 @@ def is_likely_whole(frame: FrameType | None) -> bool:
 
 def is_more_than_one(frame: FrameType | None, bound: Any) -> bool:
     """True if a function that asks whether a size is more than 1 shall hear that it is."""
+    name = name_of_function(frame)
     unit = isinstance(bound, int) and bound in (0, 1)
-    return unit and marks.is_more_than_one(name_of_function(frame))
+    return unit and (name in _ORDERS_WORK or marks.is_more_than_one(name))
 
 
 def runs_at_zero(frame: FrameType | None) -> bool:

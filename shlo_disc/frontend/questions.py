@@ -363,6 +363,8 @@ def number(size: Any, how: str, frame: FrameType | None) -> int | None:
             return None
     elif how == THE_TEXT and policy.is_for_messages(frame):
         return None
+    elif how == THE_TEXT and policy.is_of_error(asked.frame):
+        return value
     reason = f"{asked.who} uses {how} of {as_expr(size)}"
     asked.note(size, "==", value, reason, needs_number=True)
     return value

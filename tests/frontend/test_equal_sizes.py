@@ -187,3 +187,55 @@ def test_arange_takes_whole_floats():
             assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type), name
             np.testing.assert_array_equal(got, want, name)
     assert f.cache_info().misses == 1
+
+
+def test_a_message_that_a_library_writes_first_is_no_question():
+    """As `chex.assert_axis_dimension` does: an error of the trace alone has the message."""
+    source = """
+def assert_axis_dimension(x, axis, expected):
+    message = f"axis {axis} is {x.shape[axis]}, not {expected}"
+    if x.shape[axis] != expected:
+        raise AssertionError(message)
+"""
+    names = {}
+    exec(compile(source, "/packages/chex/_src/asserts.py", "exec"), names)
+
+    def function(x, y):
+        names["assert_axis_dimension"](y, 0, 2 * x.shape[0])
+        return y[::2] + x
+
+    f = shlo_disc.jit(function)
+    for n in (3, 5, 8):
+        assert_alike(f, jax.jit(function), normal(n), normal(2 * n))
+    assert f.cache_info().misses == 1, f.guards()
+    with pytest.raises(AssertionError, match="axis 0 is 7, not 10"):
+        f(normal(5), normal(7))
+
+
+def test_the_order_of_products_in_the_derivative_of_a_solve_is_no_question():
+    def likelihood(scale, y):
+        kernel = scale * jnp.eye(y.shape[0]) + jnp.ones((y.shape[0],) * 2)
+        z = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(kernel), y, lower=True)
+        return 0.5 * z @ z
+
+    function = jax.grad(likelihood)
+    f = shlo_disc.jit(function)
+    for n in (5, 1, 8):
+        assert_alike(f, jax.jit(function), np.float32(0.5), normal(n))
+    assert f.cache_info().misses == 1, f.guards()
+
+
+def test_chunks_of_one_size_by_weights_of_any():
+    """`hoist-projections` leaves a slice whose sizes are numbers."""
+
+    def function(x, w):
+        def step(total, chunk):
+            return total + jax.nn.logsumexp(chunk @ w, 1).sum(), None
+
+        chunks = jnp.pad(x, ((0, -x.shape[0] % 4), (0, 0))).reshape(-1, 4, 3)
+        return lax.scan(step, 0.0, chunks)[0]
+
+    f = shlo_disc.jit(function)
+    for n in (5, 8, 13):
+        assert_alike(f, jax.jit(function), normal(n, 3), normal(3, n))
+    assert f.cache_info().misses == 1, f.guards()
