@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dialect import Fusion, Yield
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.homes import (
@@ -69,7 +70,7 @@ class PlaceScalars(Pass):
     machine: MachineModel
     """Says whose memory the target's is."""
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Give the scalars of `main` their homes; returns how many values are on the host."""
         shared = self.machine.capabilities.shares_memory
         with module.context:
