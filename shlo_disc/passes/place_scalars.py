@@ -74,12 +74,14 @@ class PlaceScalars(Pass):
         """Give the scalars of `main` their homes; returns how many values are on the host."""
         shared = self.machine.capabilities.shares_memory
         with module.context:
-            functions = [view.operation for view in module.body.operations]
-            return sum(
-                _place(op)
-                for op in functions
-                if op.name == "func.func" and (has_far_memory(op) or not shared)
-            )
+            functions = [
+                op
+                for view in module.body.operations
+                if (op := view.operation).name == "func.func" and (has_far_memory(op) or not shared)
+            ]
+            if functions:
+                shapes.changed()  # values are moved even where none has its home on the host
+            return sum(_place(op) for op in functions)
 
 
 def forget_scalars(module: ir.Module) -> None:
