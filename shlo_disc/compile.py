@@ -16,6 +16,7 @@ from shlo_disc import flags
 from shlo_disc.data_sized import Branches, DataSizedExecutable, Impossible, Loop, Program, Step
 from shlo_disc.devices import full_target
 from shlo_disc.dialect import complex_arguments, complex_results
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
@@ -348,19 +349,20 @@ def compile_module(
         dumps = DumpFolder.new(name)
         if passes is None:
             passes = [*CLEANUP, *planning(target.model)]
-        records = Pipeline(passes, dumps=dumps, to_the_end=True).run(module)
+        known = KnownShapes(module)
+        records = Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
         times.done("passes")
         main = main_function(module)
         replanning = Replanning(module, main, target.model, len(records), dumps)
         while True:
-            shapes = analyze(module)
+            shapes = known.now()
             program = ShapeProgram.of(main, shapes, _argument_names(main))
             times.done("shapes")
             try:
                 native = _native(main, shapes, program, target, builder, likely, times, dumps)
                 break
             except Refused as refused:
-                records += replanning.split(refused, shapes)
+                records += replanning.split(refused, known)
                 times.done("passes")
         disc = _asm(module)
         unfused = replanning.done(name)
@@ -425,9 +427,10 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
     with module.context, ir.Location.unknown():
         dumps = DumpFolder.new(_module_name(module))
         passes = [*CLEANUP, *planning(machine.model)]
-        Pipeline(passes, dumps=dumps, to_the_end=True).run(module)
+        known = KnownShapes(module)
+        Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
         main = main_function(module)
-        shapes = analyze(module)
+        shapes = known.now()
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         try:
             emit_host(main, shapes, program, machine, None, lambda _: None)

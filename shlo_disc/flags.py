@@ -192,7 +192,8 @@ _TABLE = (
         "0",
         _SWITCH,
         "1 verifies the module after passes that change it (on in the tests); one that breaks the "
-        "IR is named. It also compares what planner and emitter make of every fusion.",
+        "IR is named. It also compares what planner and emitter make of every fusion, and a shape "
+        "analysis that is kept with a new one.",
     ),
     Flag(
         "SHLO_DISC_SPLIT",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from shlo_disc import flags
-from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.host.program import HostProgram
 from shlo_disc.lower.plan import kernels_of
@@ -51,19 +51,20 @@ class Replanning:
         self._module, self._main, self._machine = module, main, machine
         self._origins: list[tuple[str, str, tuple[str, ...], str]] = []
 
-    def split(self, refused: Refused, shapes: ShapeAnalysis) -> list[PassRecord]:
+    def split(self, refused: Refused, shapes: KnownShapes) -> list[PassRecord]:
         """Smaller fusions in the place of each refused one, and buffers for them.
 
         Raises the error of the first one where the flag `SHLO_DISC_SPLIT` says so, else of one that
         computes one op only.
         """
+        known = shapes.now()
         for fusion, error in refused.fusions:
             if not flags.split():
                 raise_told(fusion, error)
             # An op that is not supported shows at once which one it is.
             number = self._number(fusion, error)
             parts = split_fusion(
-                fusion, shapes, self._machine, singly=isinstance(error, UnsupportedError)
+                fusion, known, self._machine, singly=isinstance(error, UnsupportedError)
             )
             if not parts:
                 raise_told(fusion, error)
@@ -71,12 +72,13 @@ class Replanning:
             for part in parts:
                 part.attributes[_ORIGIN] = ir.IntegerAttr.get(i64, number)
                 part.attributes["why"] = ir.ArrayAttr.get([*self._why(part, number)])
+        shapes.changed()
         forget_buffers(self._module)
         forget_scalars(self._module)
         passes = placing(self._machine)
         again = Pipeline(passes, first_number=self._passes + 1, dumps=self._dumps, to_the_end=True)
         self._passes += len(passes)
-        return again.run(self._module)
+        return again.run(self._module, shapes)
 
     def done(self, name: str) -> tuple[Unfused, ...]:
         """What was split in the end; logged, a line for each that differs."""

@@ -67,7 +67,7 @@ class Expr:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         if any(atom.op in _ROUNDED for monomial in terms for atom, _ in monomial):
-            terms = _reduced(terms)
+            terms = _reduced(tuple(terms.items()))
         items = [item for item in terms.items() if item[1]]
         if len(items) > 1:
             items.sort(key=term_order)
@@ -541,9 +541,10 @@ def _quotient(m: Monomial, by: Monomial) -> Monomial:
 _ROUNDED = frozenset(("floordiv", "mod"))
 
 
-def _reduced(terms: Mapping[Monomial, int]) -> Terms:
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _reduced(terms: tuple[tuple[Monomial, int], ...]) -> Mapping[Monomial, int]:
     """`terms` with the identities of sums of quotients applied until none applies."""
-    found = _without_quotients(terms)
+    found = _without_quotients(dict(terms))
     for _ in range(_ROUNDS):
         before, found = found, _without_quotients(_without_sums(found))
         if found == before:

@@ -210,6 +210,16 @@ class ShapeAnalysis:
         entries = self._contents.get(value)
         return entries[0] if entries is not None and len(entries) == 1 else None
 
+    def agrees_with(self, fresh: ShapeAnalysis) -> bool:
+        """True if this analysis says of the values in `fresh`, and of calls, what that one says."""
+        return (
+            fresh._shapes.items() <= self._shapes.items()
+            and fresh._contents == {v: e for v, e in self._contents.items() if v in fresh._shapes}
+            and fresh.guards == self.guards
+            and fresh.arguments == self.arguments
+            and fresh.size_arguments == self.size_arguments
+        )
+
     def annotate(self, module: ir.Module) -> None:
         """Print shapes on the IR, as attribute `disc.shapes` of every op, for tests and people."""
 

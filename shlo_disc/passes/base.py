@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TextIO, TypeVar
 
 from shlo_disc import dialect, flags
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.mlir import ir, run_pipeline, walk
 from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
@@ -26,9 +27,16 @@ class Pass(ABC):
     name: ClassVar[str]
     """kebab-case: the name in pipelines, dumps, error messages and test files."""
 
+    only_annotates: ClassVar[bool] = False
+    """What it changes are attributes that no shape depends on."""
+
     @abstractmethod
-    def run(self, module: ir.Module) -> int:
-        """Rewrite `module` in place; return how many ops changed (0: untouched)."""
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
+        """Rewrite `module` in place; return how many ops changed (0: untouched).
+
+        `shapes` are those of `module`. Who asks for them after a rewrite says `shapes.changed()`
+        before, and so does who makes or erases ops and returns 0 all the same.
+        """
 
 
 _registry: dict[str, Pass] = {}
@@ -64,10 +72,14 @@ class Upstream(Pass):
     name: str  # type: ignore[misc]
     pipeline: str
     """Text between the parentheses of `builtin.module(...)`."""
+    only_erases: bool = False
+    """As many ops as before are the same ones."""
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Run the pipeline; the ops it does not say it changed are counted by their number."""
         before = _op_count(module)
+        if not self.only_erases:
+            shapes.changed()
         run_pipeline(module, self.pipeline)
         return abs(before - _op_count(module))
 
@@ -110,12 +122,14 @@ class Pipeline:
     to_the_end: bool = False
     """Nothing but lowering follows: dumps say which passes are left (`disc.passes_left`)."""
 
-    def run(self, module: ir.Module) -> list[PassRecord]:
+    def run(self, module: ir.Module, shapes: KnownShapes | None = None) -> list[PassRecord]:
         """Run every pass on `module`, in place; what each did, in order.
 
+        `shapes`: of `module`, for who asks for them before or behind this pipeline.
         Raises the error of a pass as it is when it is a :class:`ShloDiscError`, else
         :class:`InternalError` that names the pass.
         """
+        shapes = shapes or KnownShapes(module)
         flags.check()  # at once, and not where a pass happens to ask
         debug, spec = flags.debug_level(), flags.spec_checks()
         dump = self.dumps or DumpFolder.new("module")
@@ -132,7 +146,9 @@ class Pipeline:
             ops = _op_count(module) if debug >= _LINES else 0
             start = time.perf_counter()
             with _blame(a_pass):
-                changed = a_pass.run(module)
+                changed = a_pass.run(module, shapes)
+            if changed and not a_pass.only_annotates:
+                shapes.changed()
             time_ms = (time.perf_counter() - start) * 1e3
             # A pass that counts its changes wrong is found by the next verification.
             if spec and (changed or a_pass is self.passes[-1]):

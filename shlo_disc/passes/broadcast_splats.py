@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.builders import create
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.element_types import element_type
 from shlo_disc.mlir import at, ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
@@ -36,7 +37,7 @@ class BroadcastSplats(Pass):
 
     name: ClassVar[str] = "broadcast-splats"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of constants replaced."""
         return sum(_broadcast(op) for op in ops_of(module, "stablehlo.constant"))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_disc import dialect
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Upstream, register
 
@@ -21,12 +22,12 @@ __all__ = ["CANONICALIZE", "CSE", "DCE", "Tidying"]
 class Tidying(Upstream):
     """An upstream pass that must see through `disc.shape` and `disc.dim`, which MLIR does not."""
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Run the pipeline, then merge and drop `disc` ops; the number of ops less."""
         # Equal shapes first, else the ops that read them look different.
-        return dialect.tidy(module) + super().run(module) + dialect.tidy(module)
+        return dialect.tidy(module) + super().run(module, shapes) + dialect.tidy(module)
 
 
 CANONICALIZE = register(Upstream("canonicalize", "canonicalize"))
-CSE = register(Tidying("cse", "cse"))
-DCE = register(Tidying("dce", "trivial-dce"))
+CSE = register(Tidying("cse", "cse", only_erases=True))
+DCE = register(Tidying("dce", "trivial-dce", only_erases=True))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
 
@@ -26,7 +27,7 @@ class DropBarriers(Pass):
 
     name: ClassVar[str] = "drop-barriers"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of barriers."""
         barriers = ops_of(module, "stablehlo.optimization_barrier")
         for op in barriers:

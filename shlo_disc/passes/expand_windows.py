@@ -30,7 +30,8 @@ from shlo_disc.builders import (
     while_loop,
 )
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import at, ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.scalar_regions import on_arrays, takes_lanes
@@ -44,7 +45,7 @@ class ExpandWindows(Pass):
 
     name: ClassVar[str] = "expand-windows"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of windows.
 
         Raises UnsupportedError for a reducer with control flow in it.
@@ -57,10 +58,10 @@ class ExpandWindows(Pass):
         ]
         if not windows and not fixed:
             return 0
-        shapes = analyze(module)
-        scans = [(op, _running(op, shapes)) for op in windows]
+        known = shapes.now()
+        scans = [(op, _running(op, known)) for op in windows]
         scans += [
-            (op, found) for op, along in fixed if (found := _whole(op, *along, shapes)) is not None
+            (op, found) for op, along in fixed if (found := _whole(op, *along, known)) is not None
         ]
         for op, found in scans:
             with at(op):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.contractions import dot_numbers, dot_sides
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
@@ -163,9 +164,9 @@ class FoldBroadcasts(Pass):
 
     name: ClassVar[str] = "fold-broadcasts"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of broadcasts changed."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldBroadcasts())

@@ -24,6 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from shlo_disc.comparisons import comparison, is_total_order
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.element_types import element_type, known_element_type
 from shlo_disc.mlir import ir, producer
 from shlo_disc.ops import OPS, names
@@ -209,9 +210,9 @@ class FoldConstants(Pass):
 
     name: ClassVar[str] = "fold-constants"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops folded."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldConstants())

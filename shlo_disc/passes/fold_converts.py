@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.element_types import FloatFormat, Special, known_element_type
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
@@ -92,9 +93,9 @@ class FoldConverts(Pass):
 
     name: ClassVar[str] = "fold-converts"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of converts changed."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldConverts())

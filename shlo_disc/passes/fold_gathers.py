@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.base import Pass, register
@@ -168,9 +169,9 @@ class FoldGathers(Pass):
 
     name: ClassVar[str] = "fold-gathers"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of gathers replaced."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldGathers())

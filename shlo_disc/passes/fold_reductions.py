@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE
@@ -55,9 +56,9 @@ class FoldReductions(Pass):
 
     name: ClassVar[str] = "fold-reductions"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of reductions replaced."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldReductions())

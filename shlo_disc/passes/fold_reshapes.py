@@ -22,6 +22,7 @@ from typing import ClassVar
 
 from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES
@@ -263,9 +264,9 @@ class FoldReshapes(Pass):
 
     name: ClassVar[str] = "fold-reshapes"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of reshapes changed."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldReshapes())

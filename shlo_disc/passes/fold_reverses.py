@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.convolutions import conv_numbers
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
@@ -58,9 +59,9 @@ class FoldReverses(Pass):
 
     name: ClassVar[str] = "fold-reverses"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of reverses that a convolution no longer reads."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldReverses())

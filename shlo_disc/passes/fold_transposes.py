@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from shlo_disc.contractions import dot_numbers, dot_sides
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
@@ -223,9 +224,9 @@ class FoldTransposes(Pass):
 
     name: ClassVar[str] = "fold-transposes"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of transposes changed or taken into a dot."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldTransposes())

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import IndexNumbers, scatter_numbers
 from shlo_disc.mlir import ir, producer, stablehlo, terminator
 from shlo_disc.passes.base import Pass, register
@@ -347,9 +348,9 @@ class FoldUpdates(Pass):
 
     name: ClassVar[str] = "fold-updates"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of sums replaced."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(FoldUpdates())

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.mlir import at, ir, ops_of, terminator
 from shlo_disc.passes.base import Pass, register
@@ -29,7 +30,7 @@ class ForwardCarried(Pass):
 
     name: ClassVar[str] = "forward-carried"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of values no longer carried."""
         return sum(_forward(loop) for loop in ops_of(module, "stablehlo.while"))
 

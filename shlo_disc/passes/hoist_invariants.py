@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir, ops_of, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, EFFECTS, FREE, is_splat_constant
@@ -37,7 +38,7 @@ class HoistInvariants(Pass):
 
     name: ClassVar[str] = "hoist-invariants"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops that left a loop, once for each loop they left."""
         return sum(_hoist(loop) for loop in ops_of(module, "stablehlo.while"))
 

@@ -23,8 +23,9 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import counted
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import at, ir, ops_of, producer
 from shlo_disc.passes.base import Pass, register
@@ -39,13 +40,13 @@ class HoistProjections(Pass):
 
     name: ClassVar[str] = "hoist-projections"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of products that left a loop."""
         loops = [op for op in ops_of(module, "stablehlo.while") if _candidates(op)]
         if not loops:
             return 0
-        shapes = analyze(module)
-        return sum(_hoist(loop, shapes) for loop in loops)
+        known = shapes.now()
+        return sum(_hoist(loop, known) for loop in loops)
 
 
 @dataclass

@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 
 from shlo_disc.convolutions import ImageDims, conv_numbers
-from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
@@ -93,12 +93,12 @@ class LayOutImages(Pass):
 
     name: ClassVar[str] = "lay-out-images"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops that were turned."""
         seeds = [op for op in ops_of(module, *_CONVOLUTIONS) if _wants_features_last(op)]
         if len(seeds) < LEAST_CONVOLUTIONS:
             return 0
-        facts = Facts(analyze(module))
+        facts = Facts(shapes.now())
         regions: list[_Region] = []
         for seed in seeds:
             if not any(seed in region.seeds for region in regions):

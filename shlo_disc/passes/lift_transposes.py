@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
@@ -43,7 +43,7 @@ class LiftTransposes(Pass):
 
     name: ClassVar[str] = "lift-transposes"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of products that got a transpose behind them."""
         found: list[tuple[_Region, list[int]]] = []
         for dot in _behind_work(ops_of(module, "stablehlo.transpose")):
@@ -53,7 +53,7 @@ class LiftTransposes(Pass):
                 found.append((region, order))
         if not found:
             return 0
-        facts = Facts(analyze(module))
+        facts = Facts(shapes.now())
         for region, order in found:
             region.reorder(order, facts)
         run_pipeline(module, "trivial-dce,cse")

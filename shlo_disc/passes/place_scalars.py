@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dialect import Fusion, Yield
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.homes import (
@@ -69,16 +70,18 @@ class PlaceScalars(Pass):
     machine: MachineModel
     """Says whose memory the target's is."""
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Give the scalars of `main` their homes; returns how many values are on the host."""
         shared = self.machine.capabilities.shares_memory
         with module.context:
-            functions = [view.operation for view in module.body.operations]
-            return sum(
-                _place(op)
-                for op in functions
-                if op.name == "func.func" and (has_far_memory(op) or not shared)
-            )
+            functions = [
+                op
+                for view in module.body.operations
+                if (op := view.operation).name == "func.func" and (has_far_memory(op) or not shared)
+            ]
+            if functions:
+                shapes.changed()  # values are moved even where none has its home on the host
+            return sum(_place(op) for op in functions)
 
 
 def forget_scalars(module: ir.Module) -> None:

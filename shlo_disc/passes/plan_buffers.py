@@ -40,9 +40,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.dynamic.memory import value_bytes
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, reads, terminator, walk
 from shlo_disc.ops import ffi
 from shlo_disc.passes.arena import Arena
@@ -71,13 +72,14 @@ class PlanBuffers(Pass):
     """See the module."""
 
     name: ClassVar[str] = "plan-buffers"
+    only_annotates: ClassVar[bool] = True
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Annotate `main`; returns the number of arena slots."""
-        shapes = analyze(module)
+        known = shapes.now()
         with module.context:
             return sum(
-                _Planner(func.operation, shapes).run()
+                _Planner(func.operation, known).run()
                 for func in module.body.operations
                 if func.operation.name == "func.func"
             )

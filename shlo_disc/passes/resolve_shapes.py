@@ -29,6 +29,7 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import (
     CONSTRAINTS,
     IN_REGION,
@@ -37,7 +38,6 @@ from shlo_disc.dynamic.shapes import (
     SIZE_SYMBOLS,
     Guard,
     ShapeAnalysis,
-    analyze,
 )
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
@@ -60,16 +60,17 @@ class ResolveShapes(Pass):
 
     name: ClassVar[str] = "resolve-shapes"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of operands, guards and ops replaced."""
         (main,) = module.body.operations
-        analysis = analyze(module)
+        analysis = shapes.now()
         state = _State(analysis, main.operation.regions[0].blocks[0])
         ops: list[ir.Operation] = []
         walk(module, ops.append)
         changed = _mark_size_arguments(main.operation, analysis)
         changed += sum(_resolve(op, state) for op in ops)
         # Ops go only now: a value that is gone could lend its address to another in `analysis`.
+        shapes.changed()  # guards are new ones, even where as many were there
         changed += _place_guards(module, analysis.guards, state.block)
         if CONSTRAINTS in main.operation.attributes:
             _keep_lowered_bounds(main.operation, analysis)

@@ -13,7 +13,8 @@ from typing import Any
 
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
@@ -165,7 +166,7 @@ class Facts:
 Rule = Callable[[ir.Operation, Facts], ir.Value | None]
 
 
-def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]]) -> int:
+def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]], shapes: KnownShapes) -> int:
     """Apply `rules` (by op name) until none applies; how many did.
 
     Operands come before their users, so each op is looked at once, and what replaces it again.
@@ -174,10 +175,12 @@ def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]]) -> int:
     walk(module, ops.append)
     if not any(op.name in rules for op in ops):
         return 0
-    facts = Facts(analyze(module))
+    facts = Facts(shapes.now())
     changed = 0
     for op in ops:
         changed += _exhaust(op, rules, facts)
+    if facts.made:  # even if none of it is used
+        shapes.changed()
     if changed:
         run_pipeline(module, "trivial-dce")
         dialect.tidy(module)

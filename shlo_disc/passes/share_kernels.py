@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 from shlo_disc import flags
 from shlo_disc.builders import create
 from shlo_disc.dialect import Fusion
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import at, ir, ops_of
@@ -56,7 +57,7 @@ class ShareKernels(Pass):
 
     name: ClassVar[str] = "share-kernels"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of fusions that read numbers now."""
         groups: dict[object, list[_Member]] = {}
         for fusion in ops_of(module, "disc.fusion"):
@@ -70,10 +71,11 @@ class ShareKernels(Pass):
         large = [group for group in groups.values() if _kernels_of(group) >= MIN_KERNELS]
         if not large:
             return 0
-        shapes = analyze(module)
-        made = [fusion for group in large for fusion in _share(group, shapes)]
+        known = shapes.now()
+        made = [fusion for group in large for fusion in _share(group, known)]
         if made and flags.spec_checks():
-            _check(made, analyze(module))
+            shapes.changed()
+            _check(made, shapes.now())
         return len(made)
 
 

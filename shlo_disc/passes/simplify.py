@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes import (
     fold_broadcasts,
@@ -64,9 +65,9 @@ class Simplify(Pass):
 
     name: ClassVar[str] = "simplify"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of rewrites."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(Simplify())

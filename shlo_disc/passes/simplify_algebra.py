@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.element_types import known_element_type
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
@@ -251,9 +252,9 @@ class SimplifyAlgebra(Pass):
 
     name: ClassVar[str] = "simplify-algebra"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops simplified."""
-        return apply_rules(module, RULES)
+        return apply_rules(module, RULES, shapes)
 
 
 register(SimplifyAlgebra())

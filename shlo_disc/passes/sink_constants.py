@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, is_splat_constant
@@ -32,7 +33,7 @@ class SinkConstants(Pass):
 
     name: ClassVar[str] = "sink-constants"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops copied into bodies."""
         bodies: list[tuple[ir.Operation, ir.Block]] = []
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import EFFECTS
@@ -33,7 +34,7 @@ class SinkIntoBranches(Pass):
 
     name: ClassVar[str] = "sink-into-branches"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops that went into a branch, once for each branch."""
         count = 0
         blocks = [block for region in module.operation.regions for block in region.blocks]

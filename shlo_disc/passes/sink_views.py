@@ -19,7 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import SLICES, view_of
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
@@ -65,7 +66,7 @@ class SinkViews(Pass):
 
     name: ClassVar[str] = "sink-views"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops copied to a product."""
         perhaps = [
             (dot, position)
@@ -75,11 +76,11 @@ class SinkViews(Pass):
         ]
         if not perhaps:
             return 0
-        shapes = analyze(module)
+        known = shapes.now()
         found = [
             (dot, position, chain)
             for dot, position in perhaps
-            if (chain := chain_of(dot.operands[position], shapes)) and _pays(dot, chain)
+            if (chain := chain_of(dot.operands[position], known)) and _pays(dot, chain)
         ]
         for dot, position, chain in found:
             value = chain[-1].operands[0]

@@ -19,8 +19,9 @@ from typing import ClassVar
 
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import along, counted
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import at, ir, ops_of, producer, terminator
 from shlo_disc.passes.base import Pass
 
@@ -33,13 +34,13 @@ class StackResults(Pass):
 
     name: ClassVar[str] = "stack-results"
 
-    def run(self, module: ir.Module) -> int:
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of first values that went."""
         loops = ops_of(module, "stablehlo.while")
         if not loops:
             return 0
-        shapes = analyze(module)
-        return sum(_stack(loop, shapes) for loop in loops)
+        known = shapes.now()
+        return sum(_stack(loop, known) for loop in loops)
 
 
 def _stack(loop: ir.Operation, shapes: ShapeAnalysis) -> int:

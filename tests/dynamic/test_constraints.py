@@ -447,6 +447,23 @@ def test_a_proof_of_divisibility_gives_up_after_some_multiples(monkeypatch):
     assert known.divisible(asked * 9 + known._congruent[0][0], 9)
 
 
+def test_a_proof_of_a_bound_gives_up_after_some_facts(monkeypatch):
+    """Each fact has every symbol: the search could subtract any of them at every step."""
+    symbols = [Expr.symbol(f"s{k}") for k in range(12)]
+    known = Constraints()
+    for k in range(1, 13):
+        known.add_lower(Expr.sum(s * (1 if j * k % 5 else -1) for j, s in enumerate(symbols)), k)
+    asked = Expr.sum(s * (j + 2) for j, s in enumerate(symbols)) - 9999
+    monkeypatch.setattr(CounterexampleSamples, "against", lambda *_: False)
+    bounds = []
+    original = Constraints._lower
+    monkeypatch.setattr(Constraints, "_lower", lambda *a: bounds.append(a) or original(*a))
+    assert not known.at_least(asked, 0)
+    most = constraints._COMBINED
+    assert most < len(bounds) <= 1 + most + most**2
+    assert known.at_least(known._at_least_zero[-1] * 3 + symbols[0], 0)
+
+
 def test_bounds_leave_what_is_known_of_divisors():
     known = facts("4 | t + b")
     expr = Expr.parse("t + b + 4")

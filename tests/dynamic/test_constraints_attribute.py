@@ -9,6 +9,7 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.relations import lower_bound, parse_constraint
 from shlo_disc.dynamic.shapes import analyze
@@ -43,7 +44,7 @@ def test_constraints_are_guards_and_facts():
         assert analysis.constraints.divisible(t, 4)
         assert analysis.constraints.at_least(t, 2)
         main = module.body.operations[0].operation
-        ResolveShapes().run(module)
+        ResolveShapes().run(module, KnownShapes(module))
         assert "disc.constraints" not in main.attributes
         again = analyze(module)
         assert guards(again) == guards(analysis)
@@ -123,7 +124,7 @@ def test_a_lowered_bound_outlives_resolve_shapes():
             b, t = analysis.arguments[0]
             assert analysis.positive == {"t"}
             assert (analysis.constraints.bounds(b)[0], analysis.constraints.bounds(t)[0]) == (0, 2)
-            ResolveShapes().run(module)
+            ResolveShapes().run(module, KnownShapes(module))
         texts = [ir.StringAttr(c).value for c in ir.ArrayAttr(main.attributes["disc.constraints"])]
         assert texts == ["b >= 0"]
         program = ShapeProgram.of(main, analyze(module), ["x"])

@@ -15,6 +15,7 @@ import pytest
 from jax import export
 
 from shlo_disc.compile import main_function
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShapeMismatchError
@@ -70,7 +71,7 @@ def test_sizes_are_taken_and_refused_as_by_jax(spec):
     for source in sources:
         module = ingest(source, context)
         with context, ir.Location.unknown():
-            ResolveShapes().run(module)
+            ResolveShapes().run(module, KnownShapes(module))
             main = main_function(module)
             programs.append(ShapeProgram.of(main, analyze(module)))
     taken = refused = 0

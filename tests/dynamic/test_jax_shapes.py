@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jax import export, lax
 
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShapeMismatchError
@@ -174,7 +175,7 @@ def test_results_have_the_sizes_jax_gives(program, request):
         before = compare(module, function, specs, constraints)
         for shape in (before.shape(v) for v in _values(module)):
             assert all(n.symbols() <= set(VALUES) for n in shape)
-        ResolveShapes().run(module)
+        ResolveShapes().run(module, KnownShapes(module))
         compare(module, function, specs, constraints)
 
 

@@ -11,11 +11,14 @@ from typing import ClassVar
 import pytest
 
 from shlo_disc import dialect, flags
+from shlo_disc.dynamic import known_shapes
+from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.mlir import ir, new_context, ops_of, walk
+from shlo_disc.mlir import ir, new_context, ops_of, replace, walk
 from shlo_disc.passes import table
 from shlo_disc.passes.base import Pass, Pipeline, named, register
+from shlo_disc.passes.plan_buffers import PlanBuffers
 
 TEXT = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -38,7 +41,7 @@ class Raising(Pass):
     name: ClassVar[str] = "raising"
     error: Exception
 
-    def run(self, module):
+    def run(self, module, shapes):
         raise self.error
 
 
@@ -47,7 +50,7 @@ class Breaking(Pass):
     name: ClassVar[str] = "breaking"
     told: int = 1
 
-    def run(self, module):
+    def run(self, module, shapes):
         (op,) = ops_of(module, "stablehlo.add")
         op.results[0].set_type(ir.Type.parse("tensor<5xf32>"))
         return self.told
@@ -140,6 +143,53 @@ def test_a_pass_that_breaks_the_module_and_tells_no_change_is_found(module, othe
         Pipeline([Breaking(told=0), *map(named, others)]).run(module)
 
 
+@dataclass(frozen=True)
+class Asking(Pass):
+    """Asks for shapes, then does something to the addition."""
+
+    name: ClassVar[str] = "asking"
+    told: int = 0
+    does: str = "nothing"
+    only_annotates: bool = False
+
+    def run(self, module, shapes):
+        (op,) = ops_of(module, "stablehlo.add")
+        if shapes.now().shape(op.results[0]) != (4,):
+            raise AssertionError("another shape")
+        if self.does == "annotate":
+            op.attributes["seen"] = ir.UnitAttr.get()
+        elif self.does == "replace":
+            with ir.InsertionPoint(op), op.location:
+                other = op.clone().operation
+            replace(op, *other.results)
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("passes", "analyses"),
+    [
+        ([Asking()] * 3, 1),
+        ([Asking(1, "annotate", only_annotates=True), Asking()], 1),
+        ([Asking(1, "annotate"), Asking()], 2),
+        ([Asking(1, "replace"), Asking(1, "replace"), Asking()], 3),
+        ([Asking(), named("cse"), Asking(), named("cse"), Asking()], 2),  # the second finds nothing
+        ([Asking(), named("canonicalize"), Asking()], 2),
+        ([Asking(), named("simplify"), Asking(), PlanBuffers(), Asking()], 1),
+    ],
+)
+def test_an_analysis_serves_until_ops_change(module, monkeypatch, passes, analyses):
+    made = []
+    monkeypatch.setattr(known_shapes, "analyze", lambda m: made.append(m) or analyze(m))
+    with flags.overridden(spec=0):
+        Pipeline(passes).run(module)
+    assert len(made) == analyses
+
+
+def test_a_pass_that_changes_ops_and_tells_no_change_is_found_by_who_asks_for_shapes(module):
+    with flags.overridden(spec=1), pytest.raises(InternalError, match="has not said so"):
+        Pipeline([Asking(0, "replace"), Asking()]).run(module)
+
+
 DANGLING = """
 import os
 from shlo_disc import flags
@@ -163,7 +213,7 @@ func.func @main(%x: tensor<4xf32>, %p: tensor<i1>) -> tensor<4xf32> {
 class Break(Pass):
     name = "break"
 
-    def run(self, module):
+    def run(self, module, shapes):
         (op,) = ops_of(module, target)
         op.detach_from_parent() if keep else op.erase()
         return 1

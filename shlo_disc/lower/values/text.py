@@ -59,8 +59,10 @@ def _literal(value: float | bool, element: str) -> str:
 class _Region:
     """The lines of one open region, and the pure operations already in it."""
 
-    barrier: bool
-    """Pure operations must not leave it: they would be computed when it is not entered."""
+    barrier: int
+    """The depth pure operations may rise to: outside, they would be computed where the region of
+    that depth is not entered.
+    """
     lines: list[str] = field(default_factory=list)
     known: dict[object, object] = field(default_factory=dict)
 
@@ -128,7 +130,7 @@ class TextBuilder:
         return ()
 
     def __init__(self) -> None:
-        self._regions = [_Region(barrier=True)]
+        self._regions = [_Region(0)]
         self._at_end: list[Callable[[], object]] = []
         self._entry: list[str] = []
         self._counts: dict[str, int] = {}
@@ -159,8 +161,7 @@ class TextBuilder:
         """The value of `right`, an operation without its result; see the module on purity."""
         depth = len(self._regions) - 1
         if pure:
-            depth = max((o.depth for o in operands), default=0)
-            depth = max(depth, self.barrier())
+            depth = max([self.barrier(), *[o.depth for o in operands]])
             for region in self._regions[: depth + 1]:
                 if (known := region.known.get(right)) is not None:
                     return cast("V", known)
@@ -172,7 +173,7 @@ class TextBuilder:
 
     def barrier(self) -> int:
         """The depth pure operations may rise to."""
-        return max(i for i, region in enumerate(self._regions) if region.barrier)
+        return self._regions[-1].barrier
 
     def recall(self, key: object) -> object | None:
         """What :meth:`remember` stored in a region that is still open."""
@@ -194,7 +195,7 @@ class TextBuilder:
             region.known = known
 
     def _open(self, barrier: bool) -> None:
-        self._regions.append(_Region(barrier))
+        self._regions.append(_Region(len(self._regions) if barrier else self.barrier()))
 
     def _close(self) -> _Region:
         return self._regions.pop()

@@ -1,0 +1,37 @@
+"""The shape analysis of a module that passes rewrite: one for each generation of the module."""
+
+from __future__ import annotations
+
+from shlo_disc import flags
+from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.errors import InternalError
+from shlo_disc.mlir import ir
+
+__all__ = ["KnownShapes"]
+
+
+class KnownShapes:
+    """What :func:`analyze` finds of a module; made when asked for, kept until the module changes.
+
+    Whoever makes, moves or erases operations calls `changed`. Attributes that planning writes
+    change no shape. With `SHLO_DISC_SPEC=1` what is kept is compared with a new analysis.
+    """
+
+    def __init__(self, module: ir.Module) -> None:
+        self._module = module
+        self._known: ShapeAnalysis | None = None
+
+    def now(self) -> ShapeAnalysis:
+        """The analysis of the module as it is.
+
+        Raises what :func:`analyze` raises.
+        """
+        if self._known is None:
+            self._known = analyze(self._module)
+        elif flags.spec_checks() and not self._known.agrees_with(analyze(self._module)):
+            raise InternalError("a pass has changed operations and has not said so")
+        return self._known
+
+    def changed(self) -> None:
+        """The module has other operations now than those analysed."""
+        self._known = None
