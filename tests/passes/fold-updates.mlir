@@ -232,3 +232,55 @@ func.func @main(%acc: tensor<8xf32>, %v: tensor<1xf32>) -> (tensor<8xf32>, tenso
 //       return %0#1, %1, %3 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 //     }
 //   }
+
+// -----
+
+// What turns, cuts and pads the updated array does so with the place.
+func.func @main(%acc: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %v: tensor<2x4xf32>, %i: tensor<i32>, %w: tensor<1xf32>, %b: tensor<9xf32>) -> (tensor<?x4xf32>, tensor<9xf32>) {
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sizes = "disc.shape"() {dims = ["n", "4"]} : () -> tensor<2xi32>
+  %zeros = stablehlo.dynamic_broadcast_in_dim %zero, %sizes, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<?x4xf32>
+  %u = stablehlo.dynamic_update_slice %zeros, %v, %i, %c0 : (tensor<?x4xf32>, tensor<2x4xf32>, tensor<i32>, tensor<i32>) -> tensor<?x4xf32>
+  %r = stablehlo.reverse %u, dims = [0, 1] : tensor<?x4xf32>
+  %y = stablehlo.add %acc, %r : tensor<?x4xf32>
+  %eight = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %t = stablehlo.dynamic_update_slice %eight, %w, %i : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+  %s = stablehlo.slice %t [3:8] : (tensor<8xf32>) -> tensor<5xf32>
+  %p = stablehlo.pad %s, %zero, low = [-1], high = [2], interior = [1] : (tensor<5xf32>, tensor<f32>) -> tensor<10xf32>
+  %q = stablehlo.slice %p [1:10] : (tensor<10xf32>) -> tensor<9xf32>
+  %z = stablehlo.add %b, %q : tensor<9xf32>
+  return %y, %z : tensor<?x4xf32>, tensor<9xf32>
+}
+
+// -----
+
+// Branches give out the place and the update, the other one zeros.
+func.func @main(%acc: tensor<8xf32>, %v: tensor<1xf32>, %i: tensor<i32>, %k: tensor<i32>) -> (tensor<8xf32>, tensor<i32>) {
+  %zeros = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %c:2 = "stablehlo.case"(%k) ({
+    stablehlo.return %zeros, %i : tensor<8xf32>, tensor<i32>
+  }, {
+    %u = stablehlo.dynamic_update_slice %zeros, %v, %i : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+    stablehlo.return %u, %k : tensor<8xf32>, tensor<i32>
+  }) : (tensor<i32>) -> (tensor<8xf32>, tensor<i32>)
+  %y = stablehlo.add %c#0, %acc : tensor<8xf32>
+  return %y, %c#1 : tensor<8xf32>, tensor<i32>
+}
+
+// -----
+
+// Refused: a window of two elements that a slice may cut, and branches of which one has all of an array.
+func.func @main(%acc: tensor<6xf32>, %v: tensor<2xf32>, %i: tensor<i32>, %k: tensor<i32>) -> (tensor<6xf32>, tensor<6xf32>) {
+  %zeros = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %u = stablehlo.dynamic_update_slice %zeros, %v, %i : (tensor<8xf32>, tensor<2xf32>, tensor<i32>) -> tensor<8xf32>
+  %s = stablehlo.slice %u [1:7] : (tensor<8xf32>) -> tensor<6xf32>
+  %y = stablehlo.add %acc, %s : tensor<6xf32>
+  %c = "stablehlo.case"(%k) ({
+    stablehlo.return %s : tensor<6xf32>
+  }, {
+    stablehlo.return %acc : tensor<6xf32>
+  }) : (tensor<i32>) -> tensor<6xf32>
+  %z = stablehlo.add %c, %acc : tensor<6xf32>
+  return %y, %z : tensor<6xf32>, tensor<6xf32>
+}
