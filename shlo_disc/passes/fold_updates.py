@@ -3,6 +3,9 @@
     add %acc, (dynamic_update_slice (broadcast 0.0), %v, %i)  ==>  scatter[add] %acc, clamp %i, %v
     add %acc, (scatter[add] (broadcast 0.0), %places, %v)     ==>  scatter[add] %acc, %places, %v
     add %acc, (reshape %zeros_updated)          ==>  reshape (scatter[add] (reshape %acc), ...)
+    add %acc, (reverse %zeros_updated)          ==>  scatter[add] %acc, %n - 1 - %places, ...
+    add %acc, (case { %zeros } { %zeros_updated })
+                   ==>  scatter[add] %acc, (case { 0, 0.0 } { %places, %v })
     add %acc, (while (%a = zeros) { scatter[add] %a, ... })   ==>  while (%a = %acc) { ... }
 
 Why     The derivative of `x[i]` in a loop adds such an array at each step. The sum takes time in

@@ -212,12 +212,15 @@ def _all_moved(
     if update.is_reshaped:
         return None
     result, zero = op.results[0], Expr.const(0)
+    shape = facts.shape(result)
     for d, move in enumerate(moves):
-        is_still = move.step == 1 and facts.same(move.first, zero)
-        if is_still and move.is_inside:
+        is_still = move.step == 1 and move.is_inside and facts.same(move.first, zero)
+        is_indexed = d in update.numbers.indexed_dims
+        grows = not update.is_inside and not facts.same(shape[d], update.shape[d])
+        if is_still and not (is_indexed and grows):
             continue
         needs_one = move.step != 1 or not move.is_inside
-        if d not in update.numbers.indexed_dims:
+        if not is_indexed:
             return None
         if needs_one and not _window(update, d, facts).is_one:
             return None
@@ -228,17 +231,19 @@ def _all_moved(
     return replace(
         update,
         type=result.type,
-        shape=facts.shape(result),
+        shape=shape,
         is_sorted=update.is_sorted and all(move.step > 0 for move in moves),
     )
 
 
-_FAR = -(1 << 60)
-"""A place outside of every array, and after moves still."""
+_FAR, _MOST_STEPS = -(1 << 40), 1 << 20
+"""A place outside of every array, and after a move by such steps still."""
 
 
 def _moved(update: Update, d: int, first: Expr, step: int, facts: Facts) -> Update | None:
     """Place `p` along dimension `d` becomes `first + step * p`, one outside remains outside."""
+    if abs(step) > _MOST_STEPS:
+        return None
     numbers, places = update.numbers, update.places
     shape, i64 = facts.shape(places), ir.IntegerType.get_signless(64)
     if places.type.element_type != i64:
@@ -252,13 +257,16 @@ def _moved(update: Update, d: int, first: Expr, step: int, facts: Facts) -> Upda
         places = _far_if_outside(places, update.shape[d] - _window(update, d, facts), facts)
     factors = [step if k == d else 1 for k in numbers.indexed_dims]
     firsts = [first if k == d else Expr.const(0) for k in numbers.indexed_dims]
-    for name, terms in (
-        ("stablehlo.multiply", [Expr.const(factor) for factor in factors]),
-        ("stablehlo.add", firsts),
+    for name, terms, neutral in (
+        ("stablehlo.multiply", [Expr.const(factor) for factor in factors], Expr.const(1)),
+        ("stablehlo.add", firsts, Expr.const(0)),
     ):
+        if all(term == neutral for term in terms):
+            continue
         terms_of = _vector(terms, update, places, facts)
         places = facts.build(name, [places, terms_of], places.type, shape)
-    return replace(update, places=places, is_sorted=update.is_sorted and step > 0)
+    is_sorted = update.is_sorted and update.is_inside and step > 0
+    return replace(update, places=places, is_sorted=is_sorted)
 
 
 def _vector(terms: Sequence[Expr], update: Update, places: ir.Value, facts: Facts) -> ir.Value:

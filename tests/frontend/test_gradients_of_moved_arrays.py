@@ -92,6 +92,8 @@ def _places(read: Callable, e: np.ndarray, k: int, i: int) -> np.ndarray:
 
 
 READS = (_row, _element, _dropped, _windows)
+CASES = [(name, READS[k % len(READS)]) for k, name in enumerate(MOVES)]
+CASES += [("joined", _dropped), ("padded", _dropped)]
 
 
 def _want(move: Callable, read: Callable, x: np.ndarray, k: np.ndarray) -> np.ndarray:
@@ -128,10 +130,9 @@ def _updates(compiled: Callable, *arguments: np.ndarray) -> list[str]:
     return re.findall(kinds, text)
 
 
-@pytest.mark.parametrize("name", MOVES)
-def test_a_step_adds_in_place_to_what_was_moved(name):
+@pytest.mark.parametrize(("name", "read"), CASES)
+def test_a_step_adds_in_place_to_what_was_moved(name, read):
     move, of_numbers = MOVES[name]
-    read = READS[list(MOVES).index(name) % len(READS)]
     compiled = shlo_disc.jit(_gradient(lambda x, k, i: read(move(x), k, i)))
     for n in (2, 3, 13):
         x, k = _sample(n)
