@@ -21,8 +21,9 @@ from typing import ClassVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
 
 __all__ = ["RULES", "FoldGathers"]
@@ -58,7 +59,7 @@ def of_one_window(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return facts.reshape(sliced, result.type, shape) if kind != result.type else sliced
 
 
-def of_even_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
+def ofeven_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """Gather of whole windows along one dimension, in even steps ==> slice."""
     operand, starts = op.operands[0], op.operands[1]
     result = op.results[0]
@@ -75,7 +76,7 @@ def of_even_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
     whole = all(equal(sizes[d], shape[d]) for d in others)
     if numbers.window_dims != others or not whole:
         return None
-    steps = _even_steps(starts, facts)
+    steps = even_steps(starts, facts)
     if steps is None or steps.step < 1:
         return None
     count = shape[along]
@@ -89,49 +90,6 @@ def of_even_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
     firsts, lasts, strides = [ZERO] * len(sizes), list(sizes), [ONE] * len(sizes)
     firsts[along], lasts[along], strides[along] = steps.first, last, Expr.const(steps.step)
     return _slice(operand, firsts, lasts, strides, result.type, shape, facts)
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """The integers `first + i * step`."""
-
-    first: Expr
-    step: int
-
-
-def _even_steps(value: ir.Value, facts: Facts) -> _Steps | None:
-    """What a vector of integers, or a column of them, consists of; None: of something else."""
-    op = producer(value)
-    if op is None:
-        return None
-    name = op.name.removeprefix("stablehlo.")
-    if name in ("reshape", "dynamic_reshape", "convert"):
-        return _even_steps(op.operands[0], facts)
-    if name in ("iota", "dynamic_iota"):
-        return _Steps(ZERO, 1) if len(facts.shape(value)) == 1 else None
-    if name in ("broadcast_in_dim", "dynamic_broadcast_in_dim"):
-        single = all(size.is_one for size in facts.shape(op.operands[0]))
-        known = facts.contents(op.operands[0]) if single else None
-        return None if known is None else _Steps(known[0], 0)
-    if name == "reverse":
-        inner, (count, *more) = _even_steps(op.operands[0], facts), facts.shape(value)
-        if inner is None or any(not size.is_one for size in more):
-            return None
-        return _Steps(inner.first + (count - 1) * inner.step, -inner.step)
-    if name not in ("add", "multiply", "subtract"):
-        return None
-    a, b = (_even_steps(v, facts) for v in op.operands)
-    if a is None or b is None:
-        return None
-    if name == "add":
-        return _Steps(a.first + b.first, a.step + b.step)
-    if name == "subtract":
-        return _Steps(a.first - b.first, a.step - b.step)
-    if b.step:
-        a, b = b, a
-    if b.step or not b.first.is_const:
-        return None
-    return _Steps(a.first * b.first, a.step * b.first.value)
 
 
 def _slice(
@@ -159,7 +117,7 @@ def _numbers(sizes: Sequence[Expr]) -> ir.Attribute:
 
 
 RULES = dict.fromkeys(
-    ("stablehlo.dynamic_gather", "stablehlo.gather"), (of_one_window, of_even_steps)
+    ("stablehlo.dynamic_gather", "stablehlo.gather"), (of_one_window, ofeven_steps)
 )
 
 

@@ -3,6 +3,9 @@
     add %acc, (dynamic_update_slice (broadcast 0.0), %v, %i)  ==>  scatter[add] %acc, clamp %i, %v
     add %acc, (scatter[add] (broadcast 0.0), %places, %v)     ==>  scatter[add] %acc, %places, %v
     add %acc, (reshape %zeros_updated)          ==>  reshape (scatter[add] (reshape %acc), ...)
+    add %acc, (reverse %zeros_updated)          ==>  scatter[add] %acc, %n - 1 - %places, ...
+    add %acc, (case { %zeros } { %zeros_updated })
+                   ==>  scatter[add] %acc, (case { 0, 0.0 } { %places, %v })
     add %acc, (while (%a = zeros) { scatter[add] %a, ... })   ==>  while (%a = %acc) { ... }
 
 Why     The derivative of `x[i]` in a loop adds such an array at each step. The sum takes time in
@@ -19,6 +22,7 @@ Source  StableHLO spec, scatter (a window that is not inside is skipped) and dyn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -26,29 +30,31 @@ from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import IndexNumbers, scatter_numbers
-from shlo_disc.mlir import ir, producer, stablehlo, terminator
+from shlo_disc.mlir import at, ir, producer, stablehlo, terminator
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.rules import Facts, Sizes, apply_rules, defined_by, permutation
+from shlo_disc.passes.op_classes import CONTROL, RESHAPES
+from shlo_disc.passes.rules import Facts, apply_rules, defined_by
+from shlo_disc.passes.updated_zeros import CHANGES, Update
 
 __all__ = ["RULES", "FoldUpdates"]
 
 
-@dataclass(frozen=True)
-class _Update:
-    """An array of zeros to which `updates` are added at `places`, as `scatter` has these."""
+_BRANCHES = CONTROL - {"stablehlo.while"}
 
-    type: ir.Type
-    shape: Sizes
-    """Of the array."""
-    places: ir.Value
-    updates: ir.Value
-    numbers: IndexNumbers
-    is_sorted: bool
-    is_unique: bool
-    """No element is updated twice."""
-    is_reshaped: bool = False
-    """The sum has the array in another shape."""
+
+def out_of_branches(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """add(x, branches that give out updated zeros) ==> add(x, updated zeros)."""
+    terms = list(op.operands)
+    for k, term in enumerate(terms):
+        branches = defined_by(term, *_BRANCHES)
+        if branches is None or not facts.has_one_reader(term) or not _is_number(term):
+            continue
+        updated = _given_out(branches, list(branches.results).index(term), facts)
+        if updated is not None:
+            terms[k] = updated
+            result = op.results[0]
+            return facts.build(op.name, terms, result.type, facts.shape(result))
+    return None
 
 
 def into_sum(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -126,35 +132,43 @@ def _is_term(op: ir.Operation, facts: Facts) -> bool:
         (reader,) = readers
         if reader.name == "stablehlo.add":
             return True
-        if reader.name not in _CHANGES:
+        if reader.name not in CHANGES:
             return False
         value = reader.results[0]
     return False
 
 
-def _updates(value: ir.Value, facts: Facts) -> list[_Update] | None:
+def _updates(value: ir.Value, facts: Facts) -> list[Update] | None:
     """The updates of zeros whose sum `value` is; None for another array."""
     op = producer(value)
-    if op is None or not isinstance(value.type.element_type, ir.IntegerType | ir.FloatType):
+    if op is None or not _is_number(value):
         return None
     if op.name == "stablehlo.dynamic_update_slice":
         return _of_slice(op, facts) if facts.splat(op.operands[0]) == 0 else None
-    if op.name == "stablehlo.scatter":
-        return _of_scatter(op, facts)
     if op.name == "stablehlo.add":
         if not facts.has_one_reader(value):
             return None
         left, right = (_updates(operand, facts) for operand in op.operands)
         return None if left is None or right is None else left + right
-    if op.name not in _CHANGES or not facts.has_one_reader(value):
+    own = _of_scatters(op, facts) if op.name == "stablehlo.scatter" else None
+    readers = {use.owner.operation for use in value.uses} - facts.dead
+    if op.name not in CHANGES or not (len(readers) == 1 or all(r.name in CHANGES for r in readers)):
+        return own
+    if op.name == "stablehlo.scatter" and own is None:
         return None
-    inner = _updates(op.operands[0], facts)
-    changed = [_CHANGES[op.name](op, update, facts) for update in inner or ()]
+    if op.name == "stablehlo.scatter" and facts.splat(op.operands[0]) != 0:
+        return own
+    inner = _updates(op.operands[0 if own is None else 2], facts)
+    changed = [CHANGES[op.name](op, update, facts) for update in inner or ()]
     known = [update for update in changed if update is not None]
-    return known if inner is not None and len(known) == len(changed) else None
+    return known if inner is not None and len(known) == len(changed) else own
 
 
-def _of_slice(op: ir.Operation, facts: Facts) -> list[_Update] | None:
+def _is_number(value: ir.Value) -> bool:
+    return isinstance(value.type.element_type, ir.IntegerType | ir.FloatType)
+
+
+def _of_slice(op: ir.Operation, facts: Facts) -> list[Update] | None:
     """The update of a `dynamic_update_slice` of zeros; its start is clamped here."""
     array, updates, *starts = op.operands
     sizes, window = facts.shape(array), facts.shape(updates)
@@ -173,7 +187,7 @@ def _of_slice(op: ir.Operation, facts: Facts) -> list[_Update] | None:
         shape = (Expr.const(len(at)),)
         places = [facts.build("stablehlo.concatenate", places, several, shape, attributes)]
     numbers = IndexNumbers(tuple(range(len(sizes))), (), (), (), tuple(moved), 0)
-    return [_Update(array.type, sizes, places[0], updates, numbers, True, True)]
+    return [Update(array.type, sizes, places[0], updates, numbers, True, True, True)]
 
 
 def _clamped(start: ir.Value, room: Expr, facts: Facts) -> ir.Value:
@@ -190,10 +204,20 @@ def _clamped(start: ir.Value, room: Expr, facts: Facts) -> ir.Value:
     return facts.build("stablehlo.clamp", [low, start, high], kind, ())
 
 
-def _of_scatter(op: ir.Operation, facts: Facts) -> list[_Update] | None:
-    """The updates of a `scatter` into zeros that adds, or writes no element twice."""
-    if len(op.operands) != 3 or facts.splat(op.operands[0]) != 0:
+def _of_scatters(op: ir.Operation, facts: Facts) -> list[Update] | None:
+    """The updates of a `scatter` into zeros, or into zeros with other updates."""
+    if len(op.operands) != 3:
         return None
+    if facts.splat(op.operands[0]) == 0:
+        return _of_scatter(op, facts)
+    if not _adds(op) or not facts.has_one_reader(op.operands[0]):
+        return None
+    before, own = _updates(op.operands[0], facts), _of_scatter(op, facts)
+    return None if before is None or own is None else before + own
+
+
+def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
+    """The updates of a `scatter` that adds, or writes no element of its zeros twice."""
     array, places, updates = op.operands
     numbers = scatter_numbers(op)
     is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
@@ -201,8 +225,8 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[_Update] | None:
     last = terminator(block)
     if not _adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
-    is_sorted = _flag(op, "indices_are_sorted")
-    return [_Update(array.type, facts.shape(array), places, updates, numbers, is_sorted, is_unique)]
+    is_sorted, shape = _flag(op, "indices_are_sorted"), facts.shape(array)
+    return [Update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
 
 
 def _adds(scatter: ir.Operation) -> bool:
@@ -221,84 +245,159 @@ def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool
     return all(sizes[d].is_one for d in dims)
 
 
-def _converted(op: ir.Operation, update: _Update, facts: Facts) -> _Update | None:
-    """Zeros stay zeros, and of elements that are updated once each update is converted."""
-    if not update.is_unique:
+def _has_few_places(update: Update, facts: Facts) -> bool:
+    """True if the number of places is no run-time size."""
+    sizes = facts.shape(update.places)
+    return all(sizes[d].is_const for d in update.numbers.place_dims(len(sizes)))
+
+
+def _given_out(op: ir.Operation, index: int, facts: Facts) -> ir.Value | None:
+    """Result `index` of branches that have zeros there, perhaps with updates; updated here.
+
+    The branches give out places and updates instead, zeros for updates of another branch.
+    """
+    kind, shape = op.results[index].type, facts.shape(op.results[index])
+    found: list[list[Update]] = []
+    for region in op.regions:
+        last = terminator(region.blocks[0])
+        inner = producer(last.operands[index])
+        if inner is not None and inner.name in _BRANCHES and inner.block == last.block:
+            with at(last):
+                _given_out(inner, list(inner.results).index(last.operands[index]), facts)
+        with at(last):
+            is_zero = facts.splat(last.operands[index]) == 0
+            updates = [] if is_zero else _updates(last.operands[index], facts)
+        if updates is None or not all(_has_few_places(update, facts) for update in updates):
+            return None
+        found.append(updates)
+    slots: list[Update] = []
+    columns: list[list[Update | None]] = []
+    for number, updates in enumerate(found):
+        free = list(range(len(slots)))
+        for update in updates:
+            k = next((k for k in free if _are_alike(slots[k], update, facts)), len(slots))
+            if k == len(slots):
+                slots.append(update)
+                columns.append([None] * len(found))
+            else:
+                free.remove(k)
+            columns[k][number] = update
+    if not slots:
         return None
-    element = op.results[0].type.element_type
-    given = ir.RankedTensorType(update.updates.type)
-    kind = ir.RankedTensorType.get(given.shape, element)
-    updates = facts.build(op.name, [update.updates], kind, facts.shape(update.updates))
-    return replace(
-        update, type=ir.RankedTensorType.get(update.type.shape, element), updates=updates
+    results = _with_results(op, index, slots, columns, facts)
+    value: ir.Value | None = None
+    for k, (slot, column) in enumerate(zip(slots, columns, strict=True)):
+        known = [update for update in column if update is not None]
+        is_whole = len(known) == len(found) or _is_one_place(slot.places, slot.numbers, facts)
+        term = replace(
+            slot,
+            places=results[2 * k],
+            updates=results[2 * k + 1],
+            is_sorted=all(update.is_sorted for update in known),
+            is_unique=is_whole and all(update.is_unique for update in known),
+        )
+        zeros = facts.filled(_zero(term.type.element_type), term.type, term.shape)
+        array = _scatter(zeros, term, facts)
+        if term.is_reshaped:
+            array = facts.reshape(array, kind, shape)
+        value = (
+            array if value is None else facts.build("stablehlo.add", [value, array], kind, shape)
+        )
+    if value is not None:
+        op.results[index].replace_all_uses_with(value)
+    return value
+
+
+def _are_alike(one: Update, other: Update, facts: Facts) -> bool:
+    """True if two updates differ in their numbers only."""
+    return (
+        (one.type, one.numbers, one.is_reshaped) == (other.type, other.numbers, other.is_reshaped)
+        and (one.places.type, one.updates.type) == (other.places.type, other.updates.type)
+        and facts.shape(one.places) == facts.shape(other.places)
+        and facts.shape(one.updates) == facts.shape(other.updates)
     )
 
 
-def _negated(op: ir.Operation, update: _Update, facts: Facts) -> _Update:
-    """The negative of a sum is the sum of the negatives, rounded alike."""
-    kind, shape = update.updates.type, facts.shape(update.updates)
-    return replace(update, updates=facts.build(op.name, [update.updates], kind, shape))
+def _with_results(
+    op: ir.Operation,
+    index: int,
+    slots: Sequence[Update],
+    columns: Sequence[Sequence[Update | None]],
+    facts: Facts,
+) -> list[ir.Value]:
+    """Replace branches by those that give out updates and not result `index`; the new results."""
+    kept = [k for k in range(len(op.results)) if k != index]
+    kinds = [kind for slot in slots for kind in (slot.places.type, slot.updates.type)]
+    with at(op):
+        new = ir.Operation.create(
+            op.name,
+            results=[*(op.results[k].type for k in kept), *kinds],
+            operands=list(op.operands),
+            attributes=dict(op.attributes.items()),
+            regions=len(op.regions),
+        )
+        zeros = facts.filled(
+            _zero(op.results[index].type.element_type),
+            op.results[index].type,
+            facts.shape(op.results[index]),
+        )
+    for number, (before, after) in enumerate(zip(op.regions, new.regions, strict=True)):
+        block = before.blocks[0]
+        last = terminator(block)
+        with at(last):
+            parts = [
+                _parts(slot, column[number], facts)
+                for slot, column in zip(slots, columns, strict=True)
+            ]
+            ir.Operation.create(
+                "stablehlo.return",
+                operands=[*(last.operands[k] for k in kept), *(v for pair in parts for v in pair)],
+            )
+        last.erase()
+        block.append_to(after)
+        with ir.InsertionPoint(ir.Block.create_at_start(before)), op.location:
+            # What is replaced gives out something until it goes.
+            values = [*new.results[: len(kept)]]
+            values.insert(index, zeros)
+            facts.dead.add(ir.Operation.create("stablehlo.return", operands=values))
+    for result, k in zip(new.results, kept, strict=False):
+        facts.made[result] = facts.shape(op.results[k])
+        if (numbers := facts.contents(op.results[k])) is not None:
+            facts.numbers[result] = numbers
+        op.results[k].replace_all_uses_with(result)
+    results = list(new.results)[len(kept) :]
+    for slot, places, updates in zip(slots, results[::2], results[1::2], strict=True):
+        facts.made[places], facts.made[updates] = (
+            facts.shape(slot.places),
+            facts.shape(slot.updates),
+        )
+    facts.bury(op)
+    return results
 
 
-def _reshaped(_op: ir.Operation, update: _Update, _facts: Facts) -> _Update:
-    """The array that is updated takes the shape of the zeros."""
-    return replace(update, is_reshaped=True)
-
-
-def _transposed(op: ir.Operation, update: _Update, facts: Facts) -> _Update | None:
-    """The same places in another order of dimensions."""
-    if update.is_reshaped:
-        return None
-    order, numbers = permutation(op), update.numbers
-    rank = len(order)
-    new = {old: d for d, old in enumerate(order)}
-    kept = [new[d] for d in numbers.kept_dims(rank)]
-    window = dict(zip(kept, numbers.window_dims, strict=True))
-    # Window dimensions keep their positions in the updates, and are in the order of the array's.
-    of_update = list(range(len(facts.shape(update.updates))))
-    for position, d in zip(numbers.window_dims, sorted(kept), strict=True):
-        of_update[position] = window[d]
-    updates = update.updates
-    if of_update != sorted(of_update):
-        updates = facts.transpose(updates, of_update)
-    # Both lists of batching dimensions are in one order, as `scatter` wants its own sorted.
-    pairs = [(new[d], i) for d, i in
-             zip(numbers.batching_dims, numbers.index_batching_dims, strict=True)]  # fmt: skip
-    pairs.sort()
-    return replace(
-        update,
-        type=ir.RankedTensorType.get(
-            [update.type.shape[d] for d in order], update.type.element_type
-        ),
-        shape=tuple(update.shape[d] for d in order),
-        updates=updates,
-        numbers=IndexNumbers(
-            numbers.window_dims,
-            tuple(sorted(new[d] for d in numbers.collapsed_dims)),
-            tuple(d for d, _ in pairs),
-            tuple(i for _, i in pairs),
-            tuple(new[d] for d in numbers.indexed_dims),
-            numbers.index_vector_dim,
-        ),
-        is_sorted=update.is_unique and update.is_sorted,
+def _parts(slot: Update, update: Update | None, facts: Facts) -> tuple[ir.Value, ir.Value]:
+    """The places and updates of a branch that has `update`, or nothing to add."""
+    if update is not None:
+        return update.places, update.updates
+    places, updates = (
+        facts.filled(_zero(like.type.element_type), like.type, facts.shape(like))
+        for like in (slot.places, slot.updates)
     )
+    return places, updates
 
 
-_CHANGES = {
-    "stablehlo.convert": _converted,
-    "stablehlo.negate": _negated,
-    "stablehlo.transpose": _transposed,
-    **dict.fromkeys(RESHAPES, _reshaped),
-}
-"""What may stand between the updated zeros and the sum."""
-
-
-def _added(base: ir.Value, update: _Update, facts: Facts) -> ir.Value:
+def _added(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
     """`base` with `update` added."""
+    if not update.is_reshaped:
+        return _scatter(base, update, facts)
     kind, shape = base.type, facts.shape(base)
-    if update.is_reshaped:
-        base = facts.reshape(base, update.type, update.shape)
-    n = update.numbers
+    inner = facts.reshape(base, update.type, update.shape)
+    return facts.reshape(_scatter(inner, update, facts), kind, shape)
+
+
+def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
+    """`base`, of the shape of the array that is updated, with `update` added."""
+    kind, n = base.type, update.numbers
     dimensions = stablehlo.ScatterDimensionNumbers.get(
         list(n.window_dims),
         list(n.collapsed_dims),
@@ -328,7 +427,7 @@ def _added(base: ir.Value, update: _Update, facts: Facts) -> ir.Value:
         ir.Operation.create("stablehlo.return", operands=[total.results[0]])
     value = op.results[0]
     facts.made[value] = facts.shape(base)
-    return facts.reshape(value, kind, shape) if update.is_reshaped else value
+    return value
 
 
 def _flag(op: ir.Operation, name: str) -> bool:
@@ -339,7 +438,11 @@ def _number(number: int, kind: ir.Type) -> ir.Attribute:
     return ir.IntegerAttr.get(kind, number)
 
 
-RULES = {"stablehlo.add": (into_sum, into_loop)}
+def _zero(kind: ir.Type) -> ir.Attribute:
+    return _number(0, kind) if isinstance(kind, ir.IntegerType) else ir.FloatAttr.get(kind, 0.0)
+
+
+RULES = {"stablehlo.add": (out_of_branches, into_sum, into_loop)}
 
 
 @dataclass(frozen=True)

@@ -232,3 +232,148 @@ func.func @main(%acc: tensor<8xf32>, %v: tensor<1xf32>) -> (tensor<8xf32>, tenso
 //       return %0#1, %1, %3 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 //     }
 //   }
+
+// -----
+
+// What turns, cuts and pads the updated array does so with the place.
+func.func @main(%acc: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %v: tensor<2x4xf32>, %i: tensor<i32>, %w: tensor<1xf32>, %b: tensor<9xf32>) -> (tensor<?x4xf32>, tensor<9xf32>) {
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sizes = "disc.shape"() {dims = ["n", "4"]} : () -> tensor<2xi32>
+  %zeros = stablehlo.dynamic_broadcast_in_dim %zero, %sizes, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<?x4xf32>
+  %u = stablehlo.dynamic_update_slice %zeros, %v, %i, %c0 : (tensor<?x4xf32>, tensor<2x4xf32>, tensor<i32>, tensor<i32>) -> tensor<?x4xf32>
+  %r = stablehlo.reverse %u, dims = [0, 1] : tensor<?x4xf32>
+  %y = stablehlo.add %acc, %r : tensor<?x4xf32>
+  %eight = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %t = stablehlo.dynamic_update_slice %eight, %w, %i : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+  %s = stablehlo.slice %t [3:8] : (tensor<8xf32>) -> tensor<5xf32>
+  %p = stablehlo.pad %s, %zero, low = [-1], high = [2], interior = [1] : (tensor<5xf32>, tensor<f32>) -> tensor<10xf32>
+  %q = stablehlo.slice %p [1:10] : (tensor<10xf32>) -> tensor<9xf32>
+  %z = stablehlo.add %b, %q : tensor<9xf32>
+  return %y, %z : tensor<?x4xf32>, tensor<9xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %arg1: tensor<2x4xf32>, %arg2: tensor<i32>, %arg3: tensor<1xf32>, %arg4: tensor<9xf32>) -> (tensor<?x4xf32>, tensor<9xf32>) {
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %0 = "disc.dim"() {dim = "min(n - 2, 2147483647)"} : () -> tensor<i32>
+//       %1 = stablehlo.clamp %c, %arg2, %0 : tensor<i32>
+//       %2 = stablehlo.reshape %1 : (tensor<i32>) -> tensor<1xi32>
+//       %3 = stablehlo.convert %2 : (tensor<1xi32>) -> tensor<1xi64>
+//       %4 = "disc.dim"() {dim = "-1"} : () -> tensor<i64>
+//       %5 = stablehlo.broadcast_in_dim %4, dims = [] : (tensor<i64>) -> tensor<1xi64>
+//       %6 = stablehlo.multiply %3, %5 : tensor<1xi64>
+//       %7 = "disc.dim"() {dim = "n - 2"} : () -> tensor<i64>
+//       %8 = stablehlo.broadcast_in_dim %7, dims = [] : (tensor<i64>) -> tensor<1xi64>
+//       %9 = stablehlo.add %6, %8 : tensor<1xi64>
+//       %10 = stablehlo.reverse %arg1, dims = [0] : tensor<2x4xf32>
+//       %11 = stablehlo.reverse %10, dims = [1] : tensor<2x4xf32>
+//       %12 = "stablehlo.scatter"(%arg0, %9, %11) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0, 1], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
+//       ^bb0(%arg5: tensor<f32>, %arg6: tensor<f32>):
+//         %38 = stablehlo.add %arg5, %arg6 : tensor<f32>
+//         stablehlo.return %38 : tensor<f32>
+//       }) : (tensor<?x4xf32>, tensor<1xi64>, tensor<2x4xf32>) -> tensor<?x4xf32>
+//       %13 = "disc.dim"() {dim = "7"} : () -> tensor<i32>
+//       %14 = stablehlo.clamp %c, %arg2, %13 : tensor<i32>
+//       %15 = stablehlo.reshape %14 : (tensor<i32>) -> tensor<1xi32>
+//       %16 = stablehlo.convert %15 : (tensor<1xi32>) -> tensor<1xi64>
+//       %17 = "disc.dim"() {dim = "-3"} : () -> tensor<i64>
+//       %18 = stablehlo.broadcast_in_dim %17, dims = [] : (tensor<i64>) -> tensor<1xi64>
+//       %19 = stablehlo.add %16, %18 : tensor<1xi64>
+//       %20 = "disc.dim"() {dim = "4"} : () -> tensor<i64>
+//       %21 = stablehlo.broadcast_in_dim %20, dims = [] : (tensor<i64>) -> tensor<1xi64>
+//       %c_0 = stablehlo.constant dense<0> : tensor<1xi64>
+//       %22 = stablehlo.compare GE, %19, %c_0 : (tensor<1xi64>, tensor<1xi64>) -> tensor<1xi1>
+//       %23 = stablehlo.compare LE, %19, %21 : (tensor<1xi64>, tensor<1xi64>) -> tensor<1xi1>
+//       %24 = stablehlo.and %22, %23 : tensor<1xi1>
+//       %c_1 = stablehlo.constant dense<-1099511627776> : tensor<1xi64>
+//       %25 = stablehlo.select %24, %19, %c_1 : tensor<1xi1>, tensor<1xi64>
+//       %26 = "disc.dim"() {dim = "2"} : () -> tensor<i64>
+//       %27 = stablehlo.broadcast_in_dim %26, dims = [] : (tensor<i64>) -> tensor<1xi64>
+//       %28 = stablehlo.multiply %25, %27 : tensor<1xi64>
+//       %29 = stablehlo.add %28, %5 : tensor<1xi64>
+//       %30 = "disc.dim"() {dim = "9"} : () -> tensor<i64>
+//       %31 = stablehlo.broadcast_in_dim %30, dims = [] : (tensor<i64>) -> tensor<1xi64>
+//       %32 = stablehlo.compare GE, %29, %c_0 : (tensor<1xi64>, tensor<1xi64>) -> tensor<1xi1>
+//       %33 = stablehlo.compare LE, %29, %31 : (tensor<1xi64>, tensor<1xi64>) -> tensor<1xi1>
+//       %34 = stablehlo.and %32, %33 : tensor<1xi1>
+//       %35 = stablehlo.select %34, %29, %c_1 : tensor<1xi1>, tensor<1xi64>
+//       %36 = stablehlo.add %35, %5 : tensor<1xi64>
+//       %37 = "stablehlo.scatter"(%arg4, %36, %arg3) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
+//       ^bb0(%arg5: tensor<f32>, %arg6: tensor<f32>):
+//         %38 = stablehlo.add %arg5, %arg6 : tensor<f32>
+//         stablehlo.return %38 : tensor<f32>
+//       }) : (tensor<9xf32>, tensor<1xi64>, tensor<1xf32>) -> tensor<9xf32>
+//       return %12, %37 : tensor<?x4xf32>, tensor<9xf32>
+//     }
+//   }
+
+// -----
+
+// Branches give out the place and the update, the other one zeros.
+func.func @main(%acc: tensor<8xf32>, %v: tensor<1xf32>, %i: tensor<i32>, %k: tensor<i32>) -> (tensor<8xf32>, tensor<i32>) {
+  %zeros = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %c:2 = "stablehlo.case"(%k) ({
+    stablehlo.return %zeros, %i : tensor<8xf32>, tensor<i32>
+  }, {
+    %u = stablehlo.dynamic_update_slice %zeros, %v, %i : (tensor<8xf32>, tensor<1xf32>, tensor<i32>) -> tensor<8xf32>
+    stablehlo.return %u, %k : tensor<8xf32>, tensor<i32>
+  }) : (tensor<i32>) -> (tensor<8xf32>, tensor<i32>)
+  %y = stablehlo.add %c#0, %acc : tensor<8xf32>
+  return %y, %c#1 : tensor<8xf32>, tensor<i32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<8xf32>, %arg1: tensor<1xf32>, %arg2: tensor<i32>, %arg3: tensor<i32>) -> (tensor<8xf32>, tensor<i32>) {
+//       %0:3 = "stablehlo.case"(%arg3) ({
+//         %c = stablehlo.constant dense<0> : tensor<1xi32>
+//         %cst = stablehlo.constant dense<0.000000e+00> : tensor<1xf32>
+//         stablehlo.return %arg2, %c, %cst : tensor<i32>, tensor<1xi32>, tensor<1xf32>
+//       }, {
+//         %c = stablehlo.constant dense<0> : tensor<i32>
+//         %2 = "disc.dim"() {dim = "7"} : () -> tensor<i32>
+//         %3 = stablehlo.clamp %c, %arg2, %2 : tensor<i32>
+//         %4 = stablehlo.reshape %3 : (tensor<i32>) -> tensor<1xi32>
+//         stablehlo.return %arg3, %4, %arg1 : tensor<i32>, tensor<1xi32>, tensor<1xf32>
+//       }) : (tensor<i32>) -> (tensor<i32>, tensor<1xi32>, tensor<1xf32>)
+//       %1 = "stablehlo.scatter"(%arg0, %0#1, %0#2) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
+//       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
+//         %2 = stablehlo.add %arg4, %arg5 : tensor<f32>
+//         stablehlo.return %2 : tensor<f32>
+//       }) : (tensor<8xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<8xf32>
+//       return %1, %0#0 : tensor<8xf32>, tensor<i32>
+//     }
+//   }
+
+// -----
+
+// Refused: a window of two elements that a slice may cut, and branches of which one has all of an array.
+func.func @main(%acc: tensor<6xf32>, %v: tensor<2xf32>, %i: tensor<i32>, %k: tensor<i32>) -> (tensor<6xf32>, tensor<6xf32>) {
+  %zeros = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %u = stablehlo.dynamic_update_slice %zeros, %v, %i : (tensor<8xf32>, tensor<2xf32>, tensor<i32>) -> tensor<8xf32>
+  %s = stablehlo.slice %u [1:7] : (tensor<8xf32>) -> tensor<6xf32>
+  %y = stablehlo.add %acc, %s : tensor<6xf32>
+  %c = "stablehlo.case"(%k) ({
+    stablehlo.return %s : tensor<6xf32>
+  }, {
+    stablehlo.return %acc : tensor<6xf32>
+  }) : (tensor<i32>) -> tensor<6xf32>
+  %z = stablehlo.add %c, %acc : tensor<6xf32>
+  return %y, %z : tensor<6xf32>, tensor<6xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<6xf32>, %arg1: tensor<2xf32>, %arg2: tensor<i32>, %arg3: tensor<i32>) -> (tensor<6xf32>, tensor<6xf32>) {
+//       %cst = stablehlo.constant dense<0.000000e+00> : tensor<8xf32>
+//       %0 = stablehlo.dynamic_update_slice %cst, %arg1, %arg2 : (tensor<8xf32>, tensor<2xf32>, tensor<i32>) -> tensor<8xf32>
+//       %1 = stablehlo.slice %0 [1:7] : (tensor<8xf32>) -> tensor<6xf32>
+//       %2 = stablehlo.add %arg0, %1 : tensor<6xf32>
+//       %3 = "stablehlo.case"(%arg3) ({
+//         stablehlo.return %1 : tensor<6xf32>
+//       }, {
+//         stablehlo.return %arg0 : tensor<6xf32>
+//       }) : (tensor<i32>) -> tensor<6xf32>
+//       %4 = stablehlo.add %3, %arg0 : tensor<6xf32>
+//       return %2, %4 : tensor<6xf32>, tensor<6xf32>
+//     }
+//   }
