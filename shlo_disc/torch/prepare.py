@@ -83,10 +83,10 @@ def prepare(
     """A copy of the functional graph `given`, ready to import.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
-    placeholders. `ranges` are the bounds of symbols, `conditions` what it
-    requires of them, as PyTorch has them; with `guarded` a caller has checked these. `carried` says which ops have a body of ours. The caller
-    sees the strides of the first `seen` results, or of all. With `checks`, indices and the like are
-    checked as eager mode does (:mod:`shlo_disc.torch.checks`).
+    placeholders. `ranges` are the bounds of symbols, `conditions` what it requires of them, as
+    PyTorch has them; with `guarded` the caller checks these. `carried` says which ops have a body
+    of ours. The caller sees the strides of the first `seen` results, or of all. With `checks`,
+    indices and the like are checked as eager mode does (:mod:`shlo_disc.torch.checks`).
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
