@@ -176,8 +176,16 @@ class CompiledGraph:
         weights: Collection[int],
         way: Way,
     ) -> torch.fx.GraphModule:
-        """`graph`, which does not compile as a whole, with its regions compiled."""
-        whole, regions, left = cut(graph, self._known, way)
+        """`graph`, which does not compile as a whole, with its regions compiled.
+
+        PyTorch runs all of a graph that cannot be cut.
+        """
+        try:
+            whole, regions, left = cut(graph, self._known, way)
+        except Exception as error:  # of PyTorch's partitioner
+            reason = f"the graph cannot be cut: {reason_of(error)}"
+            self._note([(place_of(node), reason) for node in operations(graph.graph)])
+            return graph
         if not left and way is not Way.HALVES:  # the one region is what did not compile
             return self._cut(graph, name, names, weights, Way(way + 1))
         self._note(left)

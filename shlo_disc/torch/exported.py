@@ -150,12 +150,15 @@ def _refuse_resizing(program: ExportedProgram) -> None:
 
 
 def _conditions(program: ExportedProgram) -> list[Any]:
-    """What the program requires of sizes: PyTorch refuses calls without it, too."""
+    """What the program requires of sizes: PyTorch refuses calls without it, too.
+
+    Of the symbols in its values: a derived dimension, `2*s`, has a symbol of its own in guards.
+    """
     values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
     mode = torch._guards.detect_fake_mode(values)
     if mode is None or mode.shape_env is None:
         return []
-    return [guard.expr for guard in mode.shape_env.guards]
+    return [mode.shape_env.replace(guard.expr) for guard in mode.shape_env.guards]
 
 
 def _weight(program: ExportedProgram, name: str) -> torch.Tensor:

@@ -46,6 +46,7 @@ def lower_part(
         conditions=known.conditions,
         seen=seen,
         checks=checks,
+        guarded=True,  # by Dynamo
     )
 
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 import copy
 import enum
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
-from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from shlo_disc.compile import examine
 from shlo_disc.torch.constants import state_constants
@@ -109,6 +108,24 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
         return None
 
 
+class _Among(OperatorSupportBase):  # type: ignore[misc]
+    """Some nodes, each with what takes its results apart.
+
+    A size that is computed from one and used by another, by PyTorch, sets these apart.
+    """
+
+    def __init__(self, nodes: Sequence[torch.fx.Node]) -> None:
+        self._nodes = frozenset(nodes)
+
+    def is_node_supported(
+        self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node
+    ) -> bool:
+        """True for a node among these, or what takes one apart."""
+        while node.op == "call_function" and node.target is operator.getitem:
+            node = node.args[0]
+        return node in self._nodes
+
+
 def _key(node: torch.fx.Node) -> Any:
     """Equal for nodes of one op on values of equal types and sizes."""
 
@@ -153,9 +170,12 @@ def cut(
     """
     own = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
     state_constants(own)
+    left: list[tuple[str, str]] = []
+    supports: list[OperatorSupportBase]
     if way is Way.HALVES:
-        whole = fuse_by_partitions(own, _halves(own.graph), prefix="region_")
-        left = []
+        ops = operations(own.graph)
+        half = len(ops) // 2
+        supports = [_Among(ops[:half]), _Among(ops[half:])]
     else:
         covered = _Covered(known, way)
         left = [
@@ -163,20 +183,11 @@ def cut(
             for node in operations(own.graph)
             if (reason := covered.reason(node)) is not None
         ]
-        outer = CapabilityBasedPartitioner(own, covered, allows_single_node_partition=True)
-        whole = outer.partition_and_fuse(prefix="region_")
+        supports = [covered]
+    partitions = []
+    for support in supports:
+        partitioner = CapabilityBasedPartitioner(own, support, allows_single_node_partition=True)
+        partitions += partitioner.propose_partitions()
+    whole = partitioner.fuse_partitions(partitions, prefix="region_")
     regions = [str(node.target) for node in whole.graph.nodes if node.op == "call_module"]
     return whole, regions, left
-
-
-def _halves(graph: torch.fx.Graph) -> list[dict[torch.fx.Node, int | None]]:
-    """The first and the second half of the ops, each with what takes its results apart."""
-    every = operations(graph)
-    half = len(every) // 2
-    found: list[dict[torch.fx.Node, int | None]] = []
-    for part in (every[:half], every[half:]):
-        nodes = list(part)
-        for node in nodes:  # which grows
-            nodes += [user for user in node.users if user.target is operator.getitem]
-        found.append(dict.fromkeys(nodes))
-    return found

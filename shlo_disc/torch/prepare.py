@@ -33,7 +33,7 @@ from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
-from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of
+from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of, symbols_of
 
 __all__ = ["Prepared", "is_dense", "needs_retracing", "prepare"]
 
@@ -78,14 +78,15 @@ def prepare(
     carried: Callable[[torch.fx.Node], bool],
     seen: int | None = None,
     checks: bool = True,
+    guarded: bool = False,
 ) -> Prepared:
     """A copy of the functional graph `given`, ready to import.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
-    placeholders. `ranges` are the bounds of symbols, `conditions` what it
-    requires of them, as PyTorch has them. `carried` says which ops have a body of ours. The caller
-    sees the strides of the first `seen` results, or of all. With `checks`, indices and the like are
-    checked as eager mode does (:mod:`shlo_disc.torch.checks`).
+    placeholders. `ranges` are the bounds of symbols, `conditions` what it requires of them, as
+    PyTorch has them; with `guarded` the caller checks these. `carried` says which ops have a body
+    of ours. The caller sees the strides of the first `seen` results, or of all. With `checks`,
+    indices and the like are checked as eager mode does (:mod:`shlo_disc.torch.checks`).
     Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
@@ -140,7 +141,9 @@ def prepare(
     stated = Notation(
         {symbol: name for symbol, name in named.items() if name in in_shapes}, of_arguments.terms
     )
-    found, unstated = stated.constraints(conditions)
+    # A call reads other symbols where a dimension is `2*s`, say.
+    is_checked = stated.knows if guarded else lambda e: symbols_of(e) <= sizes.places.keys()
+    found, unstated = stated.constraints([e for e in conditions if is_checked(e)])
     return Prepared(
         module,
         inputs,

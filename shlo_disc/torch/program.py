@@ -111,11 +111,12 @@ def lower_graph(
     conditions: Sequence[Any],
     seen: int | None = None,
     checks: bool = True,
+    guarded: bool = False,
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
     `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols. A caller sees the
-    strides of the first `seen` results. With `checks` a call checks indices (see :func:`prepare`).
+    strides of the first `seen` results. For `checks` and `guarded` see :func:`prepare`.
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
@@ -128,6 +129,7 @@ def lower_graph(
         carried=has_body,
         seen=seen,
         checks=checks,
+        guarded=guarded,
     )
     try:
         module, carried = import_graph(

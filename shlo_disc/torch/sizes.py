@@ -299,10 +299,10 @@ class Notation:
         return [f"{self._text(e.lhs)} {_RELATIONS[kind]} {self._text(e.rhs)}"]
 
     def constraints(self, conditions: Sequence[Any]) -> tuple[list[str], list[Any]]:
-        """The constraints that `conditions` on known symbols state, and those that have none."""
+        """The constraints that `conditions` state, and those that have none."""
         found: list[str] = []
         unstated = []
-        for condition in filter(self.knows, conditions):
+        for condition in conditions:
             try:
                 found += self.relations(condition)
             except UnsupportedError:

@@ -254,6 +254,40 @@ def test_what_compiles_alone_but_not_together_is_in_regions_of_its_own(monkeypat
     assert graph.eager == {}
 
 
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_a_size_from_data_between_two_halves_is_computed_by_pytorch(monkeypatch):
+    """The first half has what the size is made of, and what is made of it."""
+
+    def function(x):
+        y = x.sin()
+        count = int(y.argmax())
+        z = y + torch.zeros(3) * count
+        return z.exp() + torch.ones(3) * (count + 1), x.cos() * z
+
+    monkeypatch.setattr(dynamo, "Part", Choosy)
+    fast = compiled(function, **EAGER)
+    with torch.no_grad():
+        for rows in (4, 6):
+            x = torch.rand(rows, 3)
+            torch.testing.assert_close(fast(x), function(x))
+    (graph,) = shlo_disc.torch.compilations()
+    assert graph.parts
+
+
+def test_pytorch_runs_a_graph_that_cannot_be_cut(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("Invalid partition, found dependency cycles")
+
+    monkeypatch.setattr(dynamo, "cut", refuse)
+    fast = torch.compile(lambda x: halved(x * 2) + 1, backend="shlo_disc", dynamic=True)
+    x = torch.rand(4, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), x + 1)
+    (graph,) = shlo_disc.torch.compilations()
+    assert (graph.parts, graph.eager_count) == ([], 3)
+    assert "the graph cannot be cut: AssertionError: Invalid" in graph.explain()
+
+
 def test_no_mistake_of_ours_ends_a_program(monkeypatch, caplog):
     def broken(*args, **kwargs):
         raise AssertionError("a mistake")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import subprocess
 import sys
@@ -335,6 +336,35 @@ def test_bounds_of_a_size_made_of_another_are_checked_at_every_call(size, low, h
         for run in (exe, program.module()):  # as PyTorch does
             with pytest.raises((shlo_disc.ShapeMismatchError, AssertionError)):
                 run(torch.ones(n, 3))
+
+
+CONDITIONS = {
+    "a remainder": lambda x, y: x.shape[0] % 3 != 1,
+    "beside another argument": lambda x, y: x.shape[0] > 3 * y.shape[0],
+    "of both": lambda x, y: x.shape[0] + y.shape[0] != 9,
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_on_a_size_made_of_another_are_checked_at_every_call(name):
+    def function(x, y):
+        torch._check(CONDITIONS[name](x, y))
+        return x.sum(0) + y.sum(0)
+
+    args = (torch.randn(24, 3), torch.randn(5, 3))
+    program = exported(Of(function), args, {0: 2 * Dim("d")}, {0: Dim("n")})
+    exe = shlo_disc.torch.compile(program)
+    allowed = set()
+    for rows, count in itertools.product((6, 8, 10, 12), (1, 2, 3)):
+        given = torch.randn(rows, 3), torch.randn(count, 3)
+        holds = CONDITIONS[name](*given)
+        allowed.add(holds)
+        if holds:
+            torch.testing.assert_close(exe(*given), function(*given))
+        else:
+            with pytest.raises(shlo_disc.ShapeMismatchError, match="requires"):
+                exe(*given)
+    assert allowed == {True, False}
 
 
 def test_equal_sizes_have_the_name_of_the_first_argument_that_has_them():
