@@ -79,6 +79,7 @@ def convert(
     if _LIST in named:
         named = _with_types_of_elements(mlir, named)
         named = _lists_as_arrays(named, inputs["carried"])
+    named = _with_ranks_of_results(mlir, named)
     if is_wide := bool(_BRAIN.search(named)):
         named = _without_bfloat16(named, inputs["prefix"])
     carried = [name for name in inputs["carried"] if name != "Cast"]
@@ -104,6 +105,35 @@ def convert(
         if not (more := left.keys() & set(inputs["carried_if_left"])):
             return converted, {"nodes": nodes, "left": left, "wide": is_wide}
         named = _carried(named, sorted(more), inputs["prefix"])
+
+
+_RESULTS = re.compile(r"func\.func @main\(.*\) -> (.*) attributes")
+"""The types of the results of a module."""
+
+
+def _with_ranks_of_results(mlir: Any, text: str) -> str:
+    """`text`, after TensorFlow's shape inference where the type of a result has no rank.
+
+    Raises _UncoveredError, with the first operation without a rank, where that finds none.
+    """
+
+    def lacks_rank(text: str) -> bool:
+        head = _RESULTS.search(text)
+        return head is not None and "tensor<*x" in head[1]
+
+    if not lacks_rank(text):
+        return text
+    inferred = str(mlir.ExperimentalRunPassPipeline(text, b"tf-shape-inference", True))
+    if not lacks_rank(inferred):
+        return inferred
+    for line in inferred.splitlines():
+        if op := re.search(r'"tf\.(\w+)"\(.* -> \(?tensor<\*x', line):
+            raise _UncoveredError(
+                f"{op[1]} gives a result whose rank is not known; have branches give the same "
+                "rank, or state it by tf.ensure_shape",
+                _node_of_line(line, inferred),
+            )
+    raise ValueError("a result has no known rank")
 
 
 # -- bfloat16 --------------------------------------------------------------------------------------
@@ -157,7 +187,6 @@ _ELEMENT = r"(?:[\d?]+x)*(?!\*)(?![\d?]+x)[\w.]+"
 
 _ADVICE = {
     "Optional": ": the gradient of tf.cond or tf.switch_case; choose from both results by tf.where",
-    "TensorListConcat": "; use TensorArray.stack, and tf.reshape or tf.boolean_mask",
     "TensorListPushBack": "; give the TensorArray its size, and no dynamic_size",
     "TensorListScatter": "; use TensorArray.unstack, or write the elements in a loop",
     "TensorListSplit": "; use TensorArray.unstack of parts of equal sizes",
@@ -175,11 +204,10 @@ def _lists_as_arrays(text: str, carried: list[str]) -> str:
     """
     known = {"If", "Case", "Identity", "PartitionedCall", "StatefulPartitionedCall", "While"}
     known |= {"StatelessIf", "StatelessCase", "StatelessWhile", "AddN", "ZerosLike", *carried}
-    locations = "\n".join(re.findall(r"^#loc.*", text, re.M))
     for line in text.splitlines():
         name = re.search(r'"tf\.(\w+)"\(', line)
         if name is not None and _LIST in line and name[1] not in known:
-            node = next(iter(_nodes_by_line(f"{line}\n{locations}").values()), "")
+            node = _node_of_line(line, text)
             what = "list of tensors (TensorArray)" if "TensorList" in name[1] else "variant"
             advice = next((told for key, told in _ADVICE.items() if name[1].startswith(key)), "")
             raise _UncoveredError(f"{name[1]} of a {what} is not covered{advice}", node)
@@ -410,6 +438,12 @@ def _nodes_by_line(text: str) -> dict[int, str]:
         if name.startswith('"') and name.endswith('"'):  # no line of a text, which is ours
             found[number] = name
     return found
+
+
+def _node_of_line(line: str, text: str) -> str:
+    """The name of the node behind a line of `text`, quoted; empty where it is not known."""
+    locations = "\n".join(re.findall(r"^#loc.*", text, re.M))
+    return next(iter(_nodes_by_line(f"{line}\n{locations}").values()), "")
 
 
 def main() -> None:

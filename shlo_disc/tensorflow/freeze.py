@@ -126,9 +126,9 @@ def _check(tensors: Sequence[Any], role: str) -> None:
                 f"the {role} {number} has elements of type {tensor.dtype.name}, which no program "
                 "computes with"
             )
-        if tensor.shape.rank is None:
+        if role == "argument" and tensor.shape.rank is None:  # that of a result is found later
             raise UnsupportedError(
-                f"the {role} {number} ({tensor.name}) has no rank; give it a TensorSpec with as "
+                f"the argument {number} ({tensor.name}) has no rank; give it a TensorSpec with as "
                 "many sizes, None for those that vary"
             )
 

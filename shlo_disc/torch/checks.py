@@ -1,4 +1,5 @@
-"""Checks of what eager mode raises for: indices and labels out of range, integer division by zero.
+"""Checks of what eager mode raises for: indices and labels out of range, integer division by zero,
+and numbers of repeats that are negative, or have another sum than is told.
 
     %y = aten.embedding(%w, %i)      ==>      %y = aten.embedding(%w, %i)
                                               %o = (%i < 0 | %i >= 1000).any()
@@ -224,6 +225,9 @@ def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
         elif (divisor := _divisor(node)) is not None and (divisor, 0) not in found:
             found[divisor, 0] = _Flag(node, _call(node, aten.eq.Scalar, divisor, 0))
             errors.append(RuntimeError(f"{_where(node)}: ZeroDivisionError"))
+        elif node.target is aten.repeat_interleave.Tensor:
+            found[node] = _Flag(node, _wrong_repeats(node))
+            errors.append(RuntimeError(f"{_where(node)}: {_WRONG_REPEATS}"))
     if not found:
         return []
     return [Assertion(_joined(list(found.values())), functools.partial(_raise_first, errors))]
@@ -246,6 +250,20 @@ def _divisor(node: torch.fx.Node) -> torch.fx.Node | None:
     divisor = schema_arguments(node)[_DIVISIONS[node.target]]
     is_tensor = isinstance(divisor, torch.fx.Node)
     return divisor if is_tensor and isinstance(divisor.meta["val"], torch.Tensor) else None
+
+
+_WRONG_REPEATS = "the repeats are negative, or their sum is not the size that is required"
+
+
+def _wrong_repeats(node: torch.fx.Node) -> torch.fx.Node:
+    """True where the numbers of `repeat_interleave` are no numbers of repeats."""
+    given = schema_arguments(node)
+    negative = _call(node, aten.lt.Scalar, given["repeats"], 0)
+    if given["output_size"] is None:
+        return negative
+    total = _call(node, aten.sum.default, given["repeats"])
+    other = _call(node, aten.ne.Scalar, total, given["output_size"])
+    return _call(node, aten.logical_or.default, negative, other)
 
 
 def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:

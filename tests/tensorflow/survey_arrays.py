@@ -25,7 +25,19 @@ def spd(x):
     return tf.matmul(x, x, transpose_b=True) + 3 * tf.eye(tf.shape(x)[-2])
 
 
+def lists_joined(x):
+    """The rows of all elements of a list; the number of each is known at a call."""
+    first = tf.TensorArray(F, 2, element_shape=[None, 8]).write(0, x).write(1, -x)
+    second = tf.TensorArray(F, 3)  # the rank of what it gives is found by its elements
+    _, second = tf.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, a.write(i, x * 2)), (0, second)
+    )
+    third = tf.TensorArray(F, 0, dynamic_size=True).unstack(tf.stack([x, x + 1]))
+    return first.concat(), second.concat(), third.concat()
+
+
 ARRAYS: dict[str, Sample] = {
+    "lists_joined": Sample(lists_joined, [X]),
     "unary_1": Sample(
         lambda x: (
             tf.abs(x),

@@ -53,6 +53,30 @@ def depthwise_gradients(x):
     return [tf.gradients(tf.reduce_sum(y**2), [w, x]) for y in found]
 
 
+def transforms_of_known_sizes(x, fixed):
+    """TensorFlow's converter goes wrong at these: casts of real numbers, and shorter lengths."""
+    found = []
+    for real in (x, fixed):
+        both = tf.cast(real, tf.complex64)
+        found += [
+            *(tf.signal.fft(both), tf.signal.ifft(both), tf.signal.fft2d(both)),
+            *(tf.signal.ifft2d(both), tf.signal.rfft(real, [5]), tf.signal.irfft(both, [6])),
+            *(tf.signal.rfft2d(real, [2, 5]), tf.signal.irfft2d(both, [3, 6])),
+        ]
+    return found
+
+
+def tiled_filters(x):
+    """The number of channels of the filter is a size that a call computes, as in tf.image.ssim."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        channels = tf.shape(x)[-1]
+        kernel = tf.tile(tf.reshape(tf.range(9.0), [3, 3, 1, 1]), [1, 1, channels, 1])
+        y = tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "VALID")
+        total = tf.reduce_sum(y * y) / 100
+    return y, tape.gradient(total, x)
+
+
 def volume_gradients(x):
     w = tf.identity(KERNEL3)
     return tf.gradients(tf.reduce_sum(tf.nn.conv3d(x, w, [1, 2, 1, 1, 1], "SAME") ** 2), [w, x])
@@ -270,6 +294,12 @@ MODELS: dict[str, Sample] = {
         lambda x: tf.abs(tf.signal.fft2d(tf.cast(x, tf.complex64))),
         [([N, 6, 8], F)],
         tolerance=1e-4,
+    ),
+    "transforms_of_known_sizes": Sample(
+        transforms_of_known_sizes, [([N, 4, 8], F), ([4, 8], F)], tolerance=1e-4
+    ),
+    "filters_tiled_to_the_channels": Sample(
+        tiled_filters, [([N, N, N, 3], F)], least=3, tolerance=1e-4
     ),
     "overlap_add": Sample(lambda x: tf.signal.overlap_and_add(x, 2), [([2, N, 4], F)], least=1),
     "dct": Sample(tf.signal.dct, [([N, 8], F)], tolerance=1e-4),

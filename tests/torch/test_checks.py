@@ -58,6 +58,9 @@ CASES = {
     "one hot": (lambda x, i: F.one_hot(i, 5), [0, 4, 1], [0, 5, 1], [0, 1, -1]),
     "counts": (lambda x, i: torch.bincount(i, minlength=9), [0, 4, 1], [0, 5, -1]),
     "divided": (divided, [1, -1, 2], [1, 0, 2]),
+    "repeats": (
+        lambda x, i: x[:3].repeat_interleave(i, 0, output_size=4), [2, 0, 2], [2, 1, 2], [3, -1, 2],
+    ),
 }  # fmt: skip
 
 EXPORTED = ["embedding", "bag", "rows", "several", "labels", "divided"]

@@ -35,6 +35,7 @@ from shlo_disc.tensorflow.ops.values import (
     sizes_of,
     static,
     taken,
+    times,
     value_of,
     windowed,
 )
@@ -42,6 +43,7 @@ from shlo_disc.tensorflow.ops.values import (
 __all__ = [
     "Copies",
     "find_element_sizes",
+    "list_concatenation",
     "list_element",
     "list_element_shape",
     "list_from_tensor",
@@ -85,6 +87,17 @@ def list_from_tensor(sizes: Sizes, op: ir.Operation) -> Values:
 def list_stack(sizes: Sizes, op: ir.Operation) -> Values:
     """`TensorListStack(input_handle, element_shape)`."""
     return [op.operands[0]]
+
+
+def list_concatenation(sizes: Sizes, op: ir.Operation) -> Values:
+    """`TensorListConcatV2(input_handle, element_shape, leading_dims)`: the rows of all elements.
+
+    The second result has the number of rows of each.
+    """
+    array = op.operands[0]
+    count, rows, *rest = sizes_of(array)
+    lengths = broadcast_to(value_of(rows), [], [count])
+    return [reshaped(array, [times(count, rows), *rest]), lengths]
 
 
 def list_length(sizes: Sizes, op: ir.Operation) -> Values:

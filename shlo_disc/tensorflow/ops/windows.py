@@ -14,6 +14,7 @@ from shlo_disc.ingest.region_ops import joining_function
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
+from shlo_disc.tensorflow.ops.typed import of_its_type
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,
@@ -136,11 +137,31 @@ def convolution(sizes: Sizes, op: ir.Operation) -> Values:
 def depthwise(sizes: Sizes, op: ir.Operation) -> Values:
     """`DepthwiseConv2dNative(input, filter)`; the filter is HWCM, M results a channel."""
     image, kernel = op.operands
-    height, width, channels, several = sizes_of(kernel)
+    layout = Layout.of(op)
+    channels, several = _channels(kernel, sizes_of(image)[layout.features])
+    kernel = _of_channels(kernel, channels)
+    flat = reshaped(kernel, [*sizes_of(kernel)[:2], 1, channels * several])
+    return [_convolved(op, layout, image, flat, channels)]
+
+
+def _channels(kernel: ir.Value, features: Size | None) -> tuple[int, int]:
+    """The number of channels of a filter HWCM, which images have too, and that of results of each.
+
+    Raises UnsupportedError if neither the filter nor the image tells them.
+    """
+    own, several = sizes_of(kernel)[2:]
+    channels = own if isinstance(own, int) else features
     if not isinstance(channels, int) or not isinstance(several, int):
         raise UnsupportedError("the number of channels must be known")
-    flat = reshaped(kernel, [height, width, 1, channels * several])
-    return [_convolved(op, Layout.of(op), image, flat, channels)]
+    return channels, several
+
+
+def _of_channels(kernel: ir.Value, channels: int) -> ir.Value:
+    """A filter HWCM of so many channels, which every call checks."""
+    kind = ir.RankedTensorType(kernel.type)
+    sizes = list(kind.shape)
+    sizes[2] = channels
+    return of_its_type(kernel, ir.RankedTensorType.get(sizes, kind.element_type))
 
 
 def _convolved(
@@ -343,10 +364,11 @@ def depthwise_filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
 
 def depthwise_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     """`DepthwiseConv2dNativeBackpropInput(input_sizes, filter, out_backprop)`."""
-    kernel = op.operands[1]
-    channels, several = sizes_of(kernel)[2:]
-    if not isinstance(channels, int) or not isinstance(several, int):
-        raise UnsupportedError("the number of channels must be known")
+    kernel, kind = op.operands[1], result(op)
+    axis = Layout.of(op).features
+    features = None if kind.is_dynamic_dim(axis) else int(kind.get_dim_size(axis))
+    channels, _ = _channels(kernel, features)
+    kernel = _of_channels(kernel, channels)
     # A filter of each channel: its results are what is read here.
     turned = transposed(kernel, [0, 1, 3, 2])
     return [_transposed_convolution(sizes, op, turned, ["i", "o"], channels)]
