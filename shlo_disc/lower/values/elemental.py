@@ -442,7 +442,7 @@ class Elemental:
             return None
         if plane is None or not last.at.is_uniform:
             return None
-        key = (self, value, tuple(outer), mask, "pair")
+        key = (self, self.piece, value, tuple(outer), mask, "pair")
         known = cast("list[Register] | None", self.b.recall(key))
         if known is None:
             at = self.space.linear(tuple(outer))
