@@ -26,7 +26,7 @@ These identities are applied too, each exact for all integers (and divisors othe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import product
 from math import gcd, lcm, prod
 from typing import Any, overload
@@ -697,7 +697,7 @@ LARGEST_BOX = 4096
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
 def _repeats_0(a: Expr) -> bool:
-    """True if `a` is 0 in a box of which it repeats the values.
+    """True if `a` is 0 in a box whose values decide all others.
 
     The variables are the symbols, and the other products that no quotient by a number takes apart.
     Each has a period `p` and a change `s`, with `a(v + p) = a(v) + s` for all integers `v`. The
@@ -705,12 +705,50 @@ def _repeats_0(a: Expr) -> bool:
     large enough multiple of `p` is. Then `floordiv(x, k)` has (p, s/k), and `mod(x, k)` has (p, 0).
     Sums add the changes of a common period. If no variable changes `a`, the values in the box of
     the periods are all values.
+
+    A product of `e` factors that `v` changes is a polynomial of degree `e` in `t`, for each `r` of
+    `v = p*t + r`. A polynomial that is 0 at `e + 1` integers is 0. So `e + 1` periods decide then.
     """
-    steps = _steps(a)
-    box = [range(period) for period, _ in steps.values()]
-    if any(s for _, s in steps.values()) or prod(map(len, box)) > LARGEST_BOX:
+    inner = {v for m, _ in a.terms for atom in _rounded(m) for v in _steps(atom.args[0])}
+    terms = [(_factors(monomial, inner), coefficient) for monomial, coefficient in a.terms]
+    periods: dict[Monomial, int] = {}
+    degrees: dict[Monomial, int] = {}
+    for factors, _ in terms:
+        degree: dict[Monomial, int] = {}
+        for factor, power in factors:
+            for variable, (period, _) in _steps(Expr({factor: 1})).items():
+                periods[variable] = lcm(periods.get(variable, 1), period)
+                degree[variable] = degree.get(variable, 0) + power
+        for variable, number in degree.items():
+            degrees[variable] = max(degrees.get(variable, 0), number)
+    if all(sum(power for _, power in factors) <= 1 for factors, _ in terms):
+        if any(change for _, change in _steps(a).values()):
+            return False
+        degrees = dict.fromkeys(degrees, 0)
+    box = [range(period * (degrees[variable] + 1)) for variable, period in periods.items()]
+    if prod(map(len, box)) > LARGEST_BOX:
         return False
-    return not any(_at(a, dict(zip(steps, values, strict=True))) for values in product(*box))
+    for values in product(*box):
+        env = dict(zip(periods, values, strict=True))
+        if sum(c * prod(_at(Expr({f: 1}), env) ** n for f, n in factors) for factors, c in terms):
+            return False
+    return True
+
+
+def _rounded(monomial: Monomial) -> list[Atom]:
+    """The quotients and remainders by numbers in a monomial."""
+    return [atom for atom, _ in monomial if atom.op in _ROUNDED and atom.args[1].is_const]
+
+
+def _factors(monomial: Monomial, inner: Container[Monomial]) -> list[tuple[Monomial, int]]:
+    """Monomials and powers whose product is `monomial`: one of `inner` is not taken apart."""
+    rounded = _rounded(monomial)
+    rest = tuple((atom, power) for atom, power in monomial if atom not in rounded)
+    apart = [] if rest in inner else rest
+    found = [
+        (((atom, 1),), power) for atom, power in monomial if atom in rounded or atom in dict(apart)
+    ]
+    return found if apart or not rest else [*found, (rest, 1)]
 
 
 def _steps(a: Expr) -> _Steps:

@@ -45,6 +45,7 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
         "fewer_rows_than_a_register_tile_has_are_few",
         "narrower_targets",
         "several_blocks_of_k",
+        "small_products_have_the_bits_of_others",
         "tasks_cover_both_cores_and_their_cost_grows_with_the_work",
         "weights_are_packed_and_activations_are_not",
     ),
