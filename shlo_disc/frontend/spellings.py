@@ -53,6 +53,9 @@ SPELLINGS = (
         ("jnp.arange(n)", "bool(n > 4)"),
     ),
     Spelling(
+        "In arange with non-constant arguments", ("jnp.arange(0.5, n)",), ("0.5 + jnp.arange(n)",)
+    ),
+    Spelling(
         "uses the hash of",
         ("n in {2, 4}", "{n: 1}", "set(x.shape)"),
         ("n in (2, 4)", "n == 2"),
