@@ -40,8 +40,8 @@ from shlo_disc.dynamic.monomial import (
     Terms,
     common_monomial,
     intern,
+    monomial_order,
     monomial_quotient,
-    term_order,
     times,
 )
 from shlo_disc.dynamic.notation import Tree, parse
@@ -66,11 +66,13 @@ class Expr:
     """Monomials with non-zero coefficients, sorted; () is zero."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        if any(atom.op in _ROUNDED for monomial in terms for atom, _ in monomial):
+        if _has_quotients(terms):
             terms = _reduced(tuple(terms.items()))
         items = [item for item in terms.items() if item[1]]
         if len(items) > 1:
-            items.sort(key=term_order)
+            # No function of Python for each term: most of the time of long sums was theirs.
+            orders = map(monomial_order, [monomial for monomial, _ in items])
+            items = [item for _, item in sorted(zip(orders, items, strict=True))]
         self.terms = tuple(items)
         self._hash = hash(self.terms)
         self._text: str | None = None
@@ -317,7 +319,8 @@ class Expr:
     def vanishes(self) -> bool:
         """True if the expression is shown to be 0 for all integers.
 
-        By `mod = x - d*floordiv`; and by numbers, where divisors are numbers (:func:`_repeats_0`).
+        By `mod = x - d*floordiv` and Hermite's identity; and by numbers, where divisors are numbers
+        (:func:`_repeats_0`).
         """
         if not self.terms:
             return True
@@ -327,7 +330,7 @@ class Expr:
         for monomial, coefficient in self.terms:
             for m, c in _without_mods(monomial):
                 total[m] = total.get(m, 0) + c * coefficient
-        return not any(total.values()) or _repeats_0(self)
+        return not any(_without_sums(total).values()) or _repeats_0(self)
 
     def evaluate(self, env: Mapping[str, int], known: dict[Atom, int] | None = None) -> int:
         """The number for these symbol values; raises KeyError, ZeroDivisionError.
@@ -539,6 +542,14 @@ def _quotient(m: Monomial, by: Monomial) -> Monomial:
 
 
 _ROUNDED = frozenset(("floordiv", "mod"))
+
+
+def _has_quotients(terms: Iterable[Monomial]) -> bool:
+    for monomial in terms:
+        for atom, _ in monomial:
+            if atom.op in _ROUNDED:
+                return True
+    return False
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)

@@ -23,8 +23,8 @@ __all__ = [
     "Terms",
     "common_monomial",
     "intern",
+    "monomial_order",
     "monomial_quotient",
-    "term_order",
     "times",
 ]
 
@@ -107,15 +107,10 @@ def intern(op: str, key: str, args: tuple[Expr, ...] = ()) -> Atom:
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
-def _monomial_order(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str, int], ...]]:
+def monomial_order(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str, int], ...]]:
     """Higher degrees first, then by name: a graded order, so reductions by it end."""
     degree = sum(power for _, power in monomial)
     return -degree, tuple((*a.order, -p) for a, p in monomial)
-
-
-def term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[bool, str, int], ...]]:
-    """The sort key of a term: its monomial's."""
-    return _monomial_order(term[0])
 
 
 def times(a: Monomial, b: Monomial) -> Monomial:
