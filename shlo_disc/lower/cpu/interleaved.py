@@ -23,6 +23,9 @@ __all__ = ["interleaved_parts", "load_vectors", "store", "store_vectors"]
 COUNTS = (2, 4)
 """Numbers of values: powers of two, so that exchanges of halves order their lanes."""
 
+_BLOCK_BYTES = 16
+"""Half a vector of AVX2."""
+
 
 def interleaved_parts(
     roots: Sequence[ir.Value], shapes: ShapeAnalysis, inputs: frozenset[ir.Value]
@@ -96,8 +99,41 @@ def load_vectors(
 ) -> list[Register]:
     """`count` values of each lane, which lie behind each other from element `first` on."""
     lanes = e.lanes
+    if count in COUNTS and lanes == 2 * count and count * element.bytes == _BLOCK_BYTES:
+        blocks = [memory.vector_load(first + k * count, count) for k in range(lanes)]
+        return [e.as_register(vector, element) for vector in _from_blocks(e, blocks)]
     vectors = [memory.vector_load(first + k * lanes, lanes) for k in range(count)]
     return [e.as_register(vector, element) for vector in _deinterleave(e, vectors)]
+
+
+def _from_blocks(e: Elemental, blocks: Sequence[Register]) -> list[Register]:
+    """The values of each lane, whose block has them all; a vector holds two blocks.
+
+    Exchanges within the halves of a vector are one instruction of AVX2, those across them two.
+    """
+    count = len(blocks) // 2
+    halves = zip(blocks[:count], blocks[count:], strict=True)
+    vectors = [e.b.shuffle(low, high, range(2 * count)) for low, high in halves]
+    unit = 1
+    while unit < count:
+        for k in range(count):
+            if not k & unit:
+                one, other = vectors[k], vectors[k + unit]
+                vectors[k] = e.b.shuffle(one, other, _by_units(count, unit, 0))
+                vectors[k + unit] = e.b.shuffle(one, other, _by_units(count, unit, count // 2))
+        unit *= 2
+    return vectors if count == 2 else [vectors[k] for k in (0, 2, 1, 3)]
+
+
+def _by_units(count: int, unit: int, first: int) -> list[int]:
+    """By turns `unit` lanes of two vectors, from lane `first` on in blocks of `count`."""
+    return [
+        vector * 2 * count + block * count + lane
+        for block in (0, 1)
+        for start in range(first, first + count // 2, unit)
+        for vector in (0, 1)
+        for lane in range(start, start + unit)
+    ]
 
 
 def _deinterleave(e: Elemental, vectors: list[Register]) -> list[Register]:
