@@ -455,7 +455,8 @@ def main() -> None:
         graph = (folder / "graph.pb").read_bytes()
         bytecode, told = convert(mlir, converter, graph, inputs)
     except Exception as error:
-        (folder / "error.txt").write_text(f"{type(error).__name__.lstrip('_')}: {error}")
+        kind = "" if isinstance(error, _UncoveredError) else f"{type(error).__name__.lstrip('_')}: "
+        (folder / "error.txt").write_text(f"{kind}{error}")
         (folder / "node.txt").write_text(getattr(error, "node", ""))
         raise
     (folder / "module.mlirbc").write_bytes(bytecode)

@@ -159,3 +159,15 @@ def test_products_of_groups_with_gradients():
         torch.testing.assert_close(*results, rtol=3e-2, atol=3e-2)
         grads = [torch.autograd.grad(y.square().sum(), args) for y in results]
         torch.testing.assert_close(*grads, rtol=3e-2, atol=3e-2)
+
+
+def test_singular_vectors_of_matrices_without_elements_are_orthogonal():
+    function = Of(lambda x: linalg.svd(x, full_matrices=True))
+    sizes = ({0: Dim("m"), 1: Dim("n")},)
+    exe = shlo_disc.torch.compile(export(function, (torch.randn(3, 4),), dynamic_shapes=(sizes,)))
+    for m, n in ((0, 5), (4, 0), (0, 0), (3, 5)):
+        x = torch.randn(m, n)
+        u, s, v = exe(x)
+        torch.testing.assert_close(u @ u.T, torch.eye(m))
+        torch.testing.assert_close(v @ v.T, torch.eye(n))
+        torch.testing.assert_close(u[:, : len(s)] * s @ v[: len(s)], x)

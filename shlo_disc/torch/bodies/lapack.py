@@ -136,7 +136,23 @@ def _svd(call: BodyCall) -> list[ir.Value]:
     values = nan_where_failed(values, info)
     if not is_whole:
         return [_nothing(element), values, _nothing(element)]
+    if is_full:
+        u, v = _or_identity(u, least), _or_identity(v, least)
     return [nan_where_failed(u, info), values, nan_where_failed(v, info)]
+
+
+def _or_identity(vectors: ir.Value, least: _Size) -> ir.Value:
+    """`vectors`, or identities where `least` is 0: LAPACK writes none for empty matrices."""
+    if least[0] > 0:
+        return vectors
+    truth, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    rank = ir.RankedTensorType(vectors.type).rank
+    row, column = (iota(vectors, axis, i64) for axis in (rank - 2, rank - 1))
+    identity = converted(compare("EQ", row, column, typed(row, truth)), element_of(vectors))
+    is_empty = compare("EQ", least[1], constant(0, [], i64), ir.RankedTensorType.get([], truth))
+    return create(
+        "stablehlo.select", [spread(is_empty, [], vectors), identity, vectors], vectors.type
+    )
 
 
 def _lu_factor(call: BodyCall) -> list[ir.Value]:
