@@ -755,11 +755,12 @@ def _factors(monomial: Monomial, inner: Container[Monomial]) -> list[tuple[Monom
     """Monomials and powers whose product is `monomial`: one of `inner` is not taken apart."""
     rounded = _rounded(monomial)
     rest = tuple((atom, power) for atom, power in monomial if atom not in rounded)
-    apart = [] if rest in inner else rest
-    found = [
-        (((atom, 1),), power) for atom, power in monomial if atom in rounded or atom in dict(apart)
-    ]
-    return found if apart or not rest else [*found, (rest, 1)]
+    whole = rest in inner
+    found: list[tuple[Monomial, int]] = [(rest, 1)] if whole else []
+    for atom, power in monomial:
+        if not whole or atom in rounded:
+            found.append((((atom, 1),), power))
+    return found
 
 
 def _steps(a: Expr) -> _Steps:

@@ -37,11 +37,11 @@ def cut(seed: int) -> Iterator[bool]:
         }
         return chosen | original(flat)
 
-    def refuse(name, jaxpr):
-        raise UnsupportedError(f"{name} is cut")
+    def refuse(options, *_):
+        raise UnsupportedError(f"{options.name} is cut")
 
     with (
         mock.patch.object(unsupported, "_seen_at_once", seen),
-        mock.patch.object(tracing, "_refuse", refuse),
+        mock.patch.object(tracing, "_lowered", refuse),
     ):
         yield True

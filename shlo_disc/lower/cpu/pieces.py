@@ -7,6 +7,8 @@ piece.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,13 +36,10 @@ class Pieces:
     values: tuple[ir.Value, ...]
     sizes: tuple[Expr, ...]
 
-    @property
-    def starts(self) -> list[Expr]:
+    @functools.cached_property
+    def starts(self) -> tuple[Expr, ...]:
         """Where each piece begins; and where the last one ends."""
-        out = [Expr.const(0)]
-        for size in self.sizes:
-            out.append(out[-1] + size)
-        return out
+        return tuple(itertools.accumulate(self.sizes, initial=Expr.const(0)))
 
 
 def find_pieces(block: ir.Block, shapes: ShapeAnalysis, inner: Expr, lanes: int) -> Pieces | None:
