@@ -3,7 +3,7 @@
     %y = aten._embedding_bag(%w, %i, %o)
 ==>
     %bag = aten.cumsum(aten.scatter_add(zeros, 0, %o, ones)) - 1     the bag of each index
-    %y = aten.scatter_add(zeros, 0, %bag, aten.index_select(%w, 0, %i))
+    %y = aten.index_put(zeros, [%bag], aten.index_select(%w, 0, %i), accumulate)
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _embedding_bag(
         if per_sample_weights is not None:
             rows = rows * per_sample_weights.unsqueeze(-1)
         zeros = torch.zeros([bags, weight.shape[1]], dtype=weight.dtype)
-        total = zeros.scatter_add(0, _wide(bag, rows), rows)
+        total = zeros.index_put([bag], rows, accumulate=True)
         if mode == _MEAN:
             total, found = total / sizes.clamp(min=1).unsqueeze(-1), sizes
     if _is_fast(weight, per_sample_weights, mode, padding_idx):
@@ -156,7 +156,7 @@ def _embedding_bag_dense_backward(
         rows = rows / times.index_select(0, indices).unsqueeze(-1)
     if padding_idx >= 0:
         rows = torch.where((indices != padding_idx).unsqueeze(-1), rows, 0)
-    return zeros.scatter_add(0, _wide(indices, rows), rows)
+    return zeros.index_put([indices.long()], rows, accumulate=True)
 
 
 def _embedding_bag_backward(
