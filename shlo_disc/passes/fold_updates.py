@@ -148,8 +148,13 @@ def _updates(value: ir.Value, facts: Facts) -> list[Update] | None:
     if op.name == "stablehlo.add":
         if not facts.has_one_reader(value):
             return None
-        left, right = (_updates(operand, facts) for operand in op.operands)
-        return None if left is None or right is None else left + right
+        # An operand that is a sum comes last: each sum of a chain would follow it to the end.
+        last = 0 if defined_by(op.operands[0], "stablehlo.add") is not None else 1
+        if (first := _updates(op.operands[1 - last], facts)) is None:
+            return None
+        if (second := _updates(op.operands[last], facts)) is None:
+            return None
+        return first + second if last else second + first
     own = _of_scatters(op, facts) if op.name == "stablehlo.scatter" else None
     readers = {use.owner.operation for use in value.uses} - facts.dead
     if op.name not in CHANGES or not (len(readers) == 1 or all(r.name in CHANGES for r in readers)):
