@@ -17,8 +17,8 @@ import numpy as np
 
 from shlo_disc import flags
 from shlo_disc.compile import main_function
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.executable import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import codegen
@@ -94,19 +94,20 @@ def emitted(
     )
     module = ingest(text, new_context())
     with module.context, ir.Location.unknown(), flags.overridden(spec=1, split=1):
-        passes = Pipeline([*CLEANUP, *planning(model)]).run(module)
+        known = KnownShapes(module)
+        passes = Pipeline([*CLEANUP, *planning(model)]).run(module, known)
         main = main_function(module)
         block = main.regions[0].blocks[0]
         names = [f"args[{k}]" for k in range(len(block.arguments))]
         replanning = Replanning(module, main, model, len(passes))
         while True:
-            shapes = analyze(module)
+            shapes = known.now()
             program = ShapeProgram.of(main, shapes, names)
             try:
                 host = emit_host(main, shapes, program, target)
                 break
             except Refused as refused:
-                replanning.split(refused, shapes)
+                replanning.split(refused, known)
         last = block.operations[len(block.operations) - 1].operation
         kinds = [ir.RankedTensorType(value.type) for value in last.operands]
         return Emitted(host, program, [dtype_of(str(kind.element_type)) for kind in kinds])
