@@ -647,7 +647,11 @@ def _without_sums(terms: Terms) -> Terms:
                 families.setdefault((factor, x - offset, k), set()).add(offset)
     for (factor, x, k), offsets in families.items():
         if k <= 2 * len(offsets) + 1:  # else more terms remain than there are
-            terms = _in_fewest_terms(terms, factor, x, k)
+            fewest = _in_fewest_terms(terms, factor, x, k)
+            apart = _without_remainders(fewest, factor, x, k)
+            if apart is not fewest:
+                apart = _in_fewest_terms(apart, factor, x, k)
+            terms = min(fewest, apart, key=lambda found: sum(map(bool, found.values())))
     return terms
 
 
@@ -673,6 +677,20 @@ def _in_fewest_terms(terms: Terms, factor: Monomial, x: Expr, k: int) -> Terms:
         found[m] = found.get(m, 0) - best
     for m, c in base.items():
         found[m] = found.get(m, 0) + c * best
+    return found
+
+
+def _without_remainders(terms: Terms, factor: Monomial, x: Expr, k: int) -> Terms:
+    """`terms` with each `mod(x + c, k)` times `factor` as a quotient: `y - k*floordiv(y, k)`."""
+    found, divisor = terms, Expr.const(k)
+    for y in (x + c for c in range(k)):
+        remainder = times(factor, ((_atom("mod", y, divisor), 1),))
+        if coefficient := terms.get(remainder, 0):
+            found = {m: c for m, c in found.items() if m != remainder}
+            quotient = ((_atom("floordiv", y, divisor), 1),)
+            for m, c in (*y.terms, (quotient, -k)):
+                key = times(factor, m)
+                found[key] = found.get(key, 0) + c * coefficient
     return found
 
 
