@@ -1,5 +1,7 @@
-"""Checks of what eager mode raises for: indices and labels out of range, integer division by zero,
-and numbers of repeats that are negative, or have another sum than is told.
+"""Checks of what eager mode raises for.
+
+Indices and labels out of range, integer division by zero, negative numbers of repeats, and numbers
+of repeats whose sum is not the stated one.
 
     %y = aten.embedding(%w, %i)      ==>      %y = aten.embedding(%w, %i)
                                               %o = (%i < 0 | %i >= 1000).any()
