@@ -319,8 +319,7 @@ class Expr:
     def vanishes(self) -> bool:
         """True if the expression is shown to be 0 for all integers.
 
-        By `mod = x - d*floordiv` and Hermite's identity; and by numbers, where divisors are numbers
-        (:func:`_repeats_0`).
+        By `mod = x - d*floordiv`; and by numbers, where divisors are numbers (:func:`_repeats_0`).
         """
         if not self.terms:
             return True
@@ -330,7 +329,7 @@ class Expr:
         for monomial, coefficient in self.terms:
             for m, c in _without_mods(monomial):
                 total[m] = total.get(m, 0) + c * coefficient
-        return not any(_without_sums(total).values()) or _repeats_0(self)
+        return not any(total.values()) or _repeats_0(self)
 
     def evaluate(self, env: Mapping[str, int], known: dict[Atom, int] | None = None) -> int:
         """The number for these symbol values; raises KeyError, ZeroDivisionError.

@@ -10,7 +10,8 @@ Why     A recurrent layer multiplies one step's few rows by a weight at a time. 
 Needs   `hoist-invariants` (the weight stands before the loop), `resolve-shapes`.
 Keeps   every result up to the order in which a dot_general adds. The loop must run once for every
         entry of `%xs`, so that nothing is computed in vain. So `i` counts from 0 in steps of 1 up
-        to the size of `%xs`, as in `lax.scan`. Where the loop reads does not matter.
+        to the size of `%xs`, as in `lax.scan`. Where the loop reads does not matter. A product of
+        unknown sizes stays where its input's slice or reshape has sizes that are numbers.
 Cost    O(ops in loops).
 Source  Appleyard et al., "Optimizing performance of recurrent neural networks on GPUs" (2016).
 """

@@ -238,11 +238,8 @@ class Choosy(dynamo.Part):
         super().__init__(graph, *args, **kwargs)
 
 
-def test_what_compiles_alone_but_not_together_is_in_regions_of_its_own(monkeypatch):
-    def function(x):
-        low, high = x.aminmax(dim=1)
-        return ((x + 1).tanh() * high[:, None]).sin() * 2, x.cos() - low[:, None]
-
+def in_halves(function, monkeypatch):
+    """The graph of `function`, right beside eager mode, of which `Choosy` makes the parts."""
     monkeypatch.setattr(dynamo, "Part", Choosy)
     fast = compiled(function, **EAGER)
     with torch.no_grad():
@@ -250,6 +247,15 @@ def test_what_compiles_alone_but_not_together_is_in_regions_of_its_own(monkeypat
             x = torch.rand(rows, 3)
             torch.testing.assert_close(fast(x), function(x))
     (graph,) = shlo_disc.torch.compilations()
+    return graph
+
+
+def test_what_compiles_alone_but_not_together_is_in_regions_of_its_own(monkeypatch):
+    def function(x):
+        low, high = x.aminmax(dim=1)
+        return ((x + 1).tanh() * high[:, None]).sin() * 2, x.cos() - low[:, None]
+
+    graph = in_halves(function, monkeypatch)
     assert len(graph.parts) >= 2
     assert graph.eager == {}
 
@@ -264,13 +270,7 @@ def test_a_size_from_data_between_two_halves_is_computed_by_pytorch(monkeypatch)
         z = y + torch.zeros(3) * count
         return z.exp() + torch.ones(3) * (count + 1), x.cos() * z
 
-    monkeypatch.setattr(dynamo, "Part", Choosy)
-    fast = compiled(function, **EAGER)
-    with torch.no_grad():
-        for rows in (4, 6):
-            x = torch.rand(rows, 3)
-            torch.testing.assert_close(fast(x), function(x))
-    (graph,) = shlo_disc.torch.compilations()
+    graph = in_halves(function, monkeypatch)
     assert graph.parts
 
 

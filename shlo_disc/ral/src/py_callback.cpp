@@ -12,17 +12,6 @@ namespace {
 
 using namespace xla_ffi;  // NOLINT: this file speaks nothing else
 
-class WithGil {
- public:
-  WithGil() : state_(PyGILState_Ensure()) {}
-  ~WithGil() { PyGILState_Release(state_); }
-  WithGil(const WithGil&) = delete;
-  WithGil& operator=(const WithGil&) = delete;
-
- private:
-  const PyGILState_STATE state_;
-};
-
 PyRef sizes_of(const Buffer& buffer) {
   PyRef sizes(PyTuple_New(static_cast<Py_ssize_t>(buffer.rank)));
   for (int64_t i = 0; sizes && i < buffer.rank; ++i) {

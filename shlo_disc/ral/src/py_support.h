@@ -57,6 +57,18 @@ class PyRef {
   PyObject* object_ = nullptr;
 };
 
+// Takes the GIL for a scope, on any thread.
+class WithGil {
+ public:
+  WithGil() : state_(PyGILState_Ensure()) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  const PyGILState_STATE state_;
+};
+
 // Gives up the GIL for a scope.
 class WithoutGil {
  public:
