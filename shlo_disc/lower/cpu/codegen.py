@@ -4,8 +4,9 @@ Passes and the execution engine are driven through MLIR's C API rather than its 
 binding's `raw_lookup` gives a packed wrapper instead of the function itself. A foreign call
 releases the GIL: several threads generate code at once, while another writes more kernels.
 
-MLIR's engine gives an object file, which is all that is kept of it: a loader of ours makes it
-executable (`ral/src/object_code.h`). An engine takes 1 MB of memory, the code of a kernel 10 kB.
+MLIR's engine gives an object file, which is all that is kept of it: an engine takes 1 MB of memory,
+the code of a kernel 10 kB. A loader of ours makes it executable (`ral/src/object_code.h`), and the
+kernel store (`shlo_disc/store`) keeps it for later processes.
 
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
 kernels and of their host program; programs alive at the same time share equal kernels. The code of
@@ -27,6 +28,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -34,6 +36,7 @@ from typing import Any, BinaryIO
 from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.loader import LoadedCode, ObjectCodeError, SignalHandlers, load
+from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.writer import INLINED
@@ -41,6 +44,7 @@ from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, kernel_context, run_pipeline, walk
 from shlo_disc.mlir_libraries import LIBRARY_FOLDER
+from shlo_disc.store.entries import COUNTS, current
 
 __all__ = [
     "PIPELINE",
@@ -274,6 +278,8 @@ class Function:
     size_bytes: int
     """Of its code; its constants come on top."""
     _code: LoadedCode
+    from_store: bool = False
+    """True if the code was not compiled in this process, but kept on disk."""
 
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
@@ -330,7 +336,7 @@ class Builder:
                 RECENT.add(name, (known,))
             else:
                 heapq.heappush(self._waiting, (-len(text), name, text))
-                self._begun[name] = self._pool.submit(self._longest)
+                self._begun[name] = self._pool.submit(copy_context().run, self._longest)
         return name
 
     def _longest(self) -> None:
@@ -411,17 +417,36 @@ def _compile(
     *,
     host: bool = False,
 ) -> list[Function]:
-    """The functions `names` of `text`."""
+    """The functions `names` of `text`, from the kernel store if it has them."""
+    store = current()
+    key = b""
+    if store is not None:
+        level = (tuple(names), opt_level, _features(machine) if machine else "", PIPELINE, host)
+        key = code_key(text, *level)
+        kept = store.read(key)
+        if kept is not None:
+            try:
+                functions = _loaded(kept, names, from_store=True)
+            except ObjectCodeError:  # written by a mistake of ours
+                COUNTS.add("damaged")
+            else:
+                COUNTS.add("loaded")
+                return functions
     object_code = _object_code(_lowered(text, machine, host=host), names[0], opt_level)
     try:
-        return _loaded(object_code, names)
+        functions = _loaded(object_code, names)
     except ObjectCodeError as error:
         raise InternalError(f"generated code was refused: {error}") from error
+    if store is not None:
+        store.write(key, object_code)
+    return functions
 
 
-def _loaded(object_code: bytes, names: Sequence[str]) -> list[Function]:
+def _loaded(
+    object_code: bytes, names: Sequence[str], *, from_store: bool = False
+) -> list[Function]:
     loaded = load(object_code, names)
-    return [Function(name, *found) for name, found in zip(names, loaded, strict=True)]
+    return [Function(name, *found, from_store) for name, found in zip(names, loaded, strict=True)]
 
 
 def _refuse_foreign_ops(module: ir.Module) -> None:

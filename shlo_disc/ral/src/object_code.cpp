@@ -13,20 +13,6 @@
 #include <cpuid.h>
 #endif
 
-// Conversions of 16-bit floats and wide division, for CPUs without instructions for them: of libgcc.
-extern "C" {
-[[gnu::weak]] void __extendhfsf2();
-[[gnu::weak]] void __truncsfhf2();
-[[gnu::weak]] void __truncdfhf2();
-[[gnu::weak]] void __truncsfbf2();
-[[gnu::weak]] void __truncdfbf2();
-[[gnu::weak]] void __divti3();
-[[gnu::weak]] void __modti3();
-[[gnu::weak]] void __udivti3();
-[[gnu::weak]] void __umodti3();
-[[gnu::weak]] void __multi3();
-}
-
 namespace shlo_disc {
 namespace {
 
@@ -78,16 +64,6 @@ const std::vector<External>& externals() {
       external("roundf", static_cast<F>(&::roundf)),
       external("ldexp", static_cast<double (*)(double, int)>(&::ldexp)),
       external("ldexpf", static_cast<float (*)(float, int)>(&::ldexpf)),
-      external("__extendhfsf2", &__extendhfsf2),
-      external("__truncsfhf2", &__truncsfhf2),
-      external("__truncdfhf2", &__truncdfhf2),
-      external("__truncsfbf2", &__truncsfbf2),
-      external("__truncdfbf2", &__truncdfbf2),
-      external("__divti3", &__divti3),
-      external("__modti3", &__modti3),
-      external("__udivti3", &__udivti3),
-      external("__umodti3", &__umodti3),
-      external("__multi3", &__multi3),
   };
   return table;
 }
@@ -239,6 +215,7 @@ class ObjectReader {
       refuse("a symbol outside its section");
     }
     if (type != STT_FUNC || binding != STB_GLOBAL) return;
+    check_name(name);
     const size_t place = places_[symbol.st_shndx];
     if (place == kNotLoaded || (headers_[symbol.st_shndx].sh_flags & SHF_EXECINSTR) == 0 ||
         symbol.st_size == 0) {
@@ -283,9 +260,19 @@ class ObjectReader {
     }
   }
 
+  // Names go into messages and to Python.
+  static void check_name(const std::string& name) {
+    constexpr const char* kLetters =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    if (name.empty() || name.find_first_not_of(kLetters) != std::string::npos) {
+      refuse("an unlikely name of a function");
+    }
+  }
+
   static uintptr_t external_address(const std::string& name) {
+    check_name(name);
     for (const External& known : externals()) {
-      if (name == known.name && known.address != 0) return known.address;
+      if (name == known.name) return known.address;
     }
     refuse("a call of '" + name + "', which generated code may not call");
   }
