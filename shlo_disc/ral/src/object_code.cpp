@@ -85,6 +85,7 @@ class ObjectReader {
     if (symbols_at_ == 0) refuse("no symbols");
     lay_out();
     for (const Elf64_Sym& symbol : symbols_) check_symbol(symbol);
+    if (code_->functions_.empty()) refuse("no functions");
     for (const Elf64_Shdr& header : headers_) {
       if (header.sh_type == SHT_RELA) read_relocations(header);
     }
@@ -310,7 +311,6 @@ void ObjectCode::place(char* image) const {
 
 LoadedCode::LoadedCode(std::string_view file) {
   const ObjectCode code(file);
-  if (code.functions().empty()) refuse("no functions");
   mapped_bytes_ = aligned(code.image_bytes(), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
   for (const ObjectCode::Function& function : code.functions()) {
     functions_.push_back({function.name, function.offset, function.bytes});
