@@ -24,14 +24,18 @@ def stats() -> dict[str, int]:
     """Numbers of the folder, and of this process since it started.
 
     - `entries`, `bytes`: in the folder; counting looks at every file.
-    - `loaded`: texts whose code was loaded, `missing`: those that had none.
-    - `damaged`: files that are not what was written, or that others may write; `unreadable`: those
-      that the system did not read. Both are compiled again.
-    - `stored`, `not_stored`: files written, and those that the system did not take.
+    - `loaded`: texts whose code was loaded.
+    - `missing`: texts that had none.
+    - `damaged`: files that are not what was written, or that others may write.
+    - `unreadable`: files that the system did not read.
+    - `stored`: files written.
+    - `not_stored`: files that the system did not take.
     - `evicted`: files removed to keep to the limit.
+
+    What is damaged or unreadable is compiled again.
     """
     store = current()
-    sizes = [] if store is None else [entry.bytes for entry in store.entries()]
+    sizes = [] if store is None else [entry.size_bytes for entry in store.entries()]
     return {"entries": len(sizes), "bytes": sum(sizes), **COUNTS.now()}
 
 

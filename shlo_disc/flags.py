@@ -62,6 +62,7 @@ _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
 _BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
 _PATH = Kind("the path of a directory", ".+")
+_ABSOLUTE_PATH = Kind("the path of a directory from / or ~ on", "[/~].*")
 _ON_UNSUPPORTED = Kind("xla or error", "xla|error")
 _LIBRARY = Kind("the path or name of a shared library (.so)", r".*\.so[^/]*")
 
@@ -97,7 +98,7 @@ _TABLE = (
     Flag(
         "SHLO_DISC_CACHE_DIR",
         "",
-        _PATH,
+        _ABSOLUTE_PATH,
         "The folder of compiled code; unset: `shlo_disc` in JAX's compilation cache "
         "(`JAX_COMPILATION_CACHE_DIR`) if there is one, else in the user's caches "
         "(`~/.cache/shlo_disc`).",

@@ -55,7 +55,7 @@ class Entry:
     """One file of a store."""
 
     path: Path
-    bytes: int
+    size_bytes: int
     used: float
     """Seconds since the epoch: when it was written or last used, to a day."""
 
@@ -140,7 +140,7 @@ class Store:
                 if now - file.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
                     os.unlink(file.path)
         entries = sorted(self.entries(), key=lambda entry: entry.used)
-        total = sum(entry.bytes for entry in entries)
+        total = sum(entry.size_bytes for entry in entries)
         removed = 0
         for entry in entries:
             if total <= limit_bytes and now - entry.used <= older_than_s:
@@ -148,7 +148,7 @@ class Store:
             with contextlib.suppress(OSError):
                 entry.path.unlink()
                 removed += 1
-            total -= entry.bytes
+            total -= entry.size_bytes
         COUNTS.add("evicted", removed)
         return removed
 
@@ -167,7 +167,7 @@ class Store:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where it is taken
             os.utime(descriptor)
             limit = flags.cache_bytes()
-            if sum(entry.bytes for entry in self.entries()) > limit:
+            if sum(entry.size_bytes for entry in self.entries()) > limit:
                 self.prune(int(limit * _KEPT_SHARE))
         finally:
             os.close(descriptor)

@@ -65,14 +65,14 @@ def ls(store: Store) -> None:
     """List the entries, those used last in front: when, bytes, key."""
     for entry in sorted(store.entries(), key=lambda entry: -entry.used):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-        print(f"{used} {entry.bytes:9} {entry.path.name}")
+        print(f"{used} {entry.size_bytes:9} {entry.path.name}")
 
 
 @main.command()
 @click.pass_obj
 def stats(store: Store) -> None:
     """Tell the folder, the number of entries, their bytes and the limit."""
-    sizes = [entry.bytes for entry in store.entries()]
+    sizes = [entry.size_bytes for entry in store.entries()]
     print(f"folder {store.root.parent}")
     print(f"entries {len(sizes)}")
     print(f"bytes {sum(sizes)}")
