@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
+from shlo_disc.frontend import family, tracing
 
 RNG = np.random.default_rng(0)
 
@@ -336,3 +337,36 @@ def test_new_versions_are_bounded_and_a_warning_tells_why(caplog):
         f(F(11, 3))
         f(F(12, 3))
     assert caplog.text.count("more than 8 versions") == 1
+
+
+def halves(x):
+    pairs = x[: x.shape[0] // 2 * 2].reshape(-1, 2)
+    return jnp.repeat(pairs.max(1), 2) + x
+
+
+def unrolled(x):
+    total = x
+    for i in range(len(x)):
+        total = total * x[i]
+    return total
+
+
+@pytest.mark.parametrize("function", [halves, unrolled])
+def test_a_trace_that_another_follows_is_not_lowered(function, monkeypatch):
+    """The first trace finds that the size is a multiple, or a number."""
+    calls = {"trace_with_symbols": 0, "lowered_module": 0}
+
+    def count(module, name):
+        original = getattr(module, name)
+
+        def counted(*args, **kwargs):
+            calls[name] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(family, "trace_with_symbols")
+    count(tracing, "lowered_module")
+    x = np.arange(6, dtype=np.float32)
+    compare(shlo_disc.jit(function)(x), jax.jit(function)(x))
+    assert calls == {"trace_with_symbols": 2, "lowered_module": 1}
