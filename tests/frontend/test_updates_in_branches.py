@@ -126,8 +126,9 @@ def test_what_is_read_later_is_kept():
             a, more = after_the_update(p, i, a)
             b, d = exchanged(p, i, b, d)
             e, other = twice(p, i, e)
-            f = lax.cond(p, lambda e: e.at[i].set(3.0), lambda e: e, e)  # behind the branches
-            return a, b, d, e, s + more + other.at[0].set(5.0) + f
+            f = lax.cond(p, lambda e: e.at[i].set(3.0), lambda e: e, e)
+            more += (e - f) * 7  # what was there before, behind the branches
+            return a, b, d, f, s + more + other.at[0].set(5.0)
 
         outside = lax.cond(x[0] > 0, lambda a: a.at[0].set(7.0), lambda a: a, x * 3)
         last = lax.cond(x[0] > 0, lambda a: a.at[0].set(7.0), lambda a: a, x)
