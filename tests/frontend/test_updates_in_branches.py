@@ -135,3 +135,38 @@ def test_what_is_read_later_is_kept():
         return *lax.fori_loop(0, x.shape[0], step, (x, x * 2, x - 1, x + 1, x * 0)), outside, last
 
     _compare(program)
+
+
+def _window(p, i, x, a):
+    return jnp.where(p, lax.dynamic_update_slice(a, x[:1] + 1, (i - 1,)), a)
+
+
+def _chosen_row(p, i, x, a):
+    return jnp.where(p, a, a.at[jnp.stack([i, -i, 2 * i])].add(x[i], mode="drop"))
+
+
+CHOSEN = (_window, _chosen_row, lambda p, i, x, a: jnp.where(p, a.at[i].set(x[i]), a))
+
+
+def _sum(program):
+    return lambda x: sum(jnp.sum(a * a) for a in program(x))
+
+
+@pytest.mark.parametrize("is_derivative", [False, True])
+def test_what_where_and_vmap_choose_is_updated_in_place(is_derivative):
+    batched = jax.vmap(_loop(IN_PLACE[:2]))
+
+    def program(x):
+        loop = _loop(CHOSEN)
+        if is_derivative:
+            return [jax.grad(_sum(loop))(x)]
+        return [*loop(x), *batched(jnp.stack([x, -x, x[::-1]]))]
+
+    compiled = _compare(program)
+    text = compiled.lower(_sample(13)).compile().as_text("disc")
+    _, *loops = text.split("\n    } do {\n")
+    assert loops
+    for loop in loops:
+        body = loop.split("\n    }\n")[0]
+        written = re.findall(r'disc.buffers = \["((?!inplace)[^"]*)"\].* -> (tensor<.*)', body)
+        assert not [kind for _, kind in written if "?" in kind], body
