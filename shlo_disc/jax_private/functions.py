@@ -18,6 +18,7 @@ __all__ = ["replace_functions", "use_builtins", "use_index"]
 _FUNCTIONS_OF_SIZES = {
     "NDIndexer.normalize_indices": "jax._src.numpy.indexing",
     "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",
+    "NDIndexer.to_static_slice": "jax._src.numpy.indexing",
     "_dynamic_slice_indices": "jax._src.lax.slicing",
     "_normalize_index": "jax._src.numpy.indexing",
     "_parse_indices": "jax._src.numpy.indexing",
