@@ -22,6 +22,7 @@ from shlo_disc.frontend.askers import (
     is_caught_by_program,
     is_of_jax,
 )
+from shlo_disc.frontend.sizes import as_expr, is_size
 
 __all__ = [
     "checks_overflow",
@@ -267,15 +268,16 @@ def runs_at_zero(frame: FrameType | None) -> bool:
 def takes_a_row(frame: FrameType | None) -> bool:
     """True for a function that asks if there is an element where none is needed without one.
 
-    The dimension is that of the rounds of a loop, or a batch that the indices of a gather have, too.
+    The dimension is that of the rounds of a loop, or the indices of a gather have one of its size.
     """
     function = asking_function(frame)
     if function is None or not is_of_jax(function):
         return False
     name = function.f_code.co_name
     if name == "_gather_shape_rule":
-        batch = function.f_locals["dimension_numbers"].operand_batching_dims
-        return function.f_locals.get("i") in batch
+        size = function.f_locals.get("corresponding_input_size")
+        shape = function.f_locals["indices"].shape
+        return is_size(size) and any(is_size(n) and as_expr(n) == as_expr(size) for n in shape)
     if name not in _IF_THERE_ARE_ANY:
         return False
     caller: FrameType | None = function
