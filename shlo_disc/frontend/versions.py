@@ -16,6 +16,7 @@ from jax import export
 
 from shlo_disc import locks, ral
 from shlo_disc.devices import Place
+from shlo_disc.dynamic.seen import short_sizes
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
@@ -60,6 +61,7 @@ class _Compilation:
         given = options.likely
         self.likely = {name: given[name] for name in given if name in pattern.symbols}
         self._unlikely = sorted(given.keys() - self.likely.keys())
+        self._seen = short_sizes(found.choice.hints, pattern.symbols)
         self._names = [leaf.name for leaf in call.leaves]
         self._donated = donated
         self._executable: CompiledCall | None = None
@@ -120,6 +122,7 @@ class _Compilation:
             names=self._names,
             weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
             shapes=self._sizes,
+            seen=self._seen,
             **({"likely": self.likely} if self.likely else {}),
             **({"donated": self._donated} if self._donated else {}),
         )

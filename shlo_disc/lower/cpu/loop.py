@@ -104,9 +104,11 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         work = cost.of_block(block, shapes, places * factors[short.short], machine)
         return KernelPlan((_launch(fusion, done, short.tasks(factors), work),))
     better_at: tuple[tuple[str, int], ...] = ()
+    short_sizes = (inner,) if len(factors) > 1 else ()
     if staged:
         along = staged[0].along
-        better_at = short_factors.better_at([factors[along], inner], len(block.operations))
+        short_sizes = (factors[along], inner)
+        better_at = short_factors.better_at(short_sizes, len(block.operations))
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
@@ -119,7 +121,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
-    return KernelPlan((launch,), better_at=better_at)
+    return KernelPlan((launch,), better_at=better_at, short=short_sizes)
 
 
 def _launch(

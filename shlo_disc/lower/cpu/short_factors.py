@@ -20,6 +20,7 @@ from enum import Enum, auto
 from typing import cast
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.dynamic.seen import SHORT
 from shlo_disc.lower.cpu.interleaved import load_vectors, store_vectors
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.schedule.transposed_operands import Staged, in_tiles
@@ -48,9 +49,6 @@ __all__ = [
 
 CHUNK = 1024
 """Places of a task along the long factor."""
-
-SHORT = 8
-"""The longest constant factor whose elements have code of their own."""
 
 LIKELY = (1, 2, 3, 4)
 """Sizes that short factors have in images (channels) and in points (coordinates)."""
