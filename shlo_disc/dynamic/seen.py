@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["SEEN", "SHORT", "short_sizes"]
+__all__ = ["LONGEST_RUN", "SEEN", "SHORT", "short_sizes"]
 
 SEEN = "disc.seen"
-"""On `main`: the symbols that were at most SHORT, and what they were. Without a call it is absent."""
+"""On `main`: the symbols that were at most SHORT, and what they were. Absent without a call."""
 
 SHORT = 8
 """The longest size whose elements have code of their own."""
+
+LONGEST_RUN = 16
+"""Elements along several such sizes at most: so many registers a machine without AVX-512 has."""
 
 
 def short_sizes(values: Mapping[str, int], symbols: Iterable[str]) -> dict[str, int]:

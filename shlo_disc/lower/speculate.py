@@ -18,7 +18,7 @@ from dataclasses import replace
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import Shape
-from shlo_disc.dynamic.seen import SHORT
+from shlo_disc.dynamic.seen import LONGEST_RUN
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.plan import (
     All,
@@ -149,10 +149,10 @@ class Speculation:
         short = {
             name
             for size in sizes
-            if size.symbols() <= seen.keys() and 0 < size.evaluate(seen) <= SHORT
+            if size.symbols() <= seen.keys() and 0 < size.evaluate(seen) <= LONGEST_RUN
             for name in size.symbols()
         }
-        return tuple((name, seen[name]) for name in sorted(short)[:_MAX_CONDITIONS])
+        return tuple((name, seen[name]) for name in sorted(short))
 
     def _symbols(self, op: ir.Operation) -> set[str]:
         found: set[str] = set()

@@ -15,7 +15,7 @@ from shlo_disc.lower.plan import Buffer
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
 __all__ = ["interleaved_parts", "load_vectors", "store", "store_vectors"]
@@ -76,12 +76,17 @@ def store_vectors(
     """Write the lanes of all `values` by turns, from element `first` of `root` on."""
     b, element, count, lanes = e.b, element_of(root), len(values), e.lanes
     vectors = _interleave(e, [b.broadcast(value, lanes) for value in values])
-    for k, value in enumerate(vectors):
-        here = mask
-        if mask is not None:
-            order = [(k * lanes + lane) // count for lane in range(lanes)]
-            here = b.shuffle(mask, mask, order)
+    masks = [None] * count if mask is None else _each(e, mask, count)
+    for k, (value, here) in enumerate(zip(vectors, masks, strict=True)):
         e.store(buffer, element, value, Ix(first + k * lanes, 1), here)
+
+
+def _each(e: Elemental, mask: Mask, count: int) -> list[Mask]:
+    """The masks of the vectors that hold `count` values of each lane behind each other."""
+    b, lanes = e.b, e.lanes
+    mask = b.broadcast(mask, lanes)
+    orders = ([(k * lanes + lane) // count for lane in range(lanes)] for k in range(count))
+    return [b.shuffle(mask, mask, order) for order in orders]
 
 
 def _interleave(e: Elemental, values: list[Register]) -> list[Register]:
@@ -95,10 +100,22 @@ def _interleave(e: Elemental, values: list[Register]) -> list[Register]:
 
 
 def load_vectors(
-    e: Elemental, memory: MemRef, element: ElementType, first: IndexValue, count: int
+    e: Elemental,
+    memory: MemRef,
+    element: ElementType,
+    first: IndexValue,
+    count: int,
+    mask: Mask | None,
 ) -> list[Register]:
     """`count` values of each lane, which lie behind each other from element `first` on."""
     lanes = e.lanes
+    if mask is not None:
+        nothing = e.b.constant(0, vector_type(lanes, element.storage))
+        vectors = [
+            memory.masked_load(first + k * lanes, on, nothing)
+            for k, on in enumerate(_each(e, mask, count))
+        ]
+        return [e.as_register(vector, element) for vector in _deinterleave(e, vectors)]
     if count in COUNTS and lanes == 2 * count and count * element.bytes == _BLOCK_BYTES:
         blocks = [memory.vector_load(first + k * count, count) for k in range(lanes)]
         return [e.as_register(vector, element) for vector in _from_blocks(e, blocks)]

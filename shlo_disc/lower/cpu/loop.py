@@ -82,14 +82,14 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     def short_of(written: Written) -> short_factors.Factors | None:
         if heavy or parts or not lanes:
             return None
-        return constant_scheme(written.space.factors, written.crossed, len(block.operations))
+        return constant_scheme(block, written.space.factors, written.crossed, lanes)
 
     def keeps_columns(written: Written) -> bool:
         short = short_of(written)
         return short is not None and short.scheme is Scheme.COLUMNS
 
     factors, within, done = shape_tile_space(
-        [s for s in shape if not s.is_one], write, lanes, constraints.equal, keeps_columns
+        [s for s in shape if not s.is_one], write, lanes, constraints.equal, keeps_columns, 2
     )
     if within > 1:
         factors = [*factors[:-2], factors[-2] * factors[-1]]
@@ -101,14 +101,15 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     if short is not None:
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, short=short)
         places = Expr.min(factors[short.long], Expr.const(short_factors.CHUNK))
-        work = cost.of_block(block, shapes, places * factors[short.short], machine)
+        run = Expr.product(factors[k] for k in short.short)
+        work = cost.of_block(block, shapes, places * run, machine)
         return KernelPlan((_launch(fusion, done, short.tasks(factors), work),))
     better_at: tuple[tuple[str, int], ...] = ()
-    short_sizes = (inner,) if len(factors) > 1 else ()
+    short_sizes = [Expr.product(factors[k:]) for k in range(1, len(factors))]
     if staged:
         along = staged[0].along
-        short_sizes = (factors[along], inner)
-        better_at = short_factors.better_at(short_sizes, len(block.operations))
+        better_at = short_factors.better_at([factors[along], inner], len(block.operations))
+        short_sizes.append(factors[along])
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
@@ -121,7 +122,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
-    return KernelPlan((launch,), better_at=better_at, short=short_sizes)
+    return KernelPlan((launch,), better_at=better_at, short=tuple(short_sizes))
 
 
 def _launch(

@@ -68,9 +68,7 @@ class ShortRows(ShortRowWriter):
         self._found: dict[int, list[Register]] = {}
         """The columns of each result that is to be stored."""
         for operand in self.e.inputs if self.unrolls else ():
-            self.e.overrides[operand] = functools.partial(
-                of_run, self.e, operand, self.rank, plan.cols.value
-            )
+            self.e.overrides[operand] = functools.partial(of_run, self.e, operand, self.lane_factor)
 
     def columns(
         self,

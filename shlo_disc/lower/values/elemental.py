@@ -253,6 +253,9 @@ class Elemental:
         """Lanes on in both masks (None: all are)."""
         if a is None or b is None:
             return a if b is None else b
+        for flag, other in ((a, b), (b, a)):
+            if not flag.lanes and flag.constant_lanes is not None:
+                return other if flag.constant_lanes[0] else flag
         first, second = a.constant_lanes, b.constant_lanes
         if first is not None and second is not None:
             return self.b.dense_mask([bool(x and y) for x, y in zip(first, second, strict=True)])
@@ -278,6 +281,8 @@ class Elemental:
         base, most = ix.base.known, size.known
         if ix.offsets is not None and base is not None and most is not None:
             return self.b.dense_mask([0 <= base + o < most for o in ix.offsets])
+        if ix.is_uniform and base is not None and most is not None:
+            return self.b.flags(0 <= base < most)
         x = self.space.name_of(ix)
         return self.b.cmpi("ult", x, self.b.broadcast(size, x.lanes))
 
