@@ -21,7 +21,7 @@ from shlo_disc.lower.cpu.interleaved import interleaved_parts
 from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
-from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
+from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme, is_in_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, worthwhile
@@ -105,7 +105,8 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         work = cost.of_block(block, shapes, places * run, machine)
         return KernelPlan((_launch(fusion, done, short.tasks(factors), work),))
     better_at: tuple[tuple[str, int], ...] = ()
-    short_sizes = [Expr.product(factors[k:]) for k in range(1, len(factors))]
+    first = 0 if is_in_loop(fusion.op) else 1  # elsewhere a vector alone takes no time
+    short_sizes = [Expr.product(factors[k:]) for k in range(first, len(factors))]
     if staged:
         along = staged[0].along
         better_at = short_factors.better_at([factors[along], inner], len(block.operations))

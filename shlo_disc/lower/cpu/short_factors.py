@@ -45,6 +45,7 @@ __all__ = [
     "Values",
     "better_at",
     "constant_scheme",
+    "is_in_loop",
     "of_run",
     "write",
 ]
@@ -129,6 +130,13 @@ def _is_short(size: Expr, ops: int, longest: int) -> bool:
     return size.is_const and 1 < size.value <= longest and size.value * ops <= MOST_OPS
 
 
+def is_in_loop(op: ir.Operation) -> bool:
+    """True if `op` runs in every step of a loop."""
+    while op is not None and op.name != "stablehlo.while":
+        op = op.parent
+    return op is not None
+
+
 def better_at(factors: Sequence[Expr], ops: int) -> tuple[tuple[str, int], ...]:
     """Values of symbols for which one of `factors` is a constant that images and points have.
 
@@ -201,7 +209,8 @@ def of_run(
     if known is None:
         element = element_of(value)
         memory = e.b.memref(e.arguments.slot(Input(e.inputs[value])), element.storage)
-        known = load_vectors(e, memory, element, at.base - offset, count, mask)
+        raw = load_vectors(e.b, memory, e.lanes, at.base - offset, count, mask)
+        known = [e.as_register(vector, element) for vector in raw]
         e.b.remember((e, value, run, count, mask), known, known[-1].depth)
     return cast("list[Register]", known)[offset]
 
