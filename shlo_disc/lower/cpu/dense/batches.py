@@ -80,7 +80,9 @@ def batches_launch(
     """
     p, size = problem, largest(problem)
     single = len(p.m) == len(p.n) == len(p.k) == 1
-    if not (p.batch and single and size.is_const and size.value <= LONGEST_RUN and p.is_short):
+    if not (p.batch and single and size.is_const and size.value <= LONGEST_RUN):
+        return None
+    if p.compute.is_float and not p.is_short:  # sums would be in another order
         return None
     *outer, along = p.batch
     (m,), (n,), (k,) = p.m, p.n, p.k
