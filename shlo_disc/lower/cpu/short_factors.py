@@ -32,7 +32,7 @@ from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "CHUNK",
@@ -46,6 +46,7 @@ __all__ = [
     "better_at",
     "constant_scheme",
     "is_in_loop",
+    "looks_up",
     "of_run",
     "write",
 ]
@@ -67,6 +68,9 @@ _MOVING = frozenset(
     f"stablehlo.{name}" for name in ("concatenate", "pad", "dynamic_pad", "reverse", "gather")
 )
 """Ops whose lanes would come from different places."""
+
+
+_GATHERS = ("stablehlo.gather", "stablehlo.dynamic_gather")
 
 
 class Scheme(Enum):
@@ -135,6 +139,18 @@ def is_in_loop(op: ir.Operation) -> bool:
     while op is not None and op.name != "stablehlo.while":
         op = op.parent
     return op is not None
+
+
+def looks_up(block: ir.Block) -> bool:
+    """True if a kernel of `block` reads whole rows at computed places: those are runs of memory."""
+    inputs = {argument: i for i, argument in enumerate(block.arguments)}
+
+    def is_computed(value: ir.Value) -> bool:
+        op = producer(block.owner.operands[inputs[value]] if value in inputs else value)
+        return op is None or op.name != "stablehlo.constant"
+
+    ops = (view.operation for view in block.operations)
+    return any(is_computed(op.operands[1]) for op in ops if op.name in _GATHERS)
 
 
 def better_at(factors: Sequence[Expr], ops: int) -> tuple[tuple[str, int], ...]:
