@@ -31,6 +31,7 @@ from shlo_disc.dynamic.float_values import DIGITS
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
+from shlo_disc.dynamic.seen import SEEN
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, FloatType, IntegerType, follow
 from shlo_disc.dynamic.size_sources import (
     GLOBAL,
@@ -126,6 +127,8 @@ class ShapeAnalysis:
     def __init__(self) -> None:
         self.constraints = Constraints()
         self.arithmetic = SizeArithmetic(self.constraints)
+        self.seen: Mapping[str, int] | None = None
+        """Short sizes of a call (`seen.py`); None: none was seen."""
         self.guards: list[Guard] = []
         self.arguments: list[Shape] = []
         """The shape of every argument of `main`, as written or as made up."""
@@ -336,6 +339,9 @@ class ShapeAnalysis:
     def _function(self, func: ir.Operation, known: Sequence[Guard]) -> None:
         block = func.regions[0].blocks[0]
         constraints = _constraints(func)
+        if SEEN in func.attributes:
+            numbers = ir.DictAttr(func.attributes[SEEN])
+            self.seen = {one.name: ir.IntegerAttr(one.attr).value for one in numbers}
         self.lowered = tuple(
             dict.fromkeys(
                 bound[0]
