@@ -54,14 +54,6 @@ def frozen() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def recent_code() -> None:
-    """Machine code of 100 kernels is kept, not of 30: tests of a module often share kernels."""
-    from shlo_disc.lower.cpu import codegen  # behind the flags and the sanitizer's runtime
-
-    codegen.RECENT.resize(112 << 20)
-
-
 @pytest.fixture
 def compiled_anew(monkeypatch):
     """No machine code is loaded from disk, and none is kept there."""
