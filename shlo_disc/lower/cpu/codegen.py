@@ -4,9 +4,9 @@ Passes and the execution engine are driven through MLIR's C API rather than its 
 binding's `raw_lookup` gives a packed wrapper instead of the function itself. A foreign call
 releases the GIL: several threads generate code at once, while another writes more kernels.
 
-Only the object file that MLIR's engine writes is kept: an engine takes 1 MB of memory, the code of a
-kernel 10 kB. A loader of ours makes it executable (`ral/src/object_code.h`), and the
-kernel store (`shlo_disc/store`) keeps it for later processes.
+Only the object file that MLIR's engine writes is kept: an engine takes 1 MB of memory, the code of
+a kernel 10 kB. A loader of ours makes it executable (`ral/src/object_code.h`), and the kernel store
+(`shlo_disc/store`) keeps it for later processes.
 
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
 kernels and of their host program; programs alive at the same time share equal kernels. The code of
