@@ -54,8 +54,8 @@ def _jax(name: str) -> str:
 def opened(folder: Path) -> Path | None:
     """`folder` without links, made if there is none; None where it cannot be used.
 
-    That is said once in the log. A folder that others may write to would have this process run
-    what they put there.
+    A folder that others may write to would have this process run what they put there: the log says
+    once that it is not used. One that cannot be made or read is as good as empty.
     """
     try:
         found = folder.expanduser().resolve()
@@ -64,7 +64,8 @@ def opened(folder: Path) -> Path | None:
             (found / "CACHEDIR.TAG").write_text(_TAG)
         reason = _unsafe(found)
     except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, or no home
-        reason = str(error)
+        _log.info("no compiled code is kept in %s: %s", folder, error)
+        return None
     if not reason:
         return found
     _log.warning("no compiled code is kept in %s: %s", folder, reason)
