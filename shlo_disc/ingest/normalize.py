@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from shlo_disc.dynamic.seen import SEEN
 from shlo_disc.errors import InternalError, InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
@@ -49,6 +50,7 @@ def normalize(
     constraints: Sequence[str] = (),
     own: Shapes | None = None,
     sizes: Mapping[str, str] = MappingProxyType({}),
+    seen: Mapping[str, int] | None = None,
 ) -> None:
     """Rewrite `module` into normal form.
 
@@ -57,6 +59,7 @@ def normalize(
     `platform` is compiled.
     `constraints` are relations of the sizes that every call must satisfy. The module itself may
     have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
+    `seen`: see `dynamic/seen.py`.
 
     Raises InvalidModuleError or UnsupportedError.
     """
@@ -111,6 +114,10 @@ def normalize(
     describe(main, shapes, argument_names)
     solve_sizes(main, own, sizes)
     constrain(main, [*constraints, *(bounds_of_arguments(main) if has_bounded_types else ())])
+    if seen is not None:
+        i64 = ir.IntegerType.get_signless(64)
+        numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in seen.items()}
+        main.operation.attributes[SEEN] = ir.DictAttr.get(numbers)
     if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
         _drop_no_ops(module)
     lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}
