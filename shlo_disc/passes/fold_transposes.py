@@ -198,7 +198,8 @@ def over_part(op: ir.Operation, facts: Facts) -> ir.Value | None:
     if inner is None or inner.block != op.block:
         return None
     source, operands = inner.operands[0], list(op.operands)
-    if (source.owner if producer(source) is None else producer(source).block) != op.block:
+    maker = producer(source)
+    if (source.owner if maker is None else maker.block) != op.block:
         return None
     dims, attributes = permutation(inner), dict(op.attributes.items())
     back = _inverse(dims)

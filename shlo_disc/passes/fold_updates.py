@@ -173,7 +173,7 @@ def _is_term(op: ir.Operation, facts: Facts) -> bool:
     return False
 
 
-def _updates(value: ir.Value, facts: Facts) -> list[Update | _Branches] | None:
+def _updates(value: ir.Value, facts: Facts) -> Sequence[Update | _Branches] | None:
     """The updates of zeros whose sum `value` is; None for another array."""
     op = producer(value)
     if op is None or not _is_number(value):
@@ -192,7 +192,7 @@ def _updates(value: ir.Value, facts: Facts) -> list[Update | _Branches] | None:
             return None
         if (second := _updates(op.operands[last], facts)) is None:
             return None
-        return first + second if last else second + first
+        return [*first, *second] if last else [*second, *first]
     own = _of_scatters(op, facts) if op.name == "stablehlo.scatter" else None
     readers = {use.owner.operation for use in value.uses} - facts.dead
     if op.name not in CHANGES or not (len(readers) == 1 or all(r.name in CHANGES for r in readers)):
@@ -202,9 +202,10 @@ def _updates(value: ir.Value, facts: Facts) -> list[Update | _Branches] | None:
     if op.name == "stablehlo.scatter" and facts.splat(op.operands[0]) != 0:
         return own
     inner = _updates(op.operands[0 if own is None else 2], facts)
-    if any(isinstance(update, _Branches) for update in inner or ()):
-        return own
-    changed = [CHANGES[op.name](op, update, facts) for update in inner or ()]
+    changed = [
+        CHANGES[op.name](op, update, facts) if isinstance(update, Update) else None
+        for update in inner or ()
+    ]
     known = [update for update in changed if update is not None]
     return known if inner is not None and len(known) == len(changed) else own
 
@@ -249,7 +250,7 @@ def _clamped(start: ir.Value, room: Expr, facts: Facts) -> ir.Value:
     return facts.build("stablehlo.clamp", [low, start, high], kind, ())
 
 
-def _of_scatters(op: ir.Operation, facts: Facts) -> list[Update] | None:
+def _of_scatters(op: ir.Operation, facts: Facts) -> Sequence[Update | _Branches] | None:
     """The updates of a `scatter` into zeros, or into zeros with other updates."""
     if len(op.operands) != 3:
         return None
@@ -258,7 +259,7 @@ def _of_scatters(op: ir.Operation, facts: Facts) -> list[Update] | None:
     if not _adds(op) or not facts.has_one_reader(op.operands[0]):
         return None
     before, own = _updates(op.operands[0], facts), _of_scatter(op, facts)
-    return None if before is None or own is None else before + own
+    return None if before is None or own is None else [*before, *own]
 
 
 def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:

@@ -236,10 +236,6 @@ class KernelBuilder(TextBuilder):
         """0, 1, 2, ... lane by lane."""
         return self.dense_index(range(lanes))
 
-    def pinned(self, value: Register) -> Register:
-        """The scalar `value`, of which nothing is computed ahead of this region's condition."""
-        return value
-
     # ---------------------------------------------------------------- the end
 
     def finish(self) -> tuple[str, tuple[Expr, ...]]:
