@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shlo_disc import locks
@@ -13,11 +14,14 @@ __all__ = ["CountingCompiler"]
 
 
 def _compile(
-    lowered: LoweredModule, shapes: Sequence[Sequence[str]] | None = None, **options: Any
+    lowered: LoweredModule,
+    shapes: Sequence[Sequence[str]] | None = None,
+    seen: Mapping[str, int] | None = None,
+    **options: Any,
 ) -> CompiledCall:
     from shlo_disc.compile import compile_one  # noqa: PLC0415 - MLIR is loaded when first needed
 
-    return compile_one(lowered.source(shapes), **options)
+    return compile_one(replace(lowered.source(shapes), seen=seen), **options)
 
 
 class _Counter:

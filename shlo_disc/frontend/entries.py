@@ -53,7 +53,7 @@ class Entry:
         self.version = version
         self.shapes = call.shapes
         self.slow_calls = 0
-        self._before_xla = None if call.place.is_cpu else version.calls_before_xla
+        self._before_xla = version.calls_before_xla(call.place)
         self.native = version.dispatch_entry(tree, call.place) if native else None
 
     @property

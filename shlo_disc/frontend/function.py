@@ -229,10 +229,10 @@ class JitFunction(ral.Dispatcher):
             return self._call_in_python(args, kwargs, place)
 
     def _call_through(self, *args: Any, **kwargs: Any) -> Any:
-        """A call on a GPU at sizes that came before: a custom call that XLA enqueues.
+        """A call at sizes that came before: a custom call of XLA's.
 
         `Version.calls_before_xla` says which. A result that XLA knows nothing of is ready at once
-        for JAX 0.11, so that our own calls have to wait for the device.
+        for JAX 0.11, so that our own calls on a GPU have to wait for the device.
         """
         if self._donates:
             return by_xla(self._jax.in_place(self._trace_in_place), args, kwargs, None)

@@ -21,6 +21,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc import locks
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.seen import short_sizes
 from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.call import Compiler
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
@@ -207,6 +208,7 @@ class Program:
 
     def _compile_now(self, compile: Compiler) -> CompiledCall:
         options: dict[str, Any] = {"likely": self.likely} if self.likely else {}
+        options["seen"] = short_sizes(self.traced_at, self.symbols)
         weak = [bool(aval.weak_type) for aval in self.out_avals]
         if any(weak):
             options["weak_results"] = weak

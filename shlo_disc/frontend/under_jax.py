@@ -23,7 +23,7 @@ _OURS = "INTERNAL: shlo_disc: "
 
 
 def by_xla(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], again: Any) -> Any:
-    """A call of ours that XLA enqueues on a GPU: `jitted(*args, **kwargs)`.
+    """A call of ours that XLA runs: `jitted(*args, **kwargs)`.
 
     Raises DeviceError for what the driver refuses at once. `again(args, kwargs)` makes a call that
     has failed otherwise without XLA: it may find memory that XLA lacks, or says what is wrong.

@@ -49,7 +49,7 @@ def ingest(
     module = read(source, context)
     more: dict[str, Any] = {}
     if isinstance(source, JaxModule):
-        more = {"own": source.own, "sizes": source.sizes}
+        more = {"own": source.own, "sizes": source.sizes, "seen": source.seen}
         shapes = source.shapes if shapes is None else shapes
         constraints = (*source.constraints, *constraints)
     elif shapes is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from shlo_disc.dynamic.seen import SEEN
 from shlo_disc.errors import InternalError, InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
@@ -18,6 +19,7 @@ from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
 from shlo_disc.ingest.effects import order_effects
+from shlo_disc.ingest.equal_calls import share_equal_calls
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.foreign_calls import expand_foreign_calls
@@ -48,6 +50,7 @@ def normalize(
     constraints: Sequence[str] = (),
     own: Shapes | None = None,
     sizes: Mapping[str, str] = MappingProxyType({}),
+    seen: Mapping[str, int] | None = None,
 ) -> None:
     """Rewrite `module` into normal form.
 
@@ -56,6 +59,7 @@ def normalize(
     `platform` is compiled.
     `constraints` are relations of the sizes that every call must satisfy. The module itself may
     have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
+    `seen`: see `dynamic/seen.py`.
 
     Raises InvalidModuleError or UnsupportedError.
     """
@@ -110,6 +114,10 @@ def normalize(
     describe(main, shapes, argument_names)
     solve_sizes(main, own, sizes)
     constrain(main, [*constraints, *(bounds_of_arguments(main) if has_bounded_types else ())])
+    if seen is not None:
+        i64 = ir.IntegerType.get_signless(64)
+        numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in seen.items()}
+        main.operation.attributes[SEEN] = ir.DictAttr.get(numbers)
     if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
         _drop_no_ops(module)
     lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}
@@ -193,6 +201,7 @@ def _flatten(module: ir.Module) -> None:
     # cse: two thirds of the ops are repeated constants and sizes, and every walk gets shorter.
     # trivial-dce: cse leaves what only a dead op read, and later stages compile what is there.
     # symbol-dce again: cse drops unused custom calls, and nobody calls their reducers any more.
+    share_equal_calls(module)
     run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,trivial-dce,symbol-dce")
 
 

@@ -318,4 +318,8 @@ class KernelPlan:
     """The first step copies Input(0) to Output(0), later steps change Output(0) only: the host
     drops that step when the buffer planner made both one buffer."""
     better_at: tuple[tuple[str, int], ...] = ()
-    """Values of symbols for which the emitter writes kernels that are much faster."""
+    """Values of symbols for which the emitter writes kernels that are much faster, to be made where
+    no call was seen."""
+    short: tuple[Expr, ...] = ()
+    """Sizes of which the emitter writes kernels that are much faster where they are short numbers
+    (`dynamic/seen.py`), to be made for those of the call that was seen."""

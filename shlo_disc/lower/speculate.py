@@ -1,9 +1,10 @@
 """Variants of kernels: those that cannot be needed are dropped, those for likely sizes are added.
 
 An emitter writes a kernel for sizes that are symbols; given constants in their place it may choose
-other tiles, leave out tails and loops. For values a user calls likely, and those an emitter asks
-for, the same emitter runs once more on shapes with the values put in. A predicate chooses between
-the two at run time. A specialised kernel equal to the general one is not worth a predicate.
+other tiles, leave out tails and loops. For values a user calls likely, short ones of the call that
+is compiled for, and those an emitter asks for, the same emitter runs once more on shapes with the
+values put in. A predicate chooses between the two at run time. A specialised kernel equal to the
+general one is not worth a predicate.
 
 Variants of a plan form a tree of `If`s, so for any sizes exactly one leaf runs.
 """
@@ -17,6 +18,7 @@ from dataclasses import replace
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import Shape
+from shlo_disc.dynamic.seen import LONGEST_RUN
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.plan import (
     All,
@@ -48,6 +50,7 @@ _MAX_CONDITIONS = 3
 
 _LIKELY = "likely"
 _ASKED = "much faster"
+_SEEN = "as in the first call"
 
 Pairs = tuple[tuple[str, int], ...]
 """Symbols with a value of each."""
@@ -134,8 +137,22 @@ class Speculation:
         elif names:
             for values in itertools.product(*(self._likely[name] for name in names)):
                 wanted.append((tuple(zip(names, values, strict=True)), _LIKELY))
+        if self._shapes.seen is not None:
+            pairs = self._seen(plan.short, names)
+            return [*wanted, (pairs, _SEEN)] if pairs else wanted
         asked = [pair for pair in plan.better_at if pair[0] not in names]
         return wanted + [((pair,), _ASKED) for pair in asked]
+
+    def _seen(self, sizes: Sequence[Expr], given: Sequence[str]) -> Pairs:
+        """The symbols of those of `sizes` that were short, with their values."""
+        seen = {name: n for name, n in (self._shapes.seen or {}).items() if name not in given}
+        short = {
+            name
+            for size in sizes
+            if size.symbols() <= seen.keys() and 0 < size.evaluate(seen) <= LONGEST_RUN
+            for name in size.symbols()
+        }
+        return tuple((name, seen[name]) for name in sorted(short))
 
     def _symbols(self, op: ir.Operation) -> set[str]:
         found: set[str] = set()

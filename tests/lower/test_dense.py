@@ -337,6 +337,42 @@ def test_small_products_have_the_bits_of_others(types: tuple[str, str, str]) -> 
     assert variants(steps, {"m": 3, "k": 3, "n": 3}) != {"dense_small"}, "a call takes longer"
 
 
+BATCHES = [
+    # Matrix products, their transposes, vectors; a matrix that all share; batches behind the rows.
+    ("bmk,bkn", "b", "k", {"m": 3, "k": 3, "n": 3}, ("f32",) * 3, (0, 1, 2)),
+    ("bmk,bkn", "b", "k", {"m": 4, "k": 2, "n": 3}, ("f64",) * 3, (0, 1, 2)),
+    ("bkm,bnk", "b", "k", {"m": 2, "k": 3, "n": 2}, ("i8", "i8", "i32"), (0, 1, 2)),
+    ("bmk,bk", "b", "k", {"m": 3, "k": 3}, ("bf16",) * 3, (0, 1)),
+    ("bm,bn", "b", "", {"m": 3, "n": 5}, ("f32",) * 3, (0, 1, 2)),
+    ("abmk,abkn", "ab", "k", {"m": 2, "k": 2, "n": 2}, ("f32",) * 3, (0, 1, 3, 2)),
+]
+
+
+@pytest.mark.parametrize(("spec", "batch", "contract", "tiny", "types", "perm"), BATCHES)
+def test_tiny_matrices_are_in_lanes_of_their_batch(
+    spec: str,
+    batch: str,
+    contract: str,
+    tiny: dict[str, int],
+    types: tuple[str, str, str],
+    perm: tuple[int, ...],
+) -> None:
+    sizes = {c: str(tiny.get(c, c)) for c in spec if c != ","}
+    dot = Dot(spec, batch, contract, sizes, *types, perm=perm)
+    for target in (WIDE, NARROW):
+        emitted = emit(dot, target)
+        assert variants(emitted.plan.steps, {}) == {"dense_batches"}
+        for b in (0, 1, 17, 530):
+            dot.check(emitted, {"a": 2, "b": b})
+
+
+def test_matrices_that_may_be_long_are_not_in_lanes_of_their_batch() -> None:
+    for tiny in ({"m": 5, "k": 4, "n": 3}, {"m": 3, "k": 3}):
+        sizes = {c: str(tiny.get(c, c)) for c in "bmkn"}
+        steps = emit(Dot("bmk,bkn", "b", "k", sizes)).plan.steps
+        assert variants(steps, {"b": 9, "n": 3}) != {"dense_batches"}
+
+
 @pytest.mark.parametrize("target", [WIDE, NARROW])
 def test_few_rows_read_a_shared_right_operand_in_place(target: Machine) -> None:
     steps = emit(symbolic("mk,nk", "", "k"), target).plan.steps

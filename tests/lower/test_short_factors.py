@@ -102,3 +102,32 @@ def test_channels_that_are_symbols_have_kernels_for_likely_numbers() -> None:
     for c in (1, 2, 3, 4, 5, 9, 16):
         x = sample((2, 9, 31, c), "f32")
         np.testing.assert_array_equal(exe.run_numpy([x])[0], x.transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i8", "i1"])
+def test_a_place_of_a_short_row_is_known_while_the_kernel_is_written(dtype: str) -> None:
+    """Pieces, padding and reversed columns take no mask, no branch and no gather."""
+    t, one, three = (f"tensor<?x{n}x{dtype}>" for n in (2, 1, 3))
+    body = f"""%p = stablehlo.concatenate %x, %y, dim = 1 : ({t}, {one}) -> {three}
+    %q = stablehlo.reverse %p, dims = [1] : {three}
+    %w = stablehlo.pad %y, %z, low = [0, 1], high = [0, 1], interior = [0, 0]
+        : ({one}, tensor<{dtype}>) -> {three}
+    %d = "disc.shape"() {{dims = ["n", "3"]}} : () -> tensor<2xi64>
+    %e = stablehlo.dynamic_broadcast_in_dim %c, %d, dims = [1] : (tensor<3x{dtype}>, tensor<2xi64>) -> {three}
+    %s = stablehlo.maximum %q, %w : {three}
+    %r = stablehlo.minimum %s, %e : {three}"""
+    operands = [f"x: n,2 {dtype}", f"y: n,1 {dtype}", f"z: {dtype}", f"c: 3 {dtype}"]
+    for width in (64, 32, 16):
+        text = fusion_text("loop", operands, body, [f"r: n,3 {dtype}"])
+        emitted = plan_of(emit, text, Machine(vector_bytes=width))
+        (launch,) = emitted.plan.steps
+        whole = launch.kernel.text.split("scf.if")[0]  # then comes the last vector
+        assert not any(slow in whole for slow in ("gather", "select", "mask"))
+        assert "vector.store" in whole
+        for n in (0, 1, 17, 1030):
+            x, y, c = sample((n, 2), dtype), sample((n, 1), dtype, 1), sample((3,), dtype, 2)
+            z = np.zeros((), x.dtype)
+            (r,) = run(emitted, [x, y, z, c])
+            turned = np.concatenate([x, y], 1)[:, ::-1]
+            padded = np.pad(y, ((0, 0), (1, 1)))
+            np.testing.assert_array_equal(r, np.minimum(np.maximum(turned, padded), c))

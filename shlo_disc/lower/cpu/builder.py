@@ -6,6 +6,7 @@ count with other threads. `SizedBuilder` has named sizes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -64,16 +65,45 @@ class CpuBuilder(KernelBuilder):
         assert whole is not None, "there is a lane"
         return whole
 
+    def masked_load(
+        self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
+    ) -> Register:
+        """See `KernelBuilder.masked_load`, and `masked_store` for lanes that are known."""
+        runs = None if other.lanes * other.element_bits >= _WHOLE_REGISTER_BITS else _runs(mask)
+        if runs is None:
+            return super().masked_load(memory, index, mask, other, readonly)
+        index, found = self.index(index), other
+        for first, count in runs:
+            on = range(first, first + count)
+            if count == 1:
+                run = self.broadcast(memory.load(index + first, readonly), other.lanes)
+            else:
+                part = self.vector_load(memory, index + first, count, readonly)
+                run = self.shuffle(part, part, [k % count for k in range(other.lanes)])
+            order = [k + other.lanes if k in on else k for k in range(other.lanes)]
+            found = self.shuffle(found, run, order)
+        return found
+
     def masked_store(self, value: Register, memory: MemRef, index: IndexLike, mask: Mask) -> None:
         """Write consecutive elements where `mask`.
 
         Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
-        so all lanes on, which is what most masks are, gets a store of its own.
+        so all lanes on, which is what most masks are, gets a store of its own. Lanes that are known
+        to be the first ones are stored in runs of powers of two: unlike what a mask stores, these
+        can be in registers from one step of a loop to the next.
         """
         if value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS:
             super().masked_store(value, memory, index, mask)
             return
-        index = self.index(index)
+        index, runs = self.index(index), _runs(mask)
+        for first, count in runs or ():
+            lanes = range(first, first + count)
+            if count == 1:
+                memory.store(self.extract(value, first), index + first)
+            else:
+                self.vector_store(self.shuffle(value, value, lanes), memory, index + first)
+        if runs is not None:
+            return
         with self.if_(mask.all()) as branch:
             self.vector_store(value, memory, index)
             with branch.otherwise():
@@ -126,6 +156,16 @@ class CpuBuilder(KernelBuilder):
         """Tell the core that this thread waits for another one, where it has a way to."""
         if "sse2" in self.machine.features:
             self.emit('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()')
+
+
+def _runs(mask: Mask) -> list[tuple[int, int]] | None:
+    """Where runs of powers of two begin, and their lengths, if `mask` has the first lanes on."""
+    lanes = mask.constant_lanes
+    if lanes is None or list(lanes) != sorted(lanes, reverse=True):
+        return None
+    total = sum(map(bool, lanes))
+    lengths = [1 << bit for bit in reversed(range(total.bit_length())) if total >> bit & 1]
+    return list(zip(itertools.accumulate(lengths, initial=0), lengths, strict=False))
 
 
 class SizedBuilder(Sized, CpuBuilder):

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
 from shlo_disc.lower.plan import Buffer
+from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["interleaved_parts", "load_vectors", "store", "store_vectors"]
+__all__ = ["by_turns", "interleaved_parts", "load_vectors", "store", "store_vectors"]
 
 COUNTS = (2, 4)
 """Numbers of values: powers of two, so that exchanges of halves order their lanes."""
@@ -74,53 +74,70 @@ def store_vectors(
     mask: Mask | None,
 ) -> None:
     """Write the lanes of all `values` by turns, from element `first` of `root` on."""
-    b, element, count, lanes = e.b, element_of(root), len(values), e.lanes
-    vectors = _interleave(e, [b.broadcast(value, lanes) for value in values])
-    for k, value in enumerate(vectors):
-        here = mask
-        if mask is not None:
-            order = [(k * lanes + lane) // count for lane in range(lanes)]
-            here = b.shuffle(mask, mask, order)
+    element, lanes = element_of(root), e.lanes
+    values = [e.b.broadcast(value, lanes) for value in values]
+    for k, (value, here) in enumerate(by_turns(e.b, values, mask)):
         e.store(buffer, element, value, Ix(first + k * lanes, 1), here)
 
 
-def _interleave(e: Elemental, values: list[Register]) -> list[Register]:
+def by_turns(
+    b: KernelBuilder, values: Sequence[Register], mask: Mask | None
+) -> Iterator[tuple[Register, Mask | None]]:
+    """The lanes of all `values` by turns, as vectors that follow each other, with their masks."""
+    count, lanes = len(values), values[0].lanes
+    masks = [None] * count if mask is None else _each(b, mask, count, lanes)
+    return zip(_interleave(b, values), masks, strict=True)
+
+
+def _each(b: KernelBuilder, mask: Mask, count: int, lanes: int) -> list[Mask]:
+    """The masks of the vectors that hold `count` values of each lane behind each other."""
+    mask = b.broadcast(mask, lanes)
+    orders = ([(k * lanes + lane) // count for lane in range(lanes)] for k in range(count))
+    return [b.shuffle(mask, mask, order) for order in orders]
+
+
+def _interleave(b: KernelBuilder, values: list[Register]) -> list[Register]:
     """The lanes of all `values` by turns, as vectors that follow each other."""
     count = len(values)
     if count == 1:
         return values
     ways = _least_factor(count)
-    parts = [_interleave(e, values[way::ways]) for way in range(ways)]
-    return [vector for group in zip(*parts, strict=True) for vector in _by_turns(e, group)]
+    parts = [_interleave(b, values[way::ways]) for way in range(ways)]
+    return [vector for group in zip(*parts, strict=True) for vector in _next_by_turns(b, group)]
 
 
 def load_vectors(
-    e: Elemental, memory: MemRef, element: ElementType, first: IndexValue, count: int
+    b: KernelBuilder, memory: MemRef, lanes: int, first: IndexValue, count: int, mask: Mask | None
 ) -> list[Register]:
     """`count` values of each lane, which lie behind each other from element `first` on."""
-    lanes = e.lanes
-    if count in COUNTS and lanes == 2 * count and count * element.bytes == _BLOCK_BYTES:
-        blocks = [memory.vector_load(first + k * count, count) for k in range(lanes)]
-        return [e.as_register(vector, element) for vector in _from_blocks(e, blocks)]
-    vectors = [memory.vector_load(first + k * lanes, lanes) for k in range(count)]
-    return [e.as_register(vector, element) for vector in _deinterleave(e, vectors)]
+    if mask is not None:
+        nothing = b.constant(0, vector_type(lanes, memory.element))
+        vectors = [
+            memory.masked_load(first + k * lanes, on, nothing)
+            for k, on in enumerate(_each(b, mask, count, lanes))
+        ]
+        return _deinterleave(b, vectors)
+    in_block = count * memory.element_bits == 8 * _BLOCK_BYTES
+    if count in COUNTS and lanes == 2 * count and in_block:
+        return _from_blocks(b, [memory.vector_load(first + k * count, count) for k in range(lanes)])
+    return _deinterleave(b, [memory.vector_load(first + k * lanes, lanes) for k in range(count)])
 
 
-def _from_blocks(e: Elemental, blocks: Sequence[Register]) -> list[Register]:
+def _from_blocks(b: KernelBuilder, blocks: Sequence[Register]) -> list[Register]:
     """The values of each lane, whose block has them all; a vector holds two blocks.
 
     Exchanges within the halves of a vector are one instruction of AVX2, those across them two.
     """
     count = len(blocks) // 2
     halves = zip(blocks[:count], blocks[count:], strict=True)
-    vectors = [e.b.shuffle(low, high, range(2 * count)) for low, high in halves]
+    vectors = [b.shuffle(low, high, range(2 * count)) for low, high in halves]
     unit = 1
     while unit < count:
         for k in range(count):
             if not k & unit:
                 one, other = vectors[k], vectors[k + unit]
-                vectors[k] = e.b.shuffle(one, other, _by_units(count, unit, 0))
-                vectors[k + unit] = e.b.shuffle(one, other, _by_units(count, unit, count // 2))
+                vectors[k] = b.shuffle(one, other, _by_units(count, unit, 0))
+                vectors[k + unit] = b.shuffle(one, other, _by_units(count, unit, count // 2))
         unit *= 2
     return vectors if count == 2 else [vectors[k] for k in (0, 2, 1, 3)]
 
@@ -136,9 +153,9 @@ def _by_units(count: int, unit: int, first: int) -> list[int]:
     ]
 
 
-def _deinterleave(e: Elemental, vectors: list[Register]) -> list[Register]:
+def _deinterleave(b: KernelBuilder, vectors: list[Register]) -> list[Register]:
     """The inverse of `_interleave`."""
-    count, lanes = len(vectors), e.lanes
+    count, lanes = len(vectors), vectors[0].lanes
     if count == 1:
         return vectors
     ways = _least_factor(count)
@@ -146,33 +163,32 @@ def _deinterleave(e: Elemental, vectors: list[Register]) -> list[Register]:
     for first in range(0, count, ways):
         for way, part in enumerate(parts):
             places = [divmod(lane * ways + way, lanes) for lane in range(lanes)]
-            part.append(_merged(e, vectors[first : first + ways], places))
+            part.append(_merged(b, vectors[first : first + ways], places))
     values: list[Register] = [*vectors]
     for way, part in enumerate(parts):
-        values[way::ways] = _deinterleave(e, part)
+        values[way::ways] = _deinterleave(b, part)
     return values
 
 
-def _by_turns(e: Elemental, values: Sequence[Register]) -> Iterator[Register]:
+def _next_by_turns(b: KernelBuilder, values: Sequence[Register]) -> Iterator[Register]:
     """`_interleave` of a prime number of vectors."""
-    lanes, count = e.lanes, len(values)
+    lanes, count = values[0].lanes, len(values)
     for k in range(count):
         turns = (divmod(k * lanes + lane, count) for lane in range(lanes))
-        yield _merged(e, values, [(turn, at) for at, turn in turns])
+        yield _merged(b, values, [(turn, at) for at, turn in turns])
 
 
 def _merged(
-    e: Elemental, values: Sequence[Register], places: Sequence[tuple[int, int]]
+    b: KernelBuilder, values: Sequence[Register], places: Sequence[tuple[int, int]]
 ) -> Register:
     """Lanes of several vectors; `places`: the vector of each lane, and the lane there."""
-    lanes = e.lanes
-    found = values[0]
+    lanes, found = values[0].lanes, values[0]
     for way in range(1, len(values)):
         order = [
             lanes + at if vector == way else at if way == 1 else lane
             for lane, (vector, at) in enumerate(places)
         ]
-        found = e.b.shuffle(found, values[way], order)
+        found = b.shuffle(found, values[way], order)
     return found
 
 

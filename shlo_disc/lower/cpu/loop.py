@@ -21,7 +21,7 @@ from shlo_disc.lower.cpu.interleaved import interleaved_parts
 from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
-from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme
+from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme, is_in_loop, looks_up
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, worthwhile
@@ -79,17 +79,24 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
             machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts
         )
 
+    rows_only = looks_up(block)
+
     def short_of(written: Written) -> short_factors.Factors | None:
-        if heavy or parts or not lanes:
+        if heavy or parts or not lanes or rows_only:
             return None
-        return constant_scheme(written.space.factors, written.crossed, len(block.operations))
+        return constant_scheme(block, written.space.factors, written.crossed, lanes)
 
     def keeps_columns(written: Written) -> bool:
         short = short_of(written)
         return short is not None and short.scheme is Scheme.COLUMNS
 
     factors, within, done = shape_tile_space(
-        [s for s in shape if not s.is_one], write, lanes, constraints.equal, keeps_columns
+        [s for s in shape if not s.is_one],
+        write,
+        lanes,
+        constraints.equal,
+        keeps_columns,
+        4 if rows_only else 2,
     )
     if within > 1:
         factors = [*factors[:-2], factors[-2] * factors[-1]]
@@ -101,12 +108,19 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     if short is not None:
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, short=short)
         places = Expr.min(factors[short.long], Expr.const(short_factors.CHUNK))
-        work = cost.of_block(block, shapes, places * factors[short.short], machine)
+        run = Expr.product(factors[k] for k in short.short)
+        work = cost.of_block(block, shapes, places * run, machine)
         return KernelPlan((_launch(fusion, done, short.tasks(factors), work),))
     better_at: tuple[tuple[str, int], ...] = ()
+    first = 0 if is_in_loop(fusion.op) else 1  # elsewhere a vector alone takes no time
+    short_sizes = [Expr.product(factors[k:]) for k in range(first, len(factors))]
+    for argument in block.arguments:  # the steps between rows that are read
+        sizes = shapes.shape(argument)
+        short_sizes += [Expr.product(sizes[k:]) for k in range(1, len(sizes))]
     if staged:
         along = staged[0].along
         better_at = short_factors.better_at([factors[along], inner], len(block.operations))
+        short_sizes.append(factors[along])
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
@@ -119,7 +133,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
-    return KernelPlan((launch,), better_at=better_at)
+    return KernelPlan((launch,), better_at=better_at, short=tuple(short_sizes))
 
 
 def _launch(

@@ -100,11 +100,12 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     wide, narrow = emitter.lanes()
     if narrow == wide:
         steps, at = emitter.steps(wide), short_at(plan, fusion.op)
-        return KernelPlan(steps, tuple(emitter.workspaces), better_at=at)
-    along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
-    few = Condition(along, "<", Expr.const(wide))
-    step = If(few, emitter.steps(narrow), emitter.steps(wide))
-    return KernelPlan((step,), tuple(emitter.workspaces))
+    else:
+        along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
+        few = Condition(along, "<", Expr.const(wide))
+        steps, at = (If(few, emitter.steps(narrow), emitter.steps(wide)),), ()
+    short = (plan.cols,) if plan.layout is Layout.WHOLE else ()
+    return KernelPlan(steps, tuple(emitter.workspaces), better_at=at, short=short)
 
 
 class _Emitter:

@@ -1,35 +1,38 @@
-"""Transposes between a long factor of the tile space and a short constant one.
+"""Kernels whose tile space has short constant factors behind or before a long one.
 
-Lanes run over the long factor. All elements along the short factor follow for each vector. So
-every cache line of the operand is read once, and every line of the result is written once.
+Lanes run over the long factor. All elements along the short factors follow for each vector. So
+every cache line of an operand is read once, every line of the result is written once, and what a
+concatenation, a padding or a gather has at a place along them is known while the kernel is written.
 
 =========== ==================== ===============================================================
-scheme      the short factor is  the elements that a vector of places has along it
+scheme      the short factors    the elements that a vector of places has along them
 =========== ==================== ===============================================================
-`COLUMNS`   innermost            are computed together and stored interleaved
-`ROWS`      another one          are loaded from the same lines and stored row by row
+`COLUMNS`   are the innermost    are computed together and stored interleaved
+`ROWS`      are another one      are loaded from the same lines and stored row by row
 =========== ==================== ===============================================================
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import cast
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.dynamic.seen import LONGEST_RUN, SHORT
 from shlo_disc.lower.cpu.interleaved import load_vectors, store_vectors
 from shlo_disc.lower.plan import Input, Output
-from shlo_disc.lower.schedule.transposed_operands import Staged, in_tiles
+from shlo_disc.lower.schedule.transposed_operands import Staged
 from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.tasks.strips import vector_loop
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Index, Ix
+from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "CHUNK",
@@ -42,15 +45,14 @@ __all__ = [
     "Values",
     "better_at",
     "constant_scheme",
+    "is_in_loop",
+    "looks_up",
     "of_run",
     "write",
 ]
 
 CHUNK = 1024
 """Places of a task along the long factor."""
-
-SHORT = 8
-"""The longest constant factor whose elements have code of their own."""
 
 LIKELY = (1, 2, 3, 4)
 """Sizes that short factors have in images (channels) and in points (coordinates)."""
@@ -62,6 +64,15 @@ MOST_OPS = 256
 """Ops of a kernel at most, those along a constant factor counted one by one."""
 
 
+_MOVING = frozenset(
+    f"stablehlo.{name}" for name in ("concatenate", "pad", "dynamic_pad", "reverse", "gather")
+)
+"""Ops whose lanes would come from different places."""
+
+
+_GATHERS = ("stablehlo.gather", "stablehlo.dynamic_gather")
+
+
 class Scheme(Enum):
     """How the elements along the short factor are written; see the module."""
 
@@ -71,15 +82,15 @@ class Scheme(Enum):
 
 @dataclass(frozen=True)
 class Factors:
-    """The positions of both factors in the tile space."""
+    """The positions of both kinds of factors in the tile space."""
 
     scheme: Scheme
     long: int
-    short: int
+    short: range
 
     def tasks(self, factors: Sequence[Expr]) -> Expr:
         """The number of tasks."""
-        others = (f for k, f in enumerate(factors) if k not in (self.long, self.short))
+        others = (f for k, f in enumerate(factors) if k != self.long and k not in self.short)
         return Expr.product(others) * ceil_div(factors[self.long], CHUNK)
 
 
@@ -98,23 +109,48 @@ class Stores:
     """Stores them where they belong."""
 
 
-def constant_scheme(factors: Sequence[Expr], crossed: Sequence[Staged], ops: int) -> Factors | None:
-    """The scheme of a kernel of `ops` ops that has a transpose with a short constant factor.
+def constant_scheme(
+    block: ir.Block, factors: Sequence[Expr], crossed: Sequence[Staged], lanes: int
+) -> Factors | None:
+    """The scheme of a kernel; None: it has no use for one.
 
-    `crossed`: operands read across the lanes. None: there is no such transpose.
+    `crossed`: operands read across the lanes.
     """
-    inner = len(factors) - 1
+    inner, ops = len(factors) - 1, len(block.operations)
+    first = len(factors)
+    while first and _is_short(Expr.product(factors[first - 1 :]), ops, LONGEST_RUN):
+        first -= 1
+    if 0 < first <= inner:
+        count = Expr.product(factors[first:]).value
+        if crossed or lanes % count or any(v.operation.name in _MOVING for v in block.operations):
+            return Factors(Scheme.COLUMNS, first - 1, range(first, len(factors)))
     for item in crossed:
-        along = item.along
-        if _is_short(factors[inner], ops) and along == inner - 1:
-            return Factors(Scheme.COLUMNS, along, inner)
-        if _is_short(factors[along], ops):
-            return Factors(Scheme.ROWS, inner, along)
+        if _is_short(factors[item.along], ops, SHORT):
+            return Factors(Scheme.ROWS, inner, range(item.along, item.along + 1))
     return None
 
 
-def _is_short(size: Expr, ops: int) -> bool:
-    return size.is_const and 1 < size.value <= SHORT and size.value * ops <= MOST_OPS
+def _is_short(size: Expr, ops: int, longest: int) -> bool:
+    return size.is_const and 1 < size.value <= longest and size.value * ops <= MOST_OPS
+
+
+def is_in_loop(op: ir.Operation) -> bool:
+    """True if `op` runs in every step of a loop."""
+    while op is not None and op.name != "stablehlo.while":
+        op = op.parent
+    return op is not None
+
+
+def looks_up(block: ir.Block) -> bool:
+    """True if a kernel of `block` reads whole rows at computed places: those are runs of memory."""
+    inputs = {argument: i for i, argument in enumerate(block.arguments)}
+
+    def is_computed(value: ir.Value) -> bool:
+        op = producer(block.owner.operands[inputs[value]] if value in inputs else value)
+        return op is None or op.name != "stablehlo.constant"
+
+    ops = (view.operation for view in block.operations)
+    return any(is_computed(op.operands[1]) for op in ops if op.name in _GATHERS)
 
 
 def better_at(factors: Sequence[Expr], ops: int) -> tuple[tuple[str, int], ...]:
@@ -131,32 +167,33 @@ def better_at(factors: Sequence[Expr], ops: int) -> tuple[tuple[str, int], ...]:
 def write(e: Elemental, how: Factors, stores: Stores) -> None:
     """Write the task loop of a kernel."""
     b, space, factors = e.b, e.space, e.space.factors
-    others = [k for k in range(len(factors)) if k not in (how.long, how.short)]
-    count, short = b.param(factors[how.long]), factors[how.short]
+    others = [k for k in range(len(factors)) if k != how.long and k not in how.short]
+    count = b.param(factors[how.long])
     for operand in e.inputs:
-        e.overrides[operand] = functools.partial(of_run, e, operand, how.short, short.value)
+        e.overrides[operand] = functools.partial(of_run, e, operand, how.long)
 
     def task(_: IndexValue, digits: list[IndexValue]) -> None:
         first = digits[-1] * CHUNK
         last = b.min(first + CHUNK, count)
 
-        def go_to(ix: Ix, at: IndexValue) -> None:
-            space.tiles = [Ix(at)] * len(factors)
-            space.tiles[how.long] = ix
+        def go_to(ix: Ix, places: Sequence[int]) -> None:
+            space.tiles = [ix] * len(factors)
+            for k, place in zip(how.short, places, strict=True):
+                space.tiles[k] = Ix(b.index(place), multiple=place)
             for k, digit in zip(others, digits, strict=False):
                 space.tiles[k] = Ix(digit)
 
         def strip(ix: Ix, mask: Mask | None, _: list[Register]) -> None:
             found: list[Values] = []
-            for at in range(short.value):
-                e.piece = at
-                go_to(ix, b.index(at))
+            for places in itertools.product(*(range(factors[k].value) for k in how.short)):
+                e.piece = len(found)
+                go_to(ix, places)
                 found.append(stores.values(mask))
                 if how.scheme is Scheme.ROWS:
                     stores.write(found[-1], mask)
             e.piece = 0
             if how.scheme is Scheme.COLUMNS:
-                go_to(ix, b.index(0))
+                go_to(ix, [0] * len(how.short))
                 place = space.force(space.flat_lazy(0, len(factors)))
                 for k, root in enumerate(stores.roots):
                     values = [of_all[k][0] for of_all in found]
@@ -169,25 +206,49 @@ def write(e: Elemental, how: Factors, stores: Stores) -> None:
 
 
 def of_run(
-    e: Elemental, value: ir.Value, short: int, count: int, index: Index, mask: Mask | None
+    e: Elemental, value: ir.Value, long: int, index: Index, mask: Mask | None
 ) -> Register | None:
-    """The element `e.piece` along factor `short` of an operand contiguous along that factor.
+    """An operand at a place along its trailing dimensions that is known now; lanes run over factor
+    `long`, which is in front of them.
 
-    The elements of all lanes are one run of memory: it is loaded for the first, and sorted. None:
-    the operand is not of this kind.
+    The elements of all lanes are one run of memory: it is loaded for the first place, and sorted.
+    None: the operand is not read like this.
     """
-    place = in_tiles(e, index)
-    if mask is not None or place is None or place[-1].at.tile is None:
+    found = _run(e, long, index)
+    if found is None:
         return None
-    if place[-1].at.tile[1] - 1 != short:
+    run, offset, count = found
+    at = e.space.linear(index)
+    if at.vector is not None or at.stride != count:
         return None
-    known = e.b.recall((e, value, place))
+    known = e.b.recall((e, value, run, count, mask))
     if known is None:
-        at = e.space.linear(index)
-        if at.vector is not None or at.stride != count:
-            return None
         element = element_of(value)
         memory = e.b.memref(e.arguments.slot(Input(e.inputs[value])), element.storage)
-        known = load_vectors(e, memory, element, at.base - e.piece, count)
-        e.b.remember((e, value, place), known, known[-1].depth)
-    return cast("list[Register]", known)[e.piece]
+        raw = load_vectors(e.b, memory, e.lanes, at.base - offset, count, mask)
+        known = [e.as_register(vector, element) for vector in raw]
+        e.b.remember((e, value, run, count, mask), known, known[-1].depth)
+    return cast("list[Register]", known)[offset]
+
+
+def _run(e: Elemental, long: int, index: Index) -> tuple[Index, int, int] | None:
+    """The groups of `index` up to the one of the lanes, the place in those behind it, and of how
+    many elements.
+    """
+    space, offset, count = e.space, 0, Expr.const(1)
+    for number, group in reversed([*enumerate(space.joined(index))]):
+        tile = group.at.tile
+        is_cut = tile is not None and tile[0] <= long < tile[1] - 1
+        inner = space.flat(long + 1, tile[1]) if tile and is_cut else space.force(group.at)
+        if inner.is_uniform:
+            if inner.base.known is None or not count.is_const:
+                return None
+            offset += inner.base.known * count.value
+            sizes = space.factors[long + 1 : tile[1]] if tile and is_cut else group.sizes
+            count = count * Expr.product(sizes)
+        if is_cut or not inner.is_uniform:
+            head = Group((), Ix(None, tile=(tile[0], long + 1))) if tile and is_cut else group
+            if not count.is_const or not 1 < count.value <= LONGEST_RUN:
+                return None
+            return (*index[:number], head), offset, count.value
+    return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.interleaved import store_vectors
-from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, SHORT, of_run
+from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, SHORT, is_in_loop, of_run
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.tasks.row_layouts import ShortRowWriter
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -43,7 +43,7 @@ def short_at(plan: Plan, fusion: ir.Operation) -> tuple[tuple[str, int], ...]:
     Elsewhere a kernel for each of them does not run often enough to be worth its compilation.
     """
     names = plan.cols.symbols()
-    if plan.layout is not Layout.WHOLE or len(names) != 1 or not _is_in_loop(fusion):
+    if plan.layout is not Layout.WHOLE or len(names) != 1 or not is_in_loop(fusion):
         return ()
     ops = [view.operation for view in plan.block.operations]
     if sum(row_of(op).role is not Role.FREE and not is_splat_constant(op) for op in ops) > _FEW_OPS:
@@ -51,12 +51,6 @@ def short_at(plan: Plan, fusion: ir.Operation) -> tuple[tuple[str, int], ...]:
     (name,) = names
     lengths = {value: plan.cols.substitute({name: value}) for value in LIKELY}
     return tuple((name, value) for value, size in lengths.items() if 1 < size.value <= SHORT)
-
-
-def _is_in_loop(op: ir.Operation) -> bool:
-    while op is not None and op.name != "stablehlo.while":
-        op = op.parent
-    return op is not None
 
 
 class ShortRows(ShortRowWriter):
@@ -68,9 +62,7 @@ class ShortRows(ShortRowWriter):
         self._found: dict[int, list[Register]] = {}
         """The columns of each result that is to be stored."""
         for operand in self.e.inputs if self.unrolls else ():
-            self.e.overrides[operand] = functools.partial(
-                of_run, self.e, operand, self.rank, plan.cols.value
-            )
+            self.e.overrides[operand] = functools.partial(of_run, self.e, operand, self.lane_factor)
 
     def columns(
         self,

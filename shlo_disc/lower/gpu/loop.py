@@ -58,7 +58,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
 
     sizes = [size for size in record.space if not size.is_one]
     equal = shapes.constraints.equal
-    factors, within, done = shape_tile_space(sizes, write, lanes, equal, lambda _: False)
+    factors, within, done = shape_tile_space(sizes, write, lanes, equal, lambda _: False, 4)
     if within > 1:
         factors = [*factors[:-2], factors[-2] * factors[-1]]
     name = fusion_name(fusion.op, "loop")

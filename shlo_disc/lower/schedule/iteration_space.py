@@ -34,11 +34,13 @@ def shape_tile_space(
     lanes: int,
     equal: Callable[[Expr, Expr], bool],
     keeps: Callable[[W], bool],
+    fitting: int,
 ) -> tuple[list[Expr], int, W]:
     """The factors of the tile space: `sizes` cut where accesses ask for it, else collapsed.
 
     With them the size of the last factor where lanes run over the last two, else 1. `keeps` says
-    that a kernel has use for a tiny innermost factor of its own.
+    that a kernel has use for a constant innermost factor of its own. Of others, lanes run over the
+    last two where `fitting` of the last one, or more, are a vector.
     """
     factors = list(sizes)
     written = write(factors)
@@ -57,10 +59,10 @@ def shape_tile_space(
     factors, written = list(out), written if out == factors else write(out)
     # A tiny innermost factor leaves most lanes empty. One that divides the lanes has an index known
     # in every lane; else rather divide lane by lane.
-    tiny = len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4
-    if tiny and keeps(written):
+    short = len(out) > 1 and out[-1].is_const
+    if short and keeps(written):
         return out, 1, written
-    if tiny and out[-1].value > 1 and lanes % out[-1].value == 0:
+    if short and 1 < out[-1].value <= lanes // fitting and lanes % out[-1].value == 0:
         return out, out[-1].value, write(out, out[-1].value)
     while len(out) > 1 and out[-1].is_const and out[-1].value <= lanes // 4:
         last = out.pop()

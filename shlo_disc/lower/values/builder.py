@@ -229,6 +229,8 @@ class KernelBuilder(TextBuilder):
     def mask(self, count: IndexLike, lanes: int) -> Mask:
         """True in the first `count` lanes."""
         count = self.index(count)
+        if count.known is not None:
+            return self.dense_mask([lane < count.known for lane in range(lanes)])
         type_ = vector_type(lanes, "i1")
         return self.define(Mask, f"vector.create_mask {count} : {type_}", type_, [count], "mask")
 

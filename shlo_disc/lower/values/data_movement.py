@@ -181,6 +181,8 @@ def _within(
     if condition is None:
         return inside(mask)
     if condition.type == "i1":
+        if condition.constant_lanes is not None:
+            return inside(mask) if condition.constant_lanes[0] else outside(mask)
         lanes = e.width(index, mask)
         return e.branch(condition, lambda: inside(mask), lambda: outside(mask), lanes)
     a = inside(e.both(mask, condition))

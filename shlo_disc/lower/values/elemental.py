@@ -30,7 +30,7 @@ from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from shlo_disc.mlir import ir, producer
 
-__all__ = ["Arguments", "Elemental", "Read", "Rule", "emit_region", "emit_value"]
+__all__ = ["Arguments", "Elemental", "Read", "Rule", "as_index", "emit_region", "emit_value"]
 
 Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Register]
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
@@ -212,13 +212,13 @@ class Elemental:
     def scalar(self, value: ir.Value, mask: Mask | None = None) -> IndexValue:
         """A rank-0 integer tensor as index."""
         if (known := self.constants(value)) is not None:
-            return self.b.param(_as_index(known[0]))
+            return self.b.param(as_index(known[0]))
         return self.to_index(self.value_at(value, (), None), element_of(value))
 
     def entry(self, value: ir.Value, k: int) -> IndexValue | Expr:
         """Element `k` of a rank-1 integer tensor: an Expr, or the name of an index."""
         if (known := self.constants(value)) is not None:
-            return _as_index(known[k])
+            return as_index(known[k])
         at = self.space.uniform(self.b.index(k))
         index = (Group(self.shape(value), at),)
         return self.to_index(self.value_at(value, index, None), element_of(value))
@@ -253,6 +253,9 @@ class Elemental:
         """Lanes on in both masks (None: all are)."""
         if a is None or b is None:
             return a if b is None else b
+        for flag, other in ((a, b), (b, a)):
+            if not flag.lanes and flag.constant_lanes is not None:
+                return other if flag.constant_lanes[0] else flag
         first, second = a.constant_lanes, b.constant_lanes
         if first is not None and second is not None:
             return self.b.dense_mask([bool(x and y) for x, y in zip(first, second, strict=True)])
@@ -278,6 +281,8 @@ class Elemental:
         base, most = ix.base.known, size.known
         if ix.offsets is not None and base is not None and most is not None:
             return self.b.dense_mask([0 <= base + o < most for o in ix.offsets])
+        if ix.is_uniform and base is not None and most is not None:
+            return self.b.flags(0 <= base < most)
         x = self.space.name_of(ix)
         return self.b.cmpi("ult", x, self.b.broadcast(size, x.lanes))
 
@@ -476,7 +481,7 @@ def _bits_of(value: float, name: str) -> int:
     return int(np.array(value, row.dtype).view(f"int{8 * row.bytes}"))
 
 
-def _as_index(number: Expr) -> Expr:
+def as_index(number: Expr) -> Expr:
     """A known element of an integer tensor as `Elemental.to_index` has unknown ones."""
     is_beyond = number.is_const and number.value > _LARGEST_INDEX
     return Expr.const(_LARGEST_INDEX) if is_beyond else number

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.indexing import gather_numbers
-from shlo_disc.lower.values.elemental import Elemental
+from shlo_disc.lower.values.elemental import Elemental, as_index
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
-from shlo_disc.lower.values.typed import Mask, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
 
 __all__ = ["gather"]
@@ -50,8 +50,10 @@ def gather(
         at = list(batch)
         if vector_dim < len(start_sizes):
             at.insert(vector_dim, space.uniform(b.index(k)))
-        register = e.value_at(starts, space.of_dims(start_sizes, at), mask)
-        raw = e.to_index(register, element_of(starts))
+        raw = _known_start(e, starts, at)
+        if raw is None:
+            register = e.value_at(starts, space.of_dims(start_sizes, at), mask)
+            raw = e.to_index(register, element_of(starts))
         top = b.param(sizes[o] - windows[o])
         clamped = b.max(b.min(raw, top), 0)
         here = space.uniform(clamped)
@@ -64,6 +66,17 @@ def gather(
         ):
             dims[o] = space.zero()
     return e.value_at(operand, assemble(sizes, groups, dims), mask)
+
+
+def _known_start(e: Elemental, starts: ir.Value, at: Sequence[Ix]) -> IndexValue | None:
+    """Element `at` of constant starts, where the place is known, too."""
+    known = e.constants(starts)
+    if known is None or not all(ix.is_uniform and ix.base.known is not None for ix in at):
+        return None
+    place = 0
+    for size, ix in zip(e.shape(starts), at, strict=True):
+        place = place * size.value + (ix.base.known or 0)
+    return e.b.param(as_index(known[place]))
 
 
 def _windows(

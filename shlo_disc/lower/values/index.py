@@ -207,6 +207,8 @@ class Space:
         """The difference `top - x`."""
         if x.vector is None:
             return Ix(top - x.base, -x.stride)
+        if x.offsets is not None:
+            return self.steps(top - x.base, [-o for o in x.offsets])
         return self.uniform(top - x.vector)
 
     def divide(self, x: Ix, by: Expr | int) -> tuple[Ix, Ix]:

@@ -93,7 +93,7 @@ class Value:
         self.element, self.lanes = _parts(type_)
         self.is_constant = False
         self.constant_lanes: tuple[float, ...] | None = None
-        """Every lane of a vector constant; None of any other value."""
+        """Every lane of a vector constant, the value of a flag; None of any other value."""
 
     def __str__(self) -> str:
         return self.name

@@ -29,7 +29,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     node = p.graph.nodes[seed[0]]
     update = node.operands[_UPDATES[node.op.name]]
-    base, chain = next(p.graph.bases(update), (None, []))
+    base, chain = next(iter(p.graph.bases(update)), (None, ()))
     if base is None or any(op.name not in RESHAPES for op in chain):
         return
     source = p.graph.of_value.get(base, -1)

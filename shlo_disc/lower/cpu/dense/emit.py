@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu.dense.batches import largest
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.plan import Planner
 from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.short_factors import is_in_loop
 from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
@@ -62,23 +64,17 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
         )
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
-        steps = _unless_few_columns(planners[0], products[0], plans[0], block)
-        if products[0].problem.batch or _is_in_loop(fusion.op):
-            steps = planners[0].unless_small(steps)
-        return KernelPlan(*planners[0].split(steps))
+        planner, problem = planners[0], products[0].problem
+        if (tiny := planner.in_batches()) is not None:
+            return KernelPlan((tiny,))
+        steps = _unless_few_columns(planner, products[0], plans[0], block)
+        if problem.batch or is_in_loop(fusion.op):
+            steps = planner.unless_small(steps)
+        short = (largest(problem),) if problem.batch else ()
+        return KernelPlan(*planner.split(steps), short=short)
     if (merged := fused_horizontally(plans, machine)) is not None:
         return KernelPlan(merged)
     return KernelPlan(tuple(step for plan in plans for step in plan))
-
-
-def _is_in_loop(op: ir.Operation) -> bool:
-    """True if the program runs `op` many times: then what a small product takes beside its work
-    shows.
-    """
-    while (op := op.parent.operation).name != "func.func":
-        if op.name == "stablehlo.while":
-            return True
-    return False
 
 
 def _unless_few_columns(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.element_types import ElementType
+from shlo_disc.lower.cpu.dense.batches import batches_launch
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
@@ -202,6 +203,13 @@ class Planner:
             return self._kept()
         return (self._launch("scratch"),)
 
+    def in_batches(self) -> Launch | None:
+        """The kernel of `batches.py` where it does better."""
+        if self.fill is not None or self.p.bands != 1 or self.rows is not None:
+            return None
+        args = (self.a_buffer, self.b_buffer, self.out)
+        return batches_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
+
     def unless_small(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
         """The kernel of `small.py` where it does better than `otherwise`."""
         small = when_small(self.p, self.tile)
@@ -292,7 +300,7 @@ class Planner:
             if self._has_tables(a):
                 sizes["table_k"] = scratch.take(self.depth * 8)
                 sizes["table_r"] = scratch.take(at.m * 8)
-        text, params = write_dots(gemm, sizes, registers)
+        text, params = write_dots(gemm, sizes)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(
             Kernel(f"{self.label}_dots", text),
