@@ -1,15 +1,23 @@
-"""What a `compare` asks."""
+"""What a `compare` asks, and conditions of several."""
 
 from __future__ import annotations
 
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.mlir import ir, producer, stablehlo
 
-__all__ = ["comparison", "is_total_order"]
+__all__ = ["comparison", "conjuncts", "is_total_order"]
 
 
 def comparison(op: ir.Operation) -> str:
     """The direction of a `compare`: EQ, NE, LT, LE, GT or GE."""
     return str(stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value)
+
+
+def conjuncts(condition: ir.Value) -> list[ir.Value]:
+    """The conditions that must all hold."""
+    op = producer(condition)
+    if op is None or op.name != "stablehlo.and":
+        return [condition]
+    return [part for operand in op.operands for part in conjuncts(operand)]
 
 
 def is_total_order(op: ir.Operation) -> bool:

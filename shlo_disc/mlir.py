@@ -8,6 +8,7 @@ dependent dialect of a pass, hence :func:`new_context`.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ __all__ = [
     "new_context",
     "ops_of",
     "parse_module",
+    "pointer",
     "producer",
     "quant",
     "reads",
@@ -49,13 +51,26 @@ for _name in ("chlo", "disc", "stablehlo", "vhlo"):
     )
 
 
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def pointer(owner: Any) -> int:
+    """The address of what a Python object of MLIR's binding owns."""
+    capsule = owner._CAPIPtr
+    return int(_capsule_pointer(capsule, _capsule_name(capsule)))
+
+
 def _hash(op: Any) -> int:
     """A hash of an operation that lasts while its operands and attributes change.
 
     That of the bindings depends on these, so sets and dictionaries lost operations that a pass
     changed. Equality compares operations by identity already.
     """
-    return hash(op.results[0]) if len(op.results) else hash(op.name)
+    return hash(op.results[0]) if len(op.results) else pointer(op)
 
 
 ir.Operation.__mro__[1].__hash__ = _hash

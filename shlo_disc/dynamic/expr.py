@@ -479,6 +479,7 @@ def _divmod_number(a: Expr, k: int) -> tuple[Expr, Expr]:
     return head + _function("floordiv", left, divisor), _function("mod", left, divisor)
 
 
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def _flat_dividend(a: Expr) -> tuple[Expr, int] | None:
     """`(x + j*y, j)` for `floordiv(x, j) + y` with a number `j`, and no other quotient in `y`.
 
@@ -582,7 +583,10 @@ def _without_quotients(terms: Mapping[Monomial, int]) -> Terms:
     return out
 
 
-def _expanded_quotient(monomial: Monomial, coefficient: int) -> list[tuple[Monomial, int]] | None:
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _expanded_quotient(
+    monomial: Monomial, coefficient: int
+) -> tuple[tuple[Monomial, int], ...] | None:
     if not coefficient:
         return None
     for index, (atom, power) in enumerate(monomial):
@@ -596,7 +600,7 @@ def _expanded_quotient(monomial: Monomial, coefficient: int) -> list[tuple[Monom
         else:
             value, shared, others = _multiple_of_quotient(atom, coefficient, others)
         if value is not None:
-            return [(times(others, m), coefficient // shared * c) for m, c in value.terms]
+            return tuple((times(others, m), coefficient // shared * c) for m, c in value.terms)
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shlo_disc.comparisons import comparison
+from shlo_disc.comparisons import comparison, conjuncts
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer, terminator
@@ -34,7 +34,7 @@ def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
     """
     found = [
         _counted(loop, test, shapes)
-        for test in _conjuncts(terminator(loop.regions[0].blocks[0]).operands[0])
+        for test in conjuncts(terminator(loop.regions[0].blocks[0]).operands[0])
     ]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
@@ -43,14 +43,6 @@ def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
     if not all(shapes.constraints.equal(one.steps, steps) for one in known[1:]):
         return None
     return Counted(tuple(dict.fromkeys(k for one in known for k in one.counters)), steps)
-
-
-def _conjuncts(condition: ir.Value) -> list[ir.Value]:
-    """The conditions that must all hold."""
-    op = producer(condition)
-    if op is None or op.name != "stablehlo.and":
-        return [condition]
-    return [part for operand in op.operands for part in _conjuncts(operand)]
 
 
 def _counted(loop: ir.Operation, condition: ir.Value, shapes: ShapeAnalysis) -> Counted | None:

@@ -16,12 +16,13 @@ its regions apart (`passes/split_programs.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from shlo_disc.builders import number_of
+from shlo_disc.comparisons import comparison, conjuncts
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
@@ -41,7 +42,7 @@ from shlo_disc.dynamic.size_sources import (
 )
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, ops_of, terminator
+from shlo_disc.mlir import ir, ops_of, producer, terminator
 
 __all__ = [
     "COMPUTED",
@@ -142,6 +143,8 @@ class ShapeAnalysis:
         self.holders: dict[ir.Operation, None] = {}
         """The `case`, `if` and `while` of main whose regions need guards."""
         self._holder: ir.Operation | None = None
+        self._rounds: list[tuple[ir.Value, Expr, Expr]] = []
+        """Of the loops around: a counter, its first number, and the bound that it is below."""
         self.may_be_negative: set[ir.Value] = set()
         """Arguments that amounts of padding, or what 0 bounds, are computed from."""
         self.nonnegative: Mapping[str, bool] = {}
@@ -287,6 +290,9 @@ class ShapeAnalysis:
         implied = self.constraints.implies(lhs, relation, rhs)
         if implied:
             return
+        if relation == ">=" and self._holds_in_round(op, lhs - rhs):
+            self._proved.discard(key)
+            return
         what = f": {message}" if message else f" needs {lhs} {relation} {rhs}"
         text = f"{source_line(op)}: {op.name}{what}"
         # Nothing satisfies both this and what regions need, which may not run.
@@ -296,6 +302,17 @@ class ShapeAnalysis:
         if lhs.is_const and rhs.is_const:
             raise InvalidModuleError(text)
         self._assume(Guard(lhs, relation, rhs, text))
+
+    def _holds_in_round(self, op: ir.Operation, size: Expr) -> bool:
+        """True if `size >= 0` holds in every round of a loop, and `op` cannot leave the loop.
+
+        A loop `while (i = first; i < bound)` has a round only where `bound > first`. An `op` that
+        is at a place computed from `i` is in the rounds alone.
+        """
+        return any(
+            self.constraints.at_least(size + first + 1, bound) and _reads(op.operands[1:], counter)
+            for counter, first, bound in self._rounds
+        )
 
     def parsed(self, text: ir.Attribute) -> Expr:
         """The expression in a string attribute."""
@@ -694,12 +711,16 @@ def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
     shapes = [s.shape(v) for v in values]
     condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
     returned = _returned(body)
+    known = len(s._rounds)
     for block in (condition, body):
         for index, argument in enumerate(block.arguments):
             s._shapes[argument] = shapes[index]
             if returned[index] == body.arguments[index] and values[index] in s._contents:
                 s._contents[argument] = s._contents[values[index]]
         s._block(block)
+        if block == condition:
+            s._rounds += _bounded_counters(s, op)
+    del s._rounds[known:]
     for index, value in enumerate(returned):
         for before, after in zip(shapes[index], s.shape(value), strict=True):
             if s.constraints.implies(before, "==", after) is False:
@@ -722,6 +743,54 @@ def _while(s: ShapeAnalysis, op: ir.Operation) -> None:
         argument = body.arguments[index]
         if returned[index] == argument and argument in s._contents:
             s._contents[result] = s._contents[argument]
+
+
+def _bounded_counters(
+    s: ShapeAnalysis, loop: ir.Operation
+) -> Iterator[tuple[ir.Value, Expr, Expr]]:
+    """The values that change in a loop and start below a bound: `(value, first, bound)`."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    arguments, returned = list(condition.arguments), _returned(body)
+    for part in conjuncts(_source(_returned(condition)[0])):
+        test = producer(part)
+        if test is None or test.name != "stablehlo.compare" or comparison(test) != "LT":
+            continue
+        tested = _source(test.operands[0])
+        if tested not in arguments:
+            continue
+        k = arguments.index(tested)
+        first, bound = s.elements(loop.operands[k]), s.elements(test.operands[1])
+        if first and bound and returned[k] != body.arguments[k]:
+            yield body.arguments[k], first[0], bound[0]
+
+
+def _source(value: ir.Value) -> ir.Value:
+    """The value of an argument of a cluster outside of it, and of a result of one inside of it."""
+    while True:
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            owner, place = owner.owner, ir.BlockArgument(value).arg_number
+            values = owner.operands
+        else:
+            place = ir.OpResult(value).result_number
+            values = _returned(owner.regions[0].blocks[0]) if owner.name == "disc.fusion" else ()
+        if owner.name != "disc.fusion":
+            return value
+        value = values[place]
+
+
+def _reads(values: Iterable[ir.Value], wanted: ir.Value) -> bool:
+    """True if one of `values` is computed from `wanted` by operations without regions that run."""
+    todo = list(values)
+    seen: set[ir.Value] = set()
+    while todo:
+        value = _source(todo.pop())
+        if value == wanted:
+            return True
+        if value not in seen and not isinstance(value.owner, ir.Block):
+            todo += value.owner.operands
+        seen.add(value)
+    return False
 
 
 def _branches(s: ShapeAnalysis, op: ir.Operation) -> None:

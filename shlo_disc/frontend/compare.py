@@ -61,7 +61,8 @@ def difference(
     """The first difference between two jaxprs of one function, and its line; None for no other.
 
     `symbolic` is traced with symbols of the values `hints`, `concrete` with those sizes. Without
-    `units`, dimensions of size 1 are left out of the comparison of operations.
+    `units`, dimensions of size 1 and arrays without elements are left out of the comparison of
+    operations: JAX computes nothing with such arrays.
     """
     for number, (a, b) in enumerate(zip(symbolic.out_avals, concrete.out_avals, strict=True)):
         mine, theirs = _type(a, hints), _type(b, {})
@@ -70,7 +71,7 @@ def difference(
         if getattr(a, "weak_type", False) != getattr(b, "weak_type", False):
             kinds = ("weakly", "strongly") if a.weak_type else ("strongly", "weakly")
             return f"result {number} is {kinds[0]} typed, but {kinds[1]} at these sizes", ""
-    readers = _Reader(hints), _Reader({})
+    readers = _Reader(hints, units), _Reader({}, units)
     ours = list(readers[0].events(symbolic))
     want = list(readers[1].events(concrete))
     for a, b in zip(ours, want, strict=False):
@@ -151,8 +152,8 @@ _UNKNOWN = _Value(False)
 class _Reader:
     """Reads the operations on data out of a jaxpr, calls inlined."""
 
-    def __init__(self, hints: Mapping[str, int]) -> None:
-        self.hints = hints
+    def __init__(self, hints: Mapping[str, int], units: bool) -> None:
+        self.hints, self.units = hints, units
         self.inside: set[tuple[str, ...]] = set()
         """Kinds of operations in programs that are written in two ways, however often."""
 
@@ -189,6 +190,7 @@ class _Reader:
                 results = [_DATA] * len(equation.outvars)
                 if not (
                     name in LAYOUT
+                    or (equation.outvars and all(map(self._is_left_out, equation.outvars)))
                     or _is_index_arithmetic(name, equation)
                     or self._sums_single_elements(name, equation)
                 ):
@@ -196,7 +198,13 @@ class _Reader:
             else:
                 number = self._number(equation, [value.number for value in operands])
                 results = [_Value(False, number)] * len(equation.outvars)
-            values.update(zip(equation.outvars, results, strict=True))
+            for variable, value in zip(equation.outvars, results, strict=True):
+                values[variable] = _UNKNOWN if self._is_left_out(variable) else value
+
+    def _is_left_out(self, variable: Any) -> bool:
+        """True for an array without elements, if such are left out."""
+        shape = () if self.units else getattr(variable.aval, "shape", ())
+        return any(evaluate(size, self.hints) == 0 for size in shape)
 
     def _sums_single_elements(self, name: str, equation: Any) -> bool:
         """True for a sum over dimensions of size 1.

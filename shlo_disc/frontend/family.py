@@ -20,7 +20,7 @@ from shlo_disc.frontend.parameters import weights
 from shlo_disc.frontend.plan import Note, Pattern
 from shlo_disc.frontend.spellings import advice
 from shlo_disc.frontend.stated import stated_pattern, stated_shapes
-from shlo_disc.frontend.symbols import Found, choose_symbols
+from shlo_disc.frontend.symbols import Found, Lower, choose_symbols
 from shlo_disc.frontend.tracing import (
     PartOfOuterError,
     RefError,
@@ -270,8 +270,8 @@ class Family:
         blueprint, fresh = call.blueprint(), FreshSizes()
         whole = self._whole  # versions hold `again`, which must not hold the family
 
-        def trace(specs: Sequence[Any]) -> Traced:
-            return trace_with_symbols(options, blueprint, specs, fresh, whole=whole)
+        def trace(specs: Sequence[Any], lower: Lower) -> Traced | None:
+            return trace_with_symbols(options, blueprint, specs, fresh, lower, whole=whole)
 
         def search(start: Choice | None = None) -> Found[Traced]:
             data = self._data
@@ -279,7 +279,6 @@ class Family:
                 start
                 or first_choice(call.leaves, dynamic, said, options.constraints, before, data),
                 trace,
-                lambda traced: traced[1],
                 lambda: check(options, call, fresh),
                 may_pin=dynamic is not True,
             )
@@ -310,7 +309,9 @@ class Family:
             specs, scope = choice.specs()
             sizes = fresh if known is None else FreshSizes(known)
             with scope.asking(choice.hints, grows=True):
-                return trace_with_symbols(options, blueprint, specs, sizes, whole=whole)
+                traced = trace_with_symbols(options, blueprint, specs, sizes, whole=whole)
+                assert traced is not None
+                return traced
 
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
         return Version(options, call, found, again)

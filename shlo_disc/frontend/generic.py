@@ -38,7 +38,9 @@ from shlo_disc.jax_private import (
     replace_functions,
     size_as_array,
     use_builtins,
+    use_derivative_of_solve,
     use_index,
+    use_numpy,
 )
 
 __all__ = ["REPLACED", "install"]
@@ -294,6 +296,18 @@ def _extreme(builtin: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> 
     return extreme
 
 
+def _array(values: Any, dtype: Any = None) -> Any:
+    """`np.array`, which of sizes makes an array of objects."""
+    if isinstance(values, (list, tuple)) and any(map(is_size, values)):
+        return jnp.array(values, None if dtype is None else jax.dtypes.canonicalize_dtype(dtype))
+    return np.array(values, dtype)
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    """`np.minimum`, also of what :func:`_array` makes."""
+    return jnp.minimum(a, b) if isinstance(a, jax.Array) else np.minimum(a, b)
+
+
 _BUILTINS = {"len": _length, "min": _extreme(min, min_size), "max": _extreme(max, max_size)}
 
 _installed: set[str] = set()
@@ -303,5 +317,8 @@ def install() -> None:
     """Put the replacements in place; called again when more of JAX may have been imported."""
     use_builtins(_BUILTINS)
     use_index(_index)
+    use_numpy({"array": _array, "minimum": _minimum})
+    if not _installed:
+        use_derivative_of_solve(generic_linalg.solve_by_matrix)
     replace_functions({name: REPLACED[name] for name in REPLACED.keys() - _installed})
     _installed.update(REPLACED)

@@ -68,6 +68,33 @@ def _to_dynamic_slice(original: Callable[..., Any], indexer: Any, **named: Any) 
     return found._replace(rev_axes=[*found.rev_axes, *reversed_axes])
 
 
+def _to_static_slice(original: Callable[..., Any], indexer: Any, **named: Any) -> Any:
+    """JAX's method refuses symbolic axes; here it takes those that are whole, perhaps reversed.
+
+    A gather would have an array of places, which a derivative keeps for each step of a loop.
+    """
+    if not has_symbols(indexer.shape):
+        return original(indexer, **named)
+    indexer = indexer.expand_ellipses()
+    parts, shape, reversed_axes = list(indexer.indices), list(indexer.shape), []
+    for place, part in enumerate(parts):
+        for axis in filter(lambda axis: is_size(indexer.shape[axis]), part.consumed_axes):
+            if part.typ.name != "SLICE" or part.index not in _WHOLE:
+                raise TypeError("a part of a symbolic axis")
+            if part.index.step == -1:
+                reversed_axes.append(axis)
+            parts[place], shape[axis] = part._replace(index=slice(None)), 1
+    found = original(type(indexer)(indices=parts, shape=tuple(shape)), **named)
+    limits = [
+        size if is_size(size) else limit
+        for size, limit in zip(indexer.shape, found.limit_indices, strict=True)
+    ]
+    return found._replace(limit_indices=limits, rev_axes=[*found.rev_axes, *reversed_axes])
+
+
+_WHOLE = tuple(slice(None, None, step) for step in (None, 1, -1))
+
+
 def _check_negative(size: Any, index: Any) -> None:
     """:func:`check_fits` for the size that JAX adds to signed places below zero."""
     if not jnp.issubdtype(lax.dtype(index), np.unsignedinteger):
@@ -98,6 +125,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_dynamic_slice_indices": _dynamic_slice_indices,
     "NDIndexer.normalize_indices": _normalize_indices,
     "NDIndexer.to_dynamic_slice": _to_dynamic_slice,
+    "NDIndexer.to_static_slice": _to_static_slice,
     "_normalize_index": _normalize_index,
     "_parse_indices": _parse_indices,
 }

@@ -17,7 +17,7 @@ from jax import lax
 from shlo_disc.frontend.marks import has_symbols, written_twice
 from shlo_disc.jax_private import max_size, size_as_array
 
-__all__ = ["REPLACED"]
+__all__ = ["REPLACED", "solve_by_matrix"]
 
 
 def _corner(a: Any, n: int) -> Any:
@@ -104,6 +104,21 @@ def _matrix_rank(
         lambda x: original(x, hermitian=hermitian),
         M,
     )
+
+
+def solve_by_matrix(
+    original: Callable[..., Any], tangent: Any, solution: Any, a: Any, b: Any, **named: Any
+) -> Any:
+    """The derivative of a `triangular_solve` by its matrix, in an order that the size decides.
+
+    A trace with symbols has the order for several rows (`policy.is_more_than_one`).
+    """
+
+    def rule(*values: Any) -> Any:
+        return original(*values, **named)
+
+    symbolic = has_symbols(np.shape(b)[-2:])
+    return written_twice("triangular_solve_jvp", symbolic, rule, rule, tangent, solution, a, b)
 
 
 REPLACED: dict[str, Callable[..., Any]] = {

@@ -12,6 +12,7 @@ from jax import lax
 
 from shlo_disc.frontend.marks import is_marking, marked
 from shlo_disc.frontend.sizes import is_size
+from shlo_disc.jax_private import max_size
 
 __all__ = ["REPLACED"]
 
@@ -73,6 +74,9 @@ class _Prefixes:
 
     def __init__(self, fn: Callable[..., Any], axis: int, count: Any) -> None:
         self._fn, self._axis, self._count = fn, axis, count
+        # There is a block where there is no row: its first row, of zeros, is read.
+        may_be_empty = max_size(count, 1) is not count
+        self._blocks = (count + _BLOCK - (0 if may_be_empty else 1)) // _BLOCK
 
     def __call__(self, elems: Any) -> Any:
         sums, within = self._in_blocks(jax.tree.map(self._by_blocks, elems))
@@ -83,14 +87,14 @@ class _Prefixes:
         """[..., count, ...] as [block, ..., blocks, ...]."""
         if getattr(jax.typeof(x), "weak_type", False):  # JAX's recursion drops it
             x = lax.convert_element_type(x, x.dtype)
-        blocks = (self._count + _BLOCK - 1) // _BLOCK
         padding = [(0, 0, 0)] * x.ndim
-        padding[self._axis] = (0, blocks * _BLOCK - self._count, 0)
+        padding[self._axis] = (0, self._blocks * _BLOCK - self._count, 0)
         padded = lax.pad(x, lax.full_like(x, 0, shape=()), padding)
-        last = lax.stop_gradient(lax.slice_in_dim(x, self._count - 1, self._count, axis=self._axis))
+        last = lax.dynamic_slice_in_dim(padded, jnp.maximum(self._count - 1, 0), 1, axis=self._axis)
+        last = lax.stop_gradient(last)
         padded = jnp.where(self._along(padded, self._place(padded) < self._count), padded, last)
         shape = list(x.shape)
-        shape[self._axis : self._axis + 1] = [blocks, _BLOCK]
+        shape[self._axis : self._axis + 1] = [self._blocks, _BLOCK]
         return jnp.moveaxis(padded.reshape(shape), self._axis + 1, 0)
 
     def _by_rows(self, x: Any) -> Any:

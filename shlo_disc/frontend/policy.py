@@ -22,6 +22,7 @@ from shlo_disc.frontend.askers import (
     is_caught_by_program,
     is_of_jax,
 )
+from shlo_disc.frontend.sizes import as_expr, is_size
 
 __all__ = [
     "checks_overflow",
@@ -36,6 +37,7 @@ __all__ = [
     "of_equality",
     "raises_unless_equal",
     "runs_at_zero",
+    "takes_a_row",
 ]
 
 _IDENTITY_FILES = frozenset(
@@ -50,7 +52,7 @@ _IDENTITY_FILES = frozenset(
 
 _UNKNOWN_IS_FINE = frozenset(
     (
-        "_broadcast_in_dim_fwd_rule", "_index_to_gather", "broadcast_in_dim", "_resize",
+        "_broadcast_in_dim_fwd_rule", "_gather_batching_rule", "broadcast_in_dim", "_resize",
         "_resize_nearest", "_scale_and_translate", "filter_singleton_dims", "_compute_newshape",
         "cancel_divide_tracers", "reshape", "diagonal",
     )
@@ -59,6 +61,7 @@ _UNKNOWN_IS_FINE = frozenset(
 short cut (nothing to slice, nothing to broadcast)."""
 
 _MORE_IS_NEEDED = {
+    "_index_to_gather": "zero",  # raises for a place in a dimension that is known to be empty
     "_map_shaped_array": "hint",  # it asserts that an array has the length of a loop
     "cmp_shape_shd_mat_memsp": "hint",  # its caller raises unless sizes are known to be equal
     "divide_shape_sizes": "zero",  # raises unless a remainder is known to be 0
@@ -81,9 +84,19 @@ _SMALL_IS_FINE = frozenset(("det", "slogdet"))
 """Functions of JAX with formulas of their own for small sizes: `generic_linalg.py` chooses those
 when the program runs."""
 
-_RUNS_AT_ZERO = frozenset(["_scan_impl", "_batch_and_remainder"])
-"""Functions of JAX that leave out a loop of no rounds, or the rest of a division that leaves none.
-Both are right for those, too."""
+_RUNS_AT_ZERO = frozenset(
+    ["_scan_impl", "_batch_and_remainder", "_in1d", "cumred_reduce_window_impl"]
+)
+"""Functions of JAX that leave out work on no elements: a loop of no rounds, the rest of a division
+that leaves none, totals of an empty row. Their general way is right for those, too."""
+
+_ROUND = "_scan_impl.<locals>.body_fun"
+_IF_THERE_ARE_ANY = {
+    "_check_shapelike": "cumred_reduce_window_impl",  # running totals: a window of all rows
+    "_dynamic_slice_shape_rule": _ROUND,  # a round of a `scan` takes a row, and puts one
+    "_dynamic_update_slice_shape_rule": _ROUND,
+}
+"""Functions of JAX that ask whether there is a row, and callers that need none where none is."""
 
 _IS_EVEN = frozenset(["rfftfreq"])
 """Functions of JAX with a case for odd and one for even sizes, where that for even ones is right
@@ -250,6 +263,27 @@ def is_more_than_one(frame: FrameType | None, bound: Any) -> bool:
 def runs_at_zero(frame: FrameType | None) -> bool:
     """True for a function that is right for a count of 0 when it hears that there is one more."""
     return name_of_function(frame) in _RUNS_AT_ZERO
+
+
+def takes_a_row(frame: FrameType | None) -> bool:
+    """True for a function that asks if there is an element where none is needed without one.
+
+    The dimension is that of the rounds of a loop, or the indices of a gather have one of its size.
+    """
+    function = asking_function(frame)
+    if function is None or not is_of_jax(function):
+        return False
+    name = function.f_code.co_name
+    if name == "_gather_shape_rule":
+        size = function.f_locals.get("corresponding_input_size")
+        shape = function.f_locals["indices"].shape
+        return is_size(size) and any(is_size(n) and as_expr(n) == as_expr(size) for n in shape)
+    if name not in _IF_THERE_ARE_ANY:
+        return False
+    caller: FrameType | None = function
+    while caller is not None and caller.f_code.co_qualname != _IF_THERE_ARE_ANY[name]:
+        caller = caller.f_back
+    return caller is not None
 
 
 def is_caught(frame: FrameType | None, depth: int = 6) -> bool:

@@ -166,6 +166,7 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         number = not isinstance(other, DimExpr)
         unknown = number and (treated == "small" or (treated == "units" and other in (-1, 0, 1)))
         unknown |= treated == "zero" and not (number and other == 0)
+        unknown |= number and other == 0 and policy.runs_at_zero(asked.frame)
         if treated == "unknown" or unknown or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
             return False
@@ -270,6 +271,8 @@ def ordered(size: Any, name: str, other: Any, frame: FrameType | None, original:
             raise
     if not asked.by_program and policy.is_more_than_one(asked.frame, other):
         return name in ("__gt__", "__ge__")
+    if not asked.by_program and name == "__ge__" and other == 1 and policy.takes_a_row(asked.frame):
+        return True
     mine, theirs = asked.value(size), asked.value(other)
     answer = ORDER[name](mine, theirs)
     low, high = (size, other) if name in ("__lt__", "__le__") else (other, size)

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 
 from shlo_disc.frontend.sizes import evaluate
-from shlo_disc.jax_private import DimExpr
+from shlo_disc.jax_private import CheckifyError, CheckifyException, DimExpr
 
-__all__ = ["has_sizes", "parts_of", "tree_at"]
+__all__ = ["are_alike", "has_sizes", "parts_of", "tree_at"]
 
 
 def has_sizes(tree: Any) -> bool:
@@ -37,6 +37,27 @@ def tree_at(tree: Any, hints: Mapping[str, int]) -> Any:
     )
 
 
+def are_alike(one: Any, other: Any) -> bool:
+    """True if two pytree structures are equal, but for what `checkify` counts in every trace.
+
+    A `checkify.Error` has numbers of errors and tracebacks in its static fields.
+    """
+    return one == other or _described(one) == _described(other)
+
+
+def _described(tree: Any) -> Any:
+    """A pytree structure as tuples, without numbers of errors and tracebacks."""
+    data = tree.node_data()
+    if data is None:
+        return ()
+    kind, static = data
+    if kind is CheckifyError:
+        static = [_described(error) for error in static.values()]
+    elif issubclass(kind, CheckifyException):
+        static = static[1:] if isinstance(static, tuple) else ()
+    return kind, static, [_described(child) for child in tree.children()]
+
+
 def parts_of(value: Any) -> list[Any]:
     """The values inside a container, a slice or a dataclass; none for another value."""
     if isinstance(value, (tuple, list, set, frozenset)):
@@ -51,6 +72,8 @@ def parts_of(value: Any) -> list[Any]:
 
 
 def _holds(value: Any) -> bool:
+    if isinstance(value, jax.tree_util.PyTreeDef):  # `checkify.Error` has those of its exceptions
+        return has_sizes(value)
     return isinstance(value, DimExpr) or any(map(_holds, parts_of(value)))
 
 
@@ -59,6 +82,8 @@ def _at(value: Any, hints: Mapping[str, int]) -> Any:
         return evaluate(value, hints)
     if not _holds(value):
         return value
+    if isinstance(value, jax.tree_util.PyTreeDef):
+        return tree_at(value, hints)
     if isinstance(value, slice):
         return slice(*(_at(part, hints) for part in parts_of(value)))
     if isinstance(value, dict):

@@ -28,7 +28,7 @@ from shlo_disc.frontend.messages import ShapeError
 from shlo_disc.frontend.sizes import Question, Session, as_expr, never_equal
 from shlo_disc.jax_private import reshapes_of
 
-__all__ = ["Found", "choose_symbols"]
+__all__ = ["Found", "Lower", "choose_symbols"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -54,49 +54,54 @@ class Found(Generic[T]):
     seconds: float
 
 
+Lower = Callable[[Any], bool]
+"""Whether a traced jaxpr is to be lowered: not if the trace is followed by another one."""
+
+
 @dataclass
 class _Outcome(Generic[T]):
-    program: T | None
-    error: ShapeError | None
     session: Session
+    program: T | None = None
+    """None after an error, and if another trace follows."""
+    error: ShapeError | None = None
+    jaxpr: Any = None
+    narrowed: Choice | None = None
+    """The choice to trace with again, since this trace found multiples; see `_Search.narrowed`."""
 
 
 def choose_symbols(
     choice: Choice,
-    trace: Callable[[Sequence[Any]], T],
-    jaxpr_of: Callable[[T], Any],
+    trace: Callable[[Sequence[Any], Lower], T | None],
     check: Callable[[], object],
     *,
     may_pin: bool = True,
 ) -> Found[T]:
     """The most general program of the choice and its edits that JAX can trace.
 
-    `trace(specs)` traces and lowers; `check()` traces with the call's own sizes, and raises what
-    the user would see from `jax.jit`. With `may_pin` false a size that has to be a constant is an
-    error.
+    `trace(specs, lower)` traces, and lowers if `lower(jaxpr)`; `check()` traces with the call's
+    own sizes, and raises what the user would see from `jax.jit`. With `may_pin` false a size that
+    has to be a constant is an error.
     """
-    return _Search(trace, jaxpr_of, check, may_pin).run(choice)
+    return _Search(trace, check, may_pin).run(choice)
 
 
 class _Search(Generic[T]):
     def __init__(
         self,
-        trace: Callable[[Sequence[Any]], T],
-        jaxpr_of: Callable[[T], Any],
+        trace: Callable[[Sequence[Any], Lower], T | None],
         check: Callable[[], object],
         may_pin: bool,
     ) -> None:
         self.trace = trace
-        self.jaxpr_of = jaxpr_of
         self.check = check
         self.may_pin = may_pin
         self.traces = 0
         self.checked = False
+        self.is_narrowed = False
 
     def run(self, choice: Choice) -> Found[T]:
         """Trace and edit until the program can be traced."""
         start = time.perf_counter()
-        refined = False
         outcome = self.attempt(choice)
         while True:
             if self.traces > _LIMIT:
@@ -107,25 +112,19 @@ class _Search(Generic[T]):
                 outcome = self.attempt(choice)
                 continue
             if error is None:
-                program = outcome.program
-                assert program is not None
-                if self.pin_wrong_reshape(choice, self.jaxpr_of(program)):
+                if self.pin_wrong_reshape(choice, outcome.jaxpr):
                     outcome = self.attempt(choice)
                     continue
-                final = choice.copy()
-                _merge(final, session.questions.values())
-                _settle_reshapes(final, self.jaxpr_of(program))
-                # Last: a reshape may have made t // 4 a symbol, which another size can be.
-                _settle(final, session.questions.values())
-                if not refined and final.dims != choice.dims and _has_remainders(final):
-                    # With multiples known from the start, JAX writes no remainders.
-                    refined = True
-                    final.guards = [g for g in final.guards if g.stated or g.relation == ">="]
-                    choice = final
+                # Lowering may have asked more than the trace.
+                narrowed = outcome.narrowed or self.narrowed(choice, outcome)
+                if narrowed is not None:
+                    self.is_narrowed, choice = True, narrowed
                     outcome = self.attempt(choice)
                     continue
+                assert outcome.program is not None
+                final = _settled(choice, outcome)
                 seconds = time.perf_counter() - start
-                return Found(program, choice, final, self.traces, seconds)
+                return Found(outcome.program, choice, final, self.traces, seconds)
             if not choice.live():
                 raise error.error
             if _merge(choice, session.questions.values()):
@@ -185,14 +184,45 @@ class _Search(Generic[T]):
         self.traces += 1
         specs, scope = choice.specs()
         with scope.asking(choice.hints, grows=True) as session:
+            outcome: _Outcome[T] = _Outcome(session)
+
+            def lower(jaxpr: Any) -> bool:
+                outcome.jaxpr = jaxpr
+                if self.will_pin(choice, session):
+                    return False
+                outcome.narrowed = self.narrowed(choice, outcome)
+                return outcome.narrowed is None
+
             try:
-                program = self.trace(specs)
+                outcome.program = self.trace(specs, lower)
             except (UnsupportedError, ForkError):
                 raise
             except Exception as error:
                 # Whatever it is: with no symbols left to blame, run() raises it.
-                return _Outcome(None, ShapeError(error, dict(choice.hints)), session)
-        return _Outcome(program, None, session)
+                outcome.error = ShapeError(error, dict(choice.hints))
+        return outcome
+
+    def will_pin(self, choice: Choice, session: Session) -> bool:
+        """True if `pin_numbers` will change the choice, or raise."""
+        try:
+            return self.pin_numbers(choice.copy(), session)
+        except jax.errors.InconclusiveDimensionOperation:
+            return True
+
+    def narrowed(self, choice: Choice, outcome: _Outcome[T]) -> Choice | None:
+        """The choice with the multiples that a trace found; None where another trace with it
+        would write the same program.
+
+        With multiples known from the start, JAX writes no remainders. So much is done once.
+        """
+        wrong = any(r.is_wrong(choice) for r in _reshapes(choice, outcome.jaxpr))
+        if self.is_narrowed or wrong:
+            return None
+        final = _settled(choice, outcome)
+        if final.dims == choice.dims or not _has_remainders(final):
+            return None
+        final.guards = [g for g in final.guards if g.stated or g.relation == ">="]
+        return final
 
     def repair(self, choice: Choice, error: ShapeError, session: Session) -> _Outcome[T]:
         """Make the edit the complaint calls for, and trace again."""
@@ -394,6 +424,16 @@ def _needs_constant(question: Question, why_not: str) -> Exception:
     return jax.errors.InconclusiveDimensionOperation(
         f"{question.reason}{where}, which makes the size a constant, but {why_not}"
     )
+
+
+def _settled(choice: Choice, outcome: _Outcome[Any]) -> Choice:
+    """The choice with what a trace found out."""
+    final, questions = choice.copy(), outcome.session.questions.values()
+    _merge(final, questions)
+    _settle_reshapes(final, outcome.jaxpr)
+    # Last: a reshape may have made t // 4 a symbol, which another size can be.
+    _settle(final, questions)
+    return final
 
 
 def _merge(choice: Choice, questions: Iterable[Question]) -> bool:

@@ -22,8 +22,8 @@ from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.sharding_types import is_sharded
 from shlo_disc.frontend.sizes import Question, open_scope
-from shlo_disc.frontend.structure import tree_at
-from shlo_disc.frontend.symbols import Found
+from shlo_disc.frontend.structure import are_alike, tree_at
+from shlo_disc.frontend.symbols import Found, Lower
 from shlo_disc.jax_private import (
     checking,
     equation_line,
@@ -100,11 +100,13 @@ def trace_with_symbols(
     blueprint: Blueprint,
     specs: Sequence[Any],
     fresh: FreshSizes,
+    lower: Lower = lambda _: True,
     *,
     whole: bool = True,
-) -> Traced:
+) -> Traced | None:
     """The function traced and lowered with abstract arrays of symbolic sizes as leaves.
 
+    None if the jaxpr is not to be lowered, as `lower` says.
     A program that reads sizes from data, for which `fresh` are assumed, runs in parts; so does any
     without `whole`. Raises UnsupportedError for what is not compiled, PartOfOuterError for what has
     no meaning without the program around it, and what the function raises.
@@ -126,6 +128,8 @@ def trace_with_symbols(
                 questions = scope.session.take_fresh()
         jaxpr = traced.jaxpr
         _refuse_outer(options.name, jaxpr, len(specs))
+        if not lower(jaxpr):
+            return None
         if (reads := reads_of(jaxpr)) or not whole:
             if blueprint.captured:
                 raise PartOfOuterError(
@@ -321,6 +325,6 @@ def _unlike(
     lowered, jaxpr = program
     if isinstance(lowered, InParts):
         hints = {**hints, **lowered.fresh}
-    if tree_at(lowered.out_tree, hints) != concrete.out_tree:
+    if not are_alike(tree_at(lowered.out_tree, hints), concrete.out_tree):
         return f"the result is {lowered.out_tree}, but {concrete.out_tree} at these sizes", ""
     return difference(jaxpr, hints, concrete.jaxpr, units=units)

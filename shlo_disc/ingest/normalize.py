@@ -19,6 +19,7 @@ from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
 from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
 from shlo_disc.ingest.effects import order_effects
+from shlo_disc.ingest.equal_calls import share_equal_calls
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
 from shlo_disc.ingest.foreign_calls import expand_foreign_calls
@@ -200,6 +201,7 @@ def _flatten(module: ir.Module) -> None:
     # cse: two thirds of the ops are repeated constants and sizes, and every walk gets shorter.
     # trivial-dce: cse leaves what only a dead op read, and later stages compile what is there.
     # symbol-dce again: cse drops unused custom calls, and nobody calls their reducers any more.
+    share_equal_calls(module)
     run_pipeline(module, "inline{default-pipeline=},symbol-dce,cse,trivial-dce,symbol-dce")
 
 

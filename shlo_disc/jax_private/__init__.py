@@ -37,11 +37,12 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
-* `replace_functions`, `use_builtins`, `use_index`: functions of JAX that want constant sizes
-  (`frontend/generic.py`).
+* `replace_functions`, `use_builtins`, `use_derivative_of_solve`, `use_index`, `use_numpy`: functions
+  of JAX that want constant sizes (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
-* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
+* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `CheckifyError`,
+  `CheckifyException`: what it returns.
 * `bind_equation`: runs one equation, at its source line.
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
@@ -87,8 +88,16 @@ from shlo_disc.jax_private.arrays import (
 )
 from shlo_disc.jax_private.callbacks import is_callback_effect
 from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
-from shlo_disc.jax_private.functions import replace_functions, use_builtins, use_index
+from shlo_disc.jax_private.functions import (
+    replace_functions,
+    use_builtins,
+    use_derivative_of_solve,
+    use_index,
+    use_numpy,
+)
 from shlo_disc.jax_private.jaxprs import (
+    CheckifyError,
+    CheckifyException,
     Literal,
     Variable,
     are_plain,
@@ -161,6 +170,8 @@ from shlo_disc.jax_private.states import (
 )
 
 __all__ = [
+    "CheckifyError",
+    "CheckifyException",
     "BEST",
     "CACHE_TYPE",
     "JAX_TYPES",
@@ -238,7 +249,9 @@ __all__ = [
     "use_bounds",
     "use_builtins",
     "use_form",
+    "use_derivative_of_solve",
     "use_index",
+    "use_numpy",
     "usual_states",
     "varying_alike",
     "wide_device_put",

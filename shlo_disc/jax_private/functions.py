@@ -9,15 +9,20 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from jax._src import checkify as _checkify
+from jax._src.interpreters import ad as _ad
 from jax._src.lax import convolution as _convolution
+from jax._src.lax import linalg as _linalg
 from jax._src.numpy import einsum as _numpy_einsum
 
-__all__ = ["replace_functions", "use_builtins", "use_index"]
+__all__ = ["replace_functions", "use_builtins", "use_derivative_of_solve", "use_index", "use_numpy"]
 
 
 _FUNCTIONS_OF_SIZES = {
     "NDIndexer.normalize_indices": "jax._src.numpy.indexing",
     "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",
+    "NDIndexer.to_static_slice": "jax._src.numpy.indexing",
     "_dynamic_slice_indices": "jax._src.lax.slicing",
     "_normalize_index": "jax._src.numpy.indexing",
     "_parse_indices": "jax._src.numpy.indexing",
@@ -123,6 +128,15 @@ def _calling(replacement: Callable[..., Any], original: Any) -> Callable[..., An
     return wrapper
 
 
+def use_derivative_of_solve(rule: Callable[..., Any]) -> None:
+    """Let JAX differentiate a `triangular_solve` by its matrix with `rule(original, *args)`.
+
+    `args` are the tangent of the matrix, the solution, the matrix and the right side.
+    """
+    of_matrix, of_right_side = _ad.primitive_jvps[_linalg.triangular_solve_p].args[0]  # type: ignore[attr-defined]
+    _ad.defjvp2(_linalg.triangular_solve_p, functools.partial(rule, of_matrix), of_right_side)
+
+
 _einsum_handlers: dict[Any, Any] = getattr(_numpy_einsum, "_poly_einsum_handlers", {})
 """What `jnp.einsum` plans products of symbolic sizes with, by the type of the sizes."""
 
@@ -141,17 +155,24 @@ def use_builtins(builtins: Mapping[str, Callable[..., Any]]) -> None:
                 vars(sys.modules[name]).setdefault(key, function)
 
 
-class _Operator:
-    """The module `operator` with another `index`."""
+class _Other:
+    """A module with other functions of some names."""
 
-    def __init__(self, index: Callable[[Any], Any]) -> None:
-        self.index = index
+    def __init__(self, module: Any, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._module = module
+        vars(self).update(functions)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(operator, name)
+        return getattr(self._module, name)
 
 
 def use_index(index: Callable[[Any], Any]) -> None:
     """Let JAX's module of convolutions use `index` instead of `operator.index`."""
     if getattr(_convolution, "operator", None) is operator:
-        vars(_convolution)["operator"] = _Operator(index)
+        vars(_convolution)["operator"] = _Other(operator, {"index": index})
+
+
+def use_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Let `checkify`, which compares places with sizes, use these functions instead of NumPy's."""
+    if _checkify.np is np:
+        vars(_checkify)["np"] = _Other(np, functions)

@@ -22,6 +22,8 @@ __all__ = [
     "are_plain",
     "batched_by",
     "bind_equation",
+    "CheckifyError",
+    "CheckifyException",
     "check_by_jaxpr",
     "closed_over",
     "equation_line",
@@ -171,6 +173,13 @@ def inputs_used(jaxpr: Any) -> list[bool]:
 
 
 _CHECKS_HAVE_CONTEXT = "ctx" in inspect.signature(_checkify.checkify_jaxpr).parameters
+
+
+CheckifyError = _checkify.Error
+"""What `checkify` returns beside results: which errors occurred."""
+
+CheckifyException = _checkify.JaxException
+"""An error of `checkify`; its first static field is a traceback."""
 
 
 def check_by_jaxpr(primitive: Any, jaxpr_of: Callable[..., Any]) -> None:

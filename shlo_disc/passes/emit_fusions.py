@@ -214,10 +214,9 @@ class _Emitter:
         arrays = set(updated.values())
         readers: dict[ir.Value, dict[int, None]] = {array: {} for array in arrays}
         for k, unit in enumerate(units if arrays else ()):
-            for value in (v for index in unit.members for v in self.graph.nodes[index].operands):
-                for base, _ in self.graph.bases(value):
-                    if base in arrays:
-                        readers[base][k] = None
+            for read in (read for index in unit.members for read in self.graph.reads(index)):
+                if read.base in arrays:
+                    readers[read.base][k] = None
         for k, array in updated.items():
             if readers[array].keys() == {k}:
                 continue
@@ -306,13 +305,11 @@ class _Emitter:
         """Why what it reads was not fused into it: a sentence for each producer."""
         found: dict[str, None] = {}
         for index in unit.members:
-            for value in self.graph.nodes[index].operands:
-                for base, _ in self.graph.bases(value):
-                    source = self.graph.of_value.get(base, -1)
-                    reason = self.partition.why.get((source, index))
-                    if reason is not None and source not in unit.members:
-                        name = self.graph.nodes[source].op.name.removeprefix("stablehlo.")
-                        found[f"{name}: {reason}"] = None
+            for source in (read.source for read in self.graph.reads(index)):
+                reason = self.partition.why.get((source, index))
+                if reason is not None and source not in unit.members:
+                    name = self.graph.nodes[source].op.name.removeprefix("stablehlo.")
+                    found[f"{name}: {reason}"] = None
         return list(found)
 
 

@@ -15,8 +15,9 @@ What it writes:
                       (the caller's result), `host:N` (a scalar of the host program, see
                       `place_scalars.py`), `next:N` (the next value of loop carry N),
                       `inplace` (the buffer of operand 0, which dies here; `inplace:K`: of
-                      operand K), `update:N` (its place in the array that the
-                      `dynamic_update_slice` stored as N changes)
+                      operand K; on a `case` or `if`: of what branch K changes in place),
+                      `update:N` (its place in the array that the `dynamic_update_slice`
+                      stored as N changes)
 `disc.stored`         on a `dynamic_update_slice`: its N. There is nothing left to do
 `disc.carries`        on a `while`, per carried value: `same` (never changes), `swap:A,B`
                       (alternates between two slots, `swap:host:A,B` of the host program's
@@ -118,8 +119,28 @@ class _Interval:
 _SCALAR = Expr.const(8)
 """Bytes of a slot for a scalar of the host program."""
 
+
+@dataclass(frozen=True)
+class _Step:
+    """`result` can be in the buffer of `source`."""
+
+    result: ir.Value
+    source: ir.Value
+    branch: int = 0
+    """Of a result of branches: the first one that changes the buffer."""
+    in_branches: tuple[list[_Step], ...] = ()
+
+
 _Slots = dict[tuple[ir.Value, int], Place]
 """The slot of an interval, by the first result of its owner and by `_Interval.key`."""
+
+
+_Uses = dict[ir.Block, list[int]]
+"""Positions in each block that has a use; an op with regions uses what these read."""
+
+
+def _no_uses() -> _Uses:
+    return defaultdict(list)
 
 
 @dataclass
@@ -130,8 +151,8 @@ class _Planner:
     """First result of an op -> (position where it starts, position where it ends)."""
     terminator_span: dict[ir.Block, int] = field(default_factory=dict)
     alias: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    uses: dict[ir.Value, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Root value -> end positions, in its own block, of the ops that use it, in order."""
+    uses: dict[ir.Value, _Uses] = field(default_factory=lambda: defaultdict(_no_uses))
+    """Root value -> where the ops that use it end, in its own block and in inner ones, in order."""
     held: dict[ir.Value, list[ir.Value]] = field(default_factory=lambda: defaultdict(list))
     """Root value -> results of loops that may be in its buffer, such as after no iteration."""
     place: dict[ir.Value, Place] = field(default_factory=dict)
@@ -218,19 +239,17 @@ class _Planner:
         for view in block.operations:
             op = view.operation
             for value in op.operands:
-                root = self.root(value)
-                insort(self.uses[root], self._position_in(root, op))
+                root, user = self.root(value), op
+                insort(self.uses[root][user.block], self._end(user))
+                while user.block != _home(root):
+                    user = user.block.owner.operation
+                    insort(self.uses[root][user.block], self._end(user))
             if op.name in CONTROL:
                 for region in op.regions:
                     for inner in region.blocks:
                         self._collect_uses(inner)
 
-    def _position_in(self, root: ir.Value, user: ir.Operation) -> int:
-        """Where the ancestor of `user` in the block that defines `root` ends."""
-        home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
-        op = user
-        while op.block != home:
-            op = op.block.owner.operation
+    def _end(self, op: ir.Operation) -> int:
         if len(op.results):
             return self.span[op.results[0]][1]
         return self.terminator_span.get(op.block, 0)
@@ -238,7 +257,7 @@ class _Planner:
     def _own_end(self, root: ir.Value) -> int:
         if isinstance(root.owner, ir.Block):
             return 0
-        return self.span[root.owner.operation.results[0]][1]
+        return self._end(root.owner.operation)
 
     def changes_operand(self, op: ir.Operation) -> bool:
         """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
@@ -256,6 +275,8 @@ class _Planner:
             elif op.name in CONTROL:
                 if op.name == "stablehlo.while":
                     self._plan_carries(op)
+                else:
+                    self._try_branches(op)
                 for region in op.regions:
                     for inner in region.blocks:
                         self._plan_in_place(inner)
@@ -266,11 +287,15 @@ class _Planner:
         if result in self.place:
             return
         root = self.root(op.operands[0])
-        owner = root.owner
-        if isinstance(owner, ir.Block) or owner.operation.name != "disc.fusion":
-            return
-        if owner.operation.block == op.block and self._dies_at(root, op):
+        if self._is_made_by_fusion(root, op.block) and self._dies_at(root, op):
             self._share(result, root)
+
+    def _try_branches(self, op: ir.Operation) -> None:
+        """As `_try_in_place`, where branches change the operand."""
+        for result in op.results:
+            step = None if result in self.place else self._updated_by_branches(result, op)
+            if step is not None and self._is_made_by_fusion(step.source, op.block):
+                self._share_all([step])
 
     def _share_aliases(self, op: ir.Operation, call: ir.Operation) -> None:
         """Operands of an FFI call that its handler changes, and that die here: no copies."""
@@ -281,15 +306,15 @@ class _Planner:
             result = op.results[given.index(call.results[number])]
             position = arguments.index(call.operands[operand])
             root = self.root(op.operands[position])
-            if result in self.place or not _is_fusion_result(root):
+            if result in self.place or not self._is_made_by_fusion(root, op.block):
                 continue
-            if self._local(root, op.block) and self._dies_at(root, op):
+            if self._dies_at(root, op):
                 self._share(result, root, position)
 
     def _dies_at(self, root: ir.Value, op: ir.Operation) -> bool:
         start = self.start(op)
         return (
-            self.is_dead_after(root, start)
+            self.is_dead_after(root, start, op.block)
             and sum(self.root(value) == root for value in op.operands) == 1
         )
 
@@ -300,12 +325,11 @@ class _Planner:
     def _join(self, value: ir.Value, root: ir.Value) -> None:
         """`value` is in the buffer of `root`, so its uses are uses of that."""
         self.alias[value] = root
-        for joined, added in (
-            (self.uses[root], self.uses.pop(value, [])),
-            (self.held[root], self.held.pop(value, [])),
-        ):
+        self.held[root] += self.held.pop(value, [])
+        for block, added in self.uses.pop(value, {}).items():
+            joined = self.uses[root][block]
             joined += added
-        self.uses[root].sort()  # two runs, which take linear time; mostly in order
+            joined.sort()  # two runs, which take linear time; mostly in order
 
     def _plan_carries(self, loop: ir.Operation) -> None:
         body = loop.regions[1].blocks[0]
@@ -322,7 +346,7 @@ class _Planner:
                 modes.append(Mode.INITIAL if own else Mode.COPIED)
             else:
                 root = self.root(yielded)
-                if _is_fusion_result(root) and root not in claimed and self._local(root, body):
+                if self._is_made_by_fusion(root, body) and root not in claimed:
                     claimed.add(root)
                     if root not in self.place:
                         self.place[root] = Place(At.NEXT, index)
@@ -336,36 +360,56 @@ class _Planner:
                 # No iteration: the result is the initial value.
                 self.held[self.root(loop.operands[index])].append(loop.results[index])
 
-    def _ends(self, root: ir.Value) -> Iterator[list[int]]:
+    def _ends(self, root: ir.Value, block: ir.Block | None = None) -> Iterator[list[int]]:
         """Where the uses of a buffer end: of its value, and of loop results that may be in it.
 
         After no iteration the result of a loop is its initial value, from loop to loop. Each list
-        is in order.
+        is in order. They are positions in the block of the value, or in an inner `block`.
         """
         waiting = [root]
         while waiting:  # hundreds of loops may follow each other
             value = waiting.pop()
-            yield self.uses[value]
-            for held in self._held(value):
+            where = block or _home(value)
+            yield self.uses[value][where]
+            for held in self._held(value, where):
                 if isinstance(held, int):
                     yield [held]
                 else:
                     waiting.append(held)
 
-    def _held(self, root: ir.Value) -> Iterator[ir.Value | int]:
-        """The buffers of loop results that may be in that of `root`; positions for inner loops."""
-        home = root.owner if isinstance(root.owner, ir.Block) else root.owner.operation.block
+    def _held(self, root: ir.Value, block: ir.Block) -> Iterator[ir.Value | int]:
+        """The buffers of loop results that may be in that of `root`, of loops in `block`; positions
+        for those in inner ones.
+        """
         for result in self.held[root]:
             loop = result.owner.operation
-            yield self.root(result) if loop.block == home else self._position_in(root, loop)
+            if loop.block == block:
+                yield self.root(result)
+            elif (position := self._position_in(block, loop)) is not None:
+                yield position
 
-    def is_dead_after(self, root: ir.Value, position: int) -> bool:
-        """True if no use of the buffer ends after `position`."""
-        return all(not ends or ends[-1] <= position for ends in self._ends(root))
+    def _position_in(self, block: ir.Block, op: ir.Operation) -> int | None:
+        """Where the ancestor of `op` in `block` ends, if it has one."""
+        while op.block != block:
+            op = op.block.owner.operation
+            if op == self.func:
+                return None
+        return self._end(op)
 
-    def uses_between(self, root: ir.Value, begin: int, end: int) -> int:
-        """How many uses of the buffer end at `begin` or later, and before `end`."""
-        return sum(bisect_left(ends, end) - bisect_left(ends, begin) for ends in self._ends(root))
+    def is_dead_after(self, root: ir.Value, position: int, block: ir.Block | None = None) -> bool:
+        """True if no use of the buffer ends after `position`: in the block of `root`, or in an
+        inner `block`.
+        """
+        return all(not ends or ends[-1] <= position for ends in self._ends(root, block))
+
+    def uses_between(
+        self, root: ir.Value, begin: int, end: int, block: ir.Block | None = None
+    ) -> int:
+        """How many uses of the buffer end at `begin` or later, and before `end`, in the block of
+        `root` or in an inner `block`.
+        """
+        every = self._ends(root, block)
+        return sum(bisect_left(ends, end) - bisect_left(ends, begin) for ends in every)
 
     def last_use(self, root: ir.Value) -> int | None:
         """Where the last use of the buffer ends, as it is planned by now; None without uses."""
@@ -376,72 +420,99 @@ class _Planner:
         waiting = [root]
         while waiting:
             value = waiting[-1]
-            held = list(self._held(value))
+            held = list(self._held(value, _home(value)))
             if missing := [v for v in held if not isinstance(v, int) and v not in self.last]:
                 waiting += missing
                 continue
             waiting.pop()
             ends = [v if isinstance(v, int) else self.last[v] for v in held]
-            self.last[value] = max([self._own_end(value), *self.uses[value][-1:], *ends])
+            ends += self.uses[value][_home(value)][-1:]
+            self.last[value] = max([self._own_end(value), *ends])
         return self.last[root]
 
     def _local(self, root: ir.Value, block: ir.Block) -> bool:
         return not isinstance(root.owner, ir.Block) and root.owner.operation.block == block
 
+    def _is_made_by_fusion(self, root: ir.Value, block: ir.Block) -> bool:
+        return self._local(root, block) and root.owner.operation.name == "disc.fusion"
+
     def _owned(self, init: ir.Value, loop: ir.Operation) -> bool:
         """True if the loop may overwrite its initial value."""
         return (
-            _is_fusion_result(init)
+            self._is_made_by_fusion(init, loop.block)
             and not (init in self.place and self.place[init].at == At.NEXT)
-            and self._local(init, loop.block)
             and self.is_dead_after(init, self._end(loop))
             and sum(self.root(value) == init for value in loop.operands) == 1
             and not self._captured(init, loop)
         )
 
-    def _end(self, op: ir.Operation) -> int:
-        return self.span[op.results[0]][1]
-
     def _captured(self, root: ir.Value, loop: ir.Operation) -> bool:
         end = self._end(loop)
-        return self.uses_between(root, end, end + 1) > 1
+        return self.uses_between(root, end, end + 1, loop.block) > 1
 
     def _carry_in_place(self, yielded: ir.Value, argument: ir.Value) -> bool:
         """True if `yielded` is the carry after updates, each of which finds it dead elsewhere."""
-        chain = self._updates(yielded, argument)
-        for result, source in reversed(chain or []):
-            if result.owner.operation.name == "stablehlo.while":
-                self.inherited.add(result)
-                self._join(result, self.root(source))
-            else:
-                self._share(result, self.root(source))
-        return bool(chain)
+        steps = self._updates(yielded, _home(argument))
+        if not steps or steps[-1].source != argument:
+            return False
+        self._share_all(steps)
+        return True
 
-    def _updates(
-        self, yielded: ir.Value, argument: ir.Value
-    ) -> list[tuple[ir.Value, ir.Value]] | None:
-        """Pairs (result, source) of the updates that make `yielded` of the carry `argument`, the
-        last one first; None where one is not in place. A loop that updates what it carries is one.
+    def _share_all(self, steps: list[_Step]) -> None:
+        for step in reversed(steps):
+            for inner in step.in_branches:
+                self._share_all(inner)
+            if step.result.owner.operation.name == "stablehlo.while":
+                self.inherited.add(step.result)
+                self._join(step.result, self.root(step.source))
+            else:
+                self._share(step.result, self.root(step.source), step.branch)
+
+    def _updates(self, yielded: ir.Value, block: ir.Block) -> list[_Step]:
+        """The updates in `block` that make `yielded`, the last one first, as far as they are in
+        place. A loop that updates what it carries is one, and so are branches.
         """
-        chain: list[tuple[ir.Value, ir.Value]] = []
+        steps: list[_Step] = []
         value = self.root(yielded)
-        while value != argument:
-            if isinstance(value.owner, ir.Block) or value in self.place:
-                return None
+        while self._local(value, block) and value not in self.place:
             op = value.owner.operation
-            if op.block != argument.owner:
-                return None
             if op.name == "stablehlo.while":
                 source = self._updated_by_loop(value, op)
+                found = None if source is None else _Step(value, source)
+            elif op.name in CONTROL:
+                found = self._updated_by_branches(value, op)
             elif _in_place_candidate(op) and self._dies_at(self.root(op.operands[0]), op):
-                source = self.root(op.operands[0])
+                found = _Step(value, self.root(op.operands[0]))
             else:
-                source = None
-            if source is None:
-                return None
-            chain.append((value, source))
-            value = source
-        return chain
+                found = None
+            if found is None:
+                break
+            steps.append(found)
+            value = found.source
+        return steps
+
+    def _updated_by_branches(self, value: ir.Value, op: ir.Operation) -> _Step | None:
+        """The update that `value`, a result of branches, is where they change in place one array
+        that dies here. Some may leave it as it is, or copy another one there.
+        """
+        index = list(op.results).index(value)
+        blocks = [region.blocks[0] for region in op.regions]
+        every = [self._updates(terminator(b).operands[index], b) for b in blocks]
+        changing = [k for k, steps in enumerate(every) if steps]
+        if not changing:
+            return None
+        source = every[changing[0]][-1].source
+        if any(every[k][-1].source != source for k in changing) or any(
+            self._local(source, block) for block in blocks
+        ):
+            return None
+        for block, steps in zip(blocks, every, strict=True):
+            given = [self.root(v) for v in terminator(block).operands]
+            if not steps and given[index] != source and source in given:
+                return None  # it is overwritten before it is copied
+        if not self.is_dead_after(source, self._end(op), op.block):
+            return None
+        return _Step(value, source, changing[0], tuple(every[k] for k in changing))
 
     def _updated_by_loop(self, value: ir.Value, loop: ir.Operation) -> ir.Value | None:
         """What `value`, a result of `loop`, is at first, if the loop changes that in place."""
@@ -453,8 +524,10 @@ class _Planner:
         yielded = self.root(last.operands[index])
         if sum(self.root(v) == yielded for v in last.operands) > 1:
             return None  # another carry may claim its buffer
-        dead = self.is_dead_after(source, self._end(loop))
-        return source if dead and self._updates(yielded, body.arguments[index]) else None
+        if not self.is_dead_after(source, self._end(loop), loop.block):
+            return None
+        steps = self._updates(yielded, body)
+        return source if steps and steps[-1].source == body.arguments[index] else None
 
     def _plan_updates(self, block: ir.Block, loop: ir.Operation | None = None) -> None:
         place_updates(block, loop, self)
@@ -473,9 +546,9 @@ class _Planner:
             root = self.root(value)
             if root in self.place:
                 continue
-            if _is_fusion_result(root):
+            if self._is_made_by_fusion(root, block):
                 self.place[root] = Place(At.RESULT, index)
-            elif not isinstance(root.owner, ir.Block) and root.owner.operation.name in CONTROL:
+            elif self._local(root, block) and root.owner.operation.name in CONTROL:
                 self.place.setdefault(root, Place(At.RESULT, index))
         self._claim_branches(block)
 
@@ -490,8 +563,16 @@ class _Planner:
                         last = terminator(inner)
                         for index, value in enumerate(last.operands):
                             root = self.root(value)
-                            local = self._local(root, inner) and _is_fusion_result(root)
-                            if local and root not in self.place and root not in self.case_claims:
+                            is_free = self.place.get(op.results[index]) is None or (
+                                self.place[op.results[index]].at != At.INPLACE
+                            )
+                            local = self._is_made_by_fusion(root, inner)
+                            if (
+                                is_free
+                                and local
+                                and root not in self.place
+                                and root not in self.case_claims
+                            ):
                                 self.case_claims[root] = (op, index)
                     self._claim_branches(inner)
 
@@ -609,5 +690,7 @@ def region_results(fusion: ir.Operation) -> list[ir.Value]:
     return list(terminator(fusion.regions[0].blocks[0]).operands)
 
 
-def _is_fusion_result(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "disc.fusion"
+def _home(value: ir.Value) -> ir.Block:
+    """The block that `value` is an argument of, or computed in."""
+    owner = value.owner
+    return owner if isinstance(owner, ir.Block) else owner.operation.block

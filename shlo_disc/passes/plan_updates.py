@@ -189,10 +189,15 @@ def _changes(block: ir.Block, live: _Planner) -> _Changes:
     changes: _Changes = {}
     for view in block.operations:
         op = view.operation
-        if op.name not in ("disc.fusion", "stablehlo.while") or not len(op.results):
+        if op.name in ("stablehlo.case", "stablehlo.if"):
+            written = op.results
+        elif op.name in ("disc.fusion", "stablehlo.while") and len(op.results):
+            written = op.operands
+            if op.name == "disc.fusion" and ffi_call_of(op) is None:
+                written = list(written)[:1]
+        else:
             continue
-        fusion = op.name == "disc.fusion" and ffi_call_of(op) is None
-        for container in {live.root(value) for value in list(op.operands)[: 1 if fusion else None]}:
+        for container in {live.root(value) for value in written}:
             changes.setdefault(container, []).append(live.start(op))
     return changes
 

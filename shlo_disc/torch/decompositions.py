@@ -29,6 +29,7 @@ from shlo_disc.torch.convolution_rewrites import convolution_rule
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
 from shlo_disc.torch.half_numbers import half_rule
 from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
+from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES
 from shlo_disc.torch.narrow_numbers import (
     comparison_rule,
     dtype_rule,
@@ -71,12 +72,18 @@ def table() -> Mapping[Any, Decomposition]:
     return {**kept, **REWRITES}
 
 
-def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], bool]) -> list[Any]:
+def decompose(
+    module: torch.fx.GraphModule,
+    carried: Callable[[torch.fx.Node], bool],
+    *,
+    libraries: bool,
+) -> list[Any]:
     """Rewrite the nodes of `module` that :func:`table` has, but for those that are `carried`.
 
-    Returns the conditions on sizes that a rewritten node needs, as SymPy expressions.
+    With `libraries`, those of other libraries too. Returns the conditions on sizes that a
+    rewritten node needs, as SymPy expressions.
     """
-    rules = table()
+    rules = {**table(), **_of_libraries(module.graph)} if libraries else table()
     guards: list[Any] = []
     traces: _Traces = {}
     read_storages(module)
@@ -91,6 +98,12 @@ def decompose(module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], b
                 guards += _rewrite(module, node, rules, rule, {})
     module.graph.eliminate_dead_code()
     return guards
+
+
+def _of_libraries(graph: torch.fx.Graph) -> dict[Any, Decomposition]:
+    """The rules for ops of other libraries in `graph`, which may be imported at any time."""
+    ops = {node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    return {op: OF_LIBRARIES[op.name()] for op in ops if op.name() in OF_LIBRARIES}
 
 
 def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposition | None:

@@ -278,3 +278,9 @@ LINALG: dict[Any, Callable[..., Any]] = {
     aten.triangular_solve.default: _solve_triangular_old,
 }
 """Overload -> what it is traced from."""
+
+OF_LIBRARIES: dict[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _grouped_mm}
+"""Name of an op of another library -> what it is traced from in exports, which have no eager mode.
+
+Under `torch.compile` PyTorch runs the op: it multiplies no zeros.
+"""

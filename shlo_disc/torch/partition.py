@@ -56,8 +56,14 @@ def operations(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     ]
 
 
+_COVERED = frozenset({"aten", "prims", "shlo_disc"})
+"""Namespaces of ops that are compiled."""
+
+
 def _known_reason(node: torch.fx.Node) -> str | None:
     """Why a node is not compiled, as far as its op and the types of its values tell."""
+    if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace not in _COVERED:
+        return "is an op of another library"
     if is_random(node):
         return "regions draw none, so that the order of draws is that of the graph"
     if node.target is torch.ops.higher_order.with_effects:

@@ -106,7 +106,7 @@ def prepare(
     assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
     state_empty_results(graph, placeholders, sizes.places)
-    conditions += decompose(module, carried)
+    conditions += decompose(module, carried, libraries=not guarded)
     of_sizes, of_data = take_assertions(graph, sizes)  # of what ops are made of
     conditions += of_sizes
     assertions += check_data(graph, sizes, of_data)

@@ -120,14 +120,23 @@ def is_random(node: torch.fx.Node) -> bool:
     return (
         isinstance(node.target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in node.target.tags
+        and _argument(node, "dropout_p") != 0  # of attention
     )
+
+
+def _argument(node: torch.fx.Node, name: str) -> Any:
+    """The argument of this name that `node` gives to its op, or its default; None without one."""
+    for place, known in enumerate(node.target._schema.arguments):
+        if known.name == name:
+            given = node.kwargs.get(name, known.default_value)
+            return node.args[place] if place < len(node.args) else given
+    return None
 
 
 def is_dropout_within(node: torch.fx.Node) -> bool:
     """True for a call of an op that PyTorch composes of others, one of which is random."""
     if node.target is aten.scaled_dot_product_attention.default:
-        dropout_p = node.kwargs.get("dropout_p", node.args[4] if len(node.args) > 4 else 0.0)
-        return bool(dropout_p != 0)
+        return bool(_argument(node, "dropout_p") != 0)
     return node.target in _COMPOSED and bool(node.args[2])
 
 

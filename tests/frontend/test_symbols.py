@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
+from shlo_disc.frontend import family, tracing
 
 RNG = np.random.default_rng(0)
 
@@ -336,3 +337,42 @@ def test_new_versions_are_bounded_and_a_warning_tells_why(caplog):
         f(F(11, 3))
         f(F(12, 3))
     assert caplog.text.count("more than 8 versions") == 1
+
+
+def halves(x):
+    def pool(x):
+        return lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (2, 2), "VALID")
+
+    once = pool(x)
+    twice = jnp.repeat(jnp.repeat(pool(once), 2, 0), 2, 1)
+    return jnp.concatenate([twice, once], 1)
+
+
+def unrolled(x):
+    total = x
+    for i in range(len(x)):
+        total = total * x[i]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [(halves, (8, 8)), (unrolled, (3,))], ids=["halves", "unrolled"]
+)
+def test_a_trace_that_another_follows_is_not_lowered(function, shape, monkeypatch):
+    """The first trace finds that the size is a multiple, or a number."""
+    calls = {"trace_with_symbols": 0, "lowered_module": 0}
+
+    def count(module, name):
+        original = getattr(module, name)
+
+        def counted(*args, **kwargs):
+            calls[name] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(family, "trace_with_symbols")
+    count(tracing, "lowered_module")
+    x = F(*shape)
+    compare(shlo_disc.jit(function)(x), jax.jit(function)(x))
+    assert calls == {"trace_with_symbols": 2, "lowered_module": 1}

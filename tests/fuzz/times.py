@@ -113,7 +113,7 @@ class _Writer:
         """A scalar that is computed from all of `x`."""
         last = "(-1)" if self.columns else "()"
         x = "jnp.abs(x - x[i])" if self.rng.random() < 0.6 else "(x * jnp.cos(s))"
-        row = self.rng.choice((f"{x}.sum{last}", f"{x}.max{last}", f"({x} * {x}).sum{last}"))
+        row = self.rng.choice((f"{x}.mean{last}", f"{x}.max{last}", f"({x} * {x}).mean{last}"))
         return self.rng.choice((f"jnp.mean(jnp.sqrt({row} + 1))", f"jnp.max({row})"))
 
     def step(self) -> list[str]:

@@ -13,10 +13,13 @@ torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-
 
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.export import Dim, export  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.errors import UnsupportedError  # noqa: E402
 from shlo_disc.torch import dynamo, partition  # noqa: E402
+from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES  # noqa: E402
 from tests.torch.models import Block, Of, Perceptron, Pictures, Words  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -214,7 +217,8 @@ halved.register_fake(torch.empty_like)
 
 def test_pytorch_runs_what_is_not_covered_by_default():
     def function(x):
-        return halved(x * 2) + torch.multinomial(x[0].abs() + 1, 3).sum() * 0 + 1
+        attended = F.scaled_dot_product_attention(x[None], x[None], x[None])[0]
+        return halved(x * 2) + torch.multinomial(x[0].abs() + 1, 3).sum() * 0 + attended
 
     fast = torch.compile(function, backend="shlo_disc", dynamic=True)
     with torch.no_grad():
@@ -226,6 +230,18 @@ def test_pytorch_runs_what_is_not_covered_by_default():
         "aten.multinomial.default", "shlo_disc_tests.halved.default",
     ]  # fmt: skip
     assert graph.parts
+
+
+def test_ops_of_libraries_that_are_known_are_compiled_in_exports(monkeypatch):
+    model = Of(lambda x: halved(x) + 1)
+    program = export(model, (torch.rand(3, 2),), dynamic_shapes=(({0: Dim("rows")},),))
+    with pytest.raises(UnsupportedError, match=r"shlo_disc_tests\.halved"):
+        shlo_disc.torch.compile(program)
+    monkeypatch.setitem(OF_LIBRARIES, "shlo_disc_tests::halved", lambda x: x * 0.5)
+    run = shlo_disc.torch.compile(program)
+    for rows in (1, 5):
+        x = torch.rand(rows, 2)
+        torch.testing.assert_close(run(x), model(x))
 
 
 class Choosy(dynamo.Part):

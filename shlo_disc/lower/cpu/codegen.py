@@ -36,7 +36,7 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
-from shlo_disc.mlir import PassManager, ir, kernel_context, run_pipeline, walk
+from shlo_disc.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.mlir_libraries import LIBRARY_FOLDER
 
 __all__ = [
@@ -98,12 +98,7 @@ def _capi() -> ctypes.CDLL:
 
 def _handle(owner: Any) -> _Handle:
     """What a Python object of MLIR's binding owns."""
-    capsule = owner._CAPIPtr
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return _Handle(pointer(capsule, name(capsule)))
+    return _Handle(pointer(owner))
 
 
 def _string(text: str) -> _StringRef:

@@ -281,18 +281,20 @@ class MatrixProduct(FragmentProduct):
 
     def _least_time(self) -> tuple[Step, ...]:
         """By the way of warpgroups that takes the least time."""
-        options: list[tuple[Least, Write]] = []
-        rest = [(way, way.time(self)) for way in ways(self)]
-        while len(rest) > 1:
-            (way, time), *rest = rest
-            least = [(other - time, 0) for _, other in rest]
-            if way.parts > 1:
-                least.append((MOST_SPLIT - way.tile.count(self), 0))
-            if way.stays:
-                least.append((self.p.depth, 1))
-            options.append((tuple(least), functools.partial(self._by_way, way)))
-        ((last, _),) = rest
-        return self._by_size(options, functools.partial(self._by_way, last), LEAST_TIME)
+        return self._least_of([(way, way.time(self)) for way in ways(self)])
+
+    def _least_of(self, timed: Sequence[tuple[Way, Expr]]) -> tuple[Step, ...]:
+        (way, time), *others = timed
+        write = functools.partial(self._by_way, way)
+        if not others:
+            return write()
+        least: list[tuple[Expr, int]] = []
+        if way.parts > 1:
+            least.append((MOST_SPLIT - way.tile.count(self), 0))
+        if way.stays:
+            least.append((self.p.depth, 1))
+        asked = self._all(_no_more(time, [other for _, other in others]), self._asked_of(least))
+        return self._where(asked, write, lambda: self._least_of(others), LEAST_TIME)
 
     def _by_way(self, way: Way) -> tuple[Step, ...]:
         if way.stays:
@@ -503,3 +505,15 @@ def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
     Raises UnsupportedError for an element type that is not compiled.
     """
     return products.emit_conv(fusion, machine, MatrixProduct)
+
+
+def _no_more(time: Expr, others: Sequence[Expr]) -> list[Condition] | None:
+    """What must be asked for `time` to be at most each of `others`; None: it is not.
+
+    Nothing is proved about times of run-time sizes: their formulas are long, and seldom comparable.
+    """
+    if time.is_const and any(other.is_const and other.value < time.value for other in others):
+        return None
+    return [
+        Condition(other, ">=", time) for other in others if not (time.is_const and other.is_const)
+    ]

@@ -15,7 +15,8 @@ from shlo_disc.lower.host.updates import stored_updates, update_address
 from shlo_disc.lower.host.uses import UseRecorder
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir, ops_of
+from shlo_disc.mlir import ir, ops_of, producer, terminator
+from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.places import At, Place, places_of
 
 __all__ = ["Frame"]
@@ -29,6 +30,21 @@ not keep longer ones in registers, which kernels read under masks; there, copies
 
 def _is_small(size: Expr) -> bool:
     return size.is_const and size.value <= _SMALL_BYTES
+
+
+def _changed(op: ir.Operation, index: int, place: Place) -> ir.Value:
+    """The value in whose buffer result `index` of `op` is; for branches, one from outside."""
+    if op.name not in CONTROL:
+        return op.operands[place.number]
+    block = op.regions[place.number].blocks[0]
+    value = terminator(block).operands[index]
+    while (source := producer(value)) is not None and source.block == block:
+        if source.name in RESHAPES or source.name == "stablehlo.while":
+            value = source.operands[list(source.results).index(value)]
+        else:
+            k = list(source.results).index(value)
+            value = _changed(source, k, places_of(source)[k])
+    return value
 
 
 class Frame:
@@ -85,9 +101,9 @@ class Frame:
 
     def put_results(self, op: ir.Operation) -> None:
         """Results of `op` are where plan-buffers says."""
-        for result, place in zip(op.results, places_of(op), strict=True):
+        for index, (result, place) in enumerate(zip(op.results, places_of(op), strict=True)):
             if place.at == At.INPLACE:
-                self.pointers.same(result, op.operands[place.number])
+                self.pointers.same(result, _changed(op, index, place))
             elif place.at == At.UPDATE:
                 update = self._stored[place.number]
                 address = update_address(self.w, self.memory, update, self.pointers, self.shapes)

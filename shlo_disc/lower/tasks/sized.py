@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
-__all__ = ["Sized"]
+__all__ = ["Sized", "Written", "written_once"]
+
+Written = tuple[str, tuple[Expr, ...]]
+"""The text of a kernel, and the sizes it expects as params, in order."""
+
+H = TypeVar("H", bound=Hashable)
+
+_KEPT_TEXTS = 128
+"""Texts that a process keeps; a training step of an encoder and a decoder has 40. A text has 10 to
+80 KB."""
+
+
+def written_once(
+    write: Callable[[H, Mapping[str, Expr]], Written], what: H, sizes: Mapping[str, Expr]
+) -> Written:
+    """`write(what, sizes)`, for a `write` that looks at the names of `sizes` only.
+
+    Equal calls differ in their params alone, so the text is written once: a program has several
+    times as many products as texts of products.
+    """
+    text, params = _written(write, what, tuple(sizes))
+    values = {Expr.symbol(name): size for name, size in sizes.items()}
+    return text, tuple(values.get(param, param) for param in params)
+
+
+@functools.lru_cache(_KEPT_TEXTS)
+def _written(
+    write: Callable[[H, Mapping[str, Expr]], Written], what: H, names: tuple[str, ...]
+) -> Written:
+    return write(what, {name: Expr.symbol(name) for name in names})
 
 
 class Sized(KernelBuilder):
@@ -47,7 +78,7 @@ class Sized(KernelBuilder):
             self._order.append(size)
         return self._slots[key]
 
-    def finish(self) -> tuple[str, tuple[Expr, ...]]:
+    def finish(self) -> Written:
         """The text of the function, and the sizes it expects as params, in order."""
         text, _ = super().finish()
         return text, tuple(self._order)

@@ -100,15 +100,13 @@ def _scores_of(p: Partition, row: Cluster) -> Cluster | None:
     graph = p.graph
     found: dict[int, Cluster] = {}
     for index in row.members:
-        for value in graph.nodes[index].operands:
-            for base, _ in graph.bases(value):
-                source = graph.of_value.get(base, -1)
-                cluster = p.cluster_of.get(source)
-                if cluster is None or cluster.kind != "dense" or cluster in found.values():
-                    continue
-                both = squeezed(graph.shapes.shape(base)), squeezed(row.space)
-                if graph.same(*both) and p.outside_users(cluster) <= row.members:
-                    found[source] = cluster
+        for read in graph.reads(index):
+            cluster = p.cluster_of.get(read.source)
+            if cluster is None or cluster.kind != "dense" or cluster in found.values():
+                continue
+            both = squeezed(graph.shapes.shape(read.base)), squeezed(row.space)
+            if graph.same(*both) and p.outside_users(cluster) <= row.members:
+                found[read.source] = cluster
     for cluster in found.values():
         names = [graph.nodes[i].op.name for i in cluster.members]
         if set(names) <= {DOT, *VIEWS}:

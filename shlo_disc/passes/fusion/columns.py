@@ -17,7 +17,6 @@ from shlo_disc.passes.fusion.graph import Node, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
-from shlo_disc.passes.op_classes import is_row_reduction
 
 __all__ = ["columns", "tall_columns"]
 
@@ -28,7 +27,7 @@ def _reductions(p: Partition) -> Iterator[Seed]:
     """Every reduction that is in a loop when it is reached."""
     for node in p.graph.nodes:
         mine = p.cluster_of.get(node.index)
-        if mine is not None and mine.kind == "loop" and is_row_reduction(node.op):
+        if mine is not None and mine.kind == "loop" and node.index in p.graph.row_reductions:
             yield (node.index,)
 
 
@@ -89,25 +88,15 @@ def _neighbours(p: Partition, column: Cluster) -> Iterator[tuple[Cluster, tuple[
     for index in sorted(column.members):
         for reader in sorted(graph.nodes[index].users - column.members):
             yield from _joinable(p, reader, column, (index, reader))
-        for value in graph.nodes[index].operands:
-            for base, _ in graph.bases(value):
-                source = graph.of_value.get(base, -1)
-                if source not in column.members:
-                    read.add(base)
-                    yield from _joinable(p, source, column, (source, index))
-    full = {v for v in read if p.level(graph.shapes.shape(v), column) == "full"}
-    for node in graph.nodes:
-        if is_row_reduction(node.op) and node.index not in column.members:
-            bases = {b for v in _operands(p, node) for b, _ in graph.bases(v)}
-            if bases & full:
-                yield from _joinable(p, node.index, column, None)
-
-
-def _operands(p: Partition, node: Node) -> Iterator[ir.Value]:
-    """What the cluster of a node reads."""
-    cluster = p.cluster_of.get(node.index)
-    for index in cluster.members if cluster is not None else ():
-        yield from p.graph.nodes[index].operands
+        for it in graph.reads(index):
+            if it.source not in column.members:
+                read.add(it.base)
+                yield from _joinable(p, it.source, column, (it.source, index))
+    full = (v for v in read if p.level(graph.shapes.shape(v), column) == "full")
+    reading = {p.cluster_of.get(index) for value in full for index in graph.readers[value]}
+    for index in sorted(graph.row_reductions - column.members):
+        if p.cluster_of.get(index) in reading:
+            yield from _joinable(p, index, column, None)
 
 
 def _joinable(

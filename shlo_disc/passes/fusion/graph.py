@@ -5,6 +5,7 @@ Nothing here changes after construction. Which ops share a kernel is in a `Parti
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from shlo_disc.passes.op_classes import (
     FREE,
     MATERIALIZED_OPERANDS,
     RESHAPES,
+    is_row_reduction,
     is_splat_constant,
 )
 
 __all__ = [
     "Graph",
     "Node",
+    "Read",
     "Shape",
     "broadcast_dims",
     "dimensions",
@@ -51,6 +54,19 @@ class Node:
     """Nodes that use a result, directly or through free ops."""
 
 
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a node reads through free ops, which move into every kernel."""
+
+    position: int
+    """Of the operand."""
+    base: ir.Value
+    source: int
+    """The node of `base`; -1: it is no result of this block."""
+    chain: tuple[ir.Operation, ...]
+    """The free ops, from `base` on."""
+
+
 class Graph:
     """One block: its ops, and who reads whom."""
 
@@ -67,6 +83,10 @@ class Graph:
         """True if kernels compute the values that they read and that depend on indices alone."""
         self.of_value: dict[ir.Value, int] = {}
         self._origins: dict[int, list[int]] = {}
+        self._bases: dict[ir.Value, tuple[tuple[ir.Value, tuple[ir.Operation, ...]], ...]] = {}
+        self._reads: dict[int, tuple[Read, ...]] = {}
+        self._inputs: dict[int, tuple[tuple[ir.Value, int], ...]] = {}
+        self._in_memory: dict[int, frozenset[int]] = {}
         self.from_indices: dict[ir.Value, int] = {}
         """Values computed from indices and sizes alone, and by how many ops: cheaper computed in
         every kernel than read (a causal mask)."""
@@ -138,44 +158,98 @@ class Graph:
         equal = self.shapes.constraints.equal
         return len(a) == len(b) and all(x == y or equal(x, y) for x, y in zip(a, b, strict=True))
 
-    def bases(self, value: ir.Value) -> Iterator[tuple[ir.Value, list[ir.Operation]]]:
+    def bases(self, value: ir.Value) -> tuple[tuple[ir.Value, tuple[ir.Operation, ...]], ...]:
         """Where `value` comes from through free ops: (base, those ops from the base on)."""
-        stack: list[tuple[ir.Value, list[ir.Operation]]] = [(value, [])]
-        while stack:
-            value, chain = stack.pop()
-            if value in self.from_indices:
-                continue
-            op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-            if op is not None and value in self.small:
-                stack.extend((operand, [op, *chain]) for operand in reversed(list(op.operands)))
-            elif op is not None and op.name in FREE:
-                # The first operand alone is data; an iota of the block around this one has none.
-                stack.extend((operand, [op, *chain]) for operand in list(op.operands)[:1])
-            else:
-                yield value, chain
+        known = self._bases.get(value)
+        if known is None:
+            known = self._bases[value] = tuple(self._bases_of(value))
+        return known
+
+    def _bases_of(self, value: ir.Value) -> Iterator[tuple[ir.Value, tuple[ir.Operation, ...]]]:
+        if value in self.from_indices:
+            return
+        owner = value.owner
+        op = None if isinstance(owner, ir.Block) else owner.operation
+        if op is not None and value in self.small:
+            operands = list(op.operands)
+        elif op is not None and op.name in FREE:
+            # The first operand alone is data; an iota of the block around this one has none.
+            operands = list(op.operands)[:1]
+        else:
+            yield value, ()
+            return
+        for operand in operands:
+            for base, chain in self.bases(operand):
+                yield base, (*chain, op)
+
+    def reads(self, index: int) -> tuple[Read, ...]:
+        """What a node reads, operand for operand."""
+        known = self._reads.get(index)
+        if known is None:
+            known = self._reads[index] = tuple(
+                Read(position, base, self.of_value.get(base, -1), chain)
+                for position, value in enumerate(self.nodes[index].operands)
+                for base, chain in self.bases(value)
+            )
+        return known
 
     def inputs(self, members: AbstractSet[int]) -> int:
         """How many values a kernel of these nodes reads."""
-        read: set[ir.Value] = set()
-        for index in members:
+        return len(
+            {
+                value
+                for index in members
+                for value, source in self._inputs_of(index)
+                if source not in members
+            }
+        )
+
+    def _inputs_of(self, index: int) -> tuple[tuple[ir.Value, int], ...]:
+        """What a kernel of a node reads, each with the node that may compute it there, or -1."""
+        known = self._inputs.get(index)
+        if known is None:
             node = self.nodes[index]
-            for position, value in enumerate(node.operands):
-                if position in node.in_memory and self.of_value.get(value) in self.needed:
-                    read.add(value)
-                    continue
-                for base, _ in self.bases(value):
-                    if self.of_value.get(base) not in members:
-                        read.add(base)
-        return len(read)
+            stored = {
+                position: value
+                for position, value in enumerate(node.operands)
+                if position in node.in_memory and self.of_value.get(value) in self.needed
+            }
+            computed = (read for read in self.reads(index) if read.position not in stored)
+            known = self._inputs[index] = (
+                *((value, -1) for value in stored.values()),
+                *((read.base, read.source) for read in computed),
+            )
+        return known
 
     def read_in_memory(self, members: AbstractSet[int]) -> set[int]:
         """The nodes whose values these nodes read at arbitrary indices (`Op.materialized`)."""
-        return {
-            self.of_value.get(base, -1)
-            for index in members
-            for value in _read_in_memory(self.nodes[index])
-            for base, _ in self.bases(value)
-        }
+        found: set[int] = set()
+        for index in members:
+            if not self.nodes[index].in_memory:
+                continue
+            known = self._in_memory.get(index)
+            if known is None:
+                places = self.nodes[index].in_memory
+                known = self._in_memory[index] = frozenset(
+                    read.source for read in self.reads(index) if read.position in places
+                )
+            found |= known
+        return found
+
+    @functools.cached_property
+    def row_reductions(self) -> frozenset[int]:
+        """The nodes that are `is_row_reduction`."""
+        loops = (node for node in self.nodes if node.role == "loop")
+        return frozenset(node.index for node in loops if is_row_reduction(node.op))
+
+    @functools.cached_property
+    def readers(self) -> dict[ir.Value, set[int]]:
+        """The nodes that read a value, directly or through free ops."""
+        readers: dict[ir.Value, set[int]] = {}
+        for node in self.nodes:
+            for read in self.reads(node.index):
+                readers.setdefault(read.base, set()).add(node.index)
+        return readers
 
     def origins(self, index: int) -> list[int]:
         """The nodes a node depends on, free ops (which move into every kernel) looked through."""

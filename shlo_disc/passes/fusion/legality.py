@@ -76,12 +76,13 @@ def _emits_too_much(p: Partition, union: Cluster) -> bool:
         same = node.role == "elementwise"
         # A row's reductions are computed once, in a sweep of their own.
         at = {hash((member, -1))} if kind.is_swept and node.role == "loop" else mine
-        for position, value in enumerate(node.operands):
-            key = (-1, graph.of_value.get(value, -1)) if same else (member, position)
-            for base, chain in graph.bases(value):
-                source = graph.of_value.get(base, -1)
-                if source not in union.members:
-                    continue
-                moved = at if same and not chain else {hash((one, key)) for one in at}
-                indices.setdefault(source, set()).update(moved)
+        for read in graph.reads(member):
+            if read.source not in union.members:
+                continue
+            moved = at
+            if not same or read.chain:
+                value = node.operands[read.position]
+                key = (-1, graph.of_value.get(value, -1)) if same else (member, read.position)
+                moved = {hash((one, key)) for one in at}
+            indices.setdefault(read.source, set()).update(moved)
     return False

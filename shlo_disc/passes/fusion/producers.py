@@ -10,26 +10,22 @@ from shlo_disc.passes.fusion.products import DOT
 from shlo_disc.passes.fusion.rows import in_rows, is_space
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 from shlo_disc.passes.kinds import KINDS
-from shlo_disc.passes.op_classes import RESHAPES, is_row_reduction
+from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["rule"]
 
 
 def _seeds(p: Partition) -> Iterator[Seed]:
-    """(reader, source, position of the operand, number of its base) for every value read."""
+    """(reader, source, number of the read) for every value read."""
     for node in p.graph.nodes:
         mine = p.cluster_of.get(node.index)
         if mine is None or KINDS[mine.kind].is_contraction:
             continue
-        if node.role == "loop" and not is_row_reduction(node.op):
+        if node.role == "loop" and node.index not in p.graph.row_reductions:
             continue
-        for position, value in enumerate(node.operands):
-            if position in node.in_memory:
-                continue
-            for number, (base, _) in enumerate(p.graph.bases(value)):
-                source = p.graph.of_value.get(base, -1)
-                if source in p.cluster_of:
-                    yield node.index, source, position, number
+        for number, read in enumerate(p.graph.reads(node.index)):
+            if read.position not in node.in_memory and read.source in p.cluster_of:
+                yield node.index, read.source, number
 
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
@@ -57,10 +53,9 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if merge.union.kind == "row":
         legal = in_rows(p, merge.union)
         return None if legal else "a row would need elements of another row"
-    reader, _, position, number = merge.seed
-    node = p.graph.nodes[reader]
-    _, chain = list(p.graph.bases(node.operands[position]))[number]
-    direct = node.role == "elementwise" and not chain
+    reader, _, number = merge.seed
+    chain = p.graph.reads(reader)[number].chain
+    direct = p.graph.nodes[reader].role == "elementwise" and not chain
     if direct and p.graph.same(theirs.space, mine.space):
         return None
     # Computed at the consumer's index: only when nobody else needs it and no element is
@@ -83,12 +78,12 @@ def _is_bias_of_several_scores(p: Partition, merge: Merge) -> bool:
     node = p.graph.nodes[reader]
     if node.op.name != "stablehlo.add" or p.outside_users(theirs) <= mine.members:
         return False
-    bases = {p.graph.of_value.get(base, -1) for v in node.operands for base, _ in p.graph.bases(v)}
+    sources = {read.source for read in p.graph.reads(reader)}
     return any(
         other in p.cluster_of
         and p.graph.nodes[other].op.name == DOT
         and bool(dot_sides(p.graph.nodes[other].op)[0].batch)
-        for other in bases - {source}
+        for other in sources - {source}
     )
 
 

@@ -58,16 +58,15 @@ def _readers(p: Partition, node: Node, cluster: Cluster) -> list[Cluster]:
         if reader is None or reader.kind not in ("loop", "row"):
             return []
         its = p.graph.nodes[index]
-        for position, value in enumerate(its.operands):
-            for base, chain in p.graph.bases(value):
-                if p.graph.of_value.get(base) != node.index:
-                    continue
-                # Broadcast, it would be computed several times an element; a slice is a load
-                # in either case.
-                spread = any(op.name not in RESHAPES for op in chain) and not _is_slice(node)
-                spread = spread and not _is_mask_of_scores(p, node, reader)
-                if spread or position in its.in_memory:
-                    return []
+        for read in p.graph.reads(index):
+            if read.source != node.index:
+                continue
+            # Broadcast, it would be computed several times an element; a slice is a load in
+            # either case.
+            spread = any(op.name not in RESHAPES for op in read.chain) and not _is_slice(node)
+            spread = spread and not _is_mask_of_scores(p, node, reader)
+            if spread or read.position in its.in_memory:
+                return []
         if p.graph.inputs(reader.members | {node.index}) >= p.graph.costs.most_inputs:
             return []
         if reader not in readers:
@@ -97,28 +96,20 @@ def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
         chain.add(index)
         if _is_slice(p.graph.nodes[index]):
             # It is a load: what it reads must be in memory, and its start given.
-            values = p.graph.nodes[index].operands
-            bases = (base for value in values for base, _ in p.graph.bases(value))
-            if any(p.graph.of_value.get(base, -1) in cluster.members for base in bases):
+            if any(read.source in cluster.members for read in p.graph.reads(index)):
                 return None
             continue
         if p.graph.nodes[index].role != "elementwise" or p.graph.costs.is_expensive(op):
             return None
         if len(chain) > p.graph.costs.cheap_ops:
             return None
-        for value in p.graph.nodes[index].operands:
-            sources = {p.graph.of_value.get(base, -1) for base, _ in p.graph.bases(value)}
-            stack.extend(sources & cluster.members)
+        stack.extend(s.source for s in p.graph.reads(index) if s.source in cluster.members)
     return chain
 
 
 def _input_values(p: Partition, chain: set[int]) -> set[ir.Value]:
     return {
-        base
-        for index in chain
-        for value in p.graph.nodes[index].operands
-        for base, _ in p.graph.bases(value)
-        if p.graph.of_value.get(base) not in chain
+        read.base for index in chain for read in p.graph.reads(index) if read.source not in chain
     }
 
 

@@ -47,40 +47,38 @@ def in_rows(p: Partition, row: Cluster) -> bool:
     for index in row.members:
         node = graph.nodes[index]
         if node.role == "loop":
-            if not is_row_reduction(node.op):
+            if index not in graph.row_reductions:
                 return False
             if not is_space(p, graph.shapes.shape(node.operands[0]), dimensions(node.op), row):
                 return False
         elif p.level(node.shapes[0], row) not in _LEVELS[node.role]:
             return False
-        for position, value in enumerate(node.operands):
-            for base, chain in graph.bases(value):
-                if graph.of_value.get(base) not in row.members:
+        for read in graph.reads(index):
+            if read.source not in row.members:
+                continue
+            if node.role == "data_movement":
+                if _is_start(node, read.position) and _is_computed(graph, read.source, row):
                     continue
-                if node.role == "data_movement":
-                    if _is_start(node, position) and _is_computed(graph, base, row):
-                        continue
-                    return False
-                if p.only_units_change(base, chain, row):
-                    continue
-                if node.role == "loop" or not _spreads_rows(p, base, chain, row):
-                    return False
+                return False
+            if p.only_units_change(read.base, read.chain, row):
+                continue
+            if node.role == "loop" or not _spreads_rows(p, read.base, read.chain, row):
+                return False
     return True
 
 
-def _is_computed(graph: Graph, value: ir.Value, row: Cluster) -> bool:
-    """True if `value` can be computed wherever it is read, without a reduction of this cluster."""
+def _is_computed(graph: Graph, index: int, row: Cluster) -> bool:
+    """True if a node can be computed wherever it is read, without a reduction of this cluster."""
     seen: set[int] = set()
-    pending = [value]
+    pending = [index]
     while pending:
-        index = graph.of_value.get(pending.pop(), -1)
+        index = pending.pop()
         if index not in row.members or index in seen:
             continue
         seen.add(index)
-        node = graph.nodes[index]
-        if node.role == "loop":
+        if graph.nodes[index].role == "loop":
             return False
-        pending += (base for v in node.operands for base, _ in graph.bases(v))
+        pending += (read.source for read in graph.reads(index))
     return True
 
 

@@ -31,12 +31,11 @@ def _seeds(p: Partition) -> Iterator[Seed]:
 
 def _full_inputs(p: Partition, row: Cluster) -> dict[ir.Value, None]:
     """The values that a row cluster reads element by element, each at its own index."""
-    graph, members = p.graph, sorted(row.members)
-    reads = (r for i in members for v in graph.nodes[i].operands for r in graph.bases(v))
     return {
-        base: None
-        for base, chain in reads
-        if graph.of_value.get(base) not in row.members and p.only_units_change(base, chain, row)
+        read.base: None
+        for index in sorted(row.members)
+        for read in p.graph.reads(index)
+        if read.source not in row.members and p.only_units_change(read.base, read.chain, row)
     }
 
 

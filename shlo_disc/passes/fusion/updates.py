@@ -29,7 +29,7 @@ def _seeds(p: Partition) -> Iterator[Seed]:
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     node = p.graph.nodes[seed[0]]
     update = node.operands[_UPDATES[node.op.name]]
-    base, chain = next(p.graph.bases(update), (None, []))
+    base, chain = next(iter(p.graph.bases(update)), (None, ()))
     if base is None or any(op.name not in RESHAPES for op in chain):
         return
     source = p.graph.of_value.get(base, -1)
@@ -48,7 +48,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     alone = outer == [merge.source] and p.outside_users(work) == {node.index}
     if not alone or work.members & p.kept:
         return "it is read at other places, too"
-    if _bases(p, {node.index}, 0) & _bases(p, work.members):
+    if _changed(p, node.index) & _bases(p, work.members):
         return "it reads the array, which would have to be copied"
     if node.op.name == "stablehlo.dynamic_update_slice" and is_run(node.op, graph.shapes):
         return "it is computed where it belongs"
@@ -58,6 +58,18 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     ):
         return "updates that may meet follow each other: costly work would wait for them"
     return None
+
+
+def _changed(p: Partition, index: int) -> set[ir.Value]:
+    """The arrays that an update changes, and those that these are updates of."""
+    found: set[ir.Value] = set()
+    waiting = [index]
+    while waiting:
+        new = _bases(p, {waiting.pop()}, 0) - found
+        found |= new
+        sources = [p.graph.of_value[value] for value in new if value in p.graph.of_value]
+        waiting += [k for k in sources if p.graph.nodes[k].op.name in _UPDATES]
+    return found
 
 
 def _bases(p: Partition, members: AbstractSet[int], *positions: int) -> set[ir.Value]:

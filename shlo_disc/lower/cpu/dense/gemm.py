@@ -13,7 +13,7 @@ in place, one element broadcast at a time, or from rows copied to scratch (anoth
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
@@ -24,14 +24,19 @@ from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
 from shlo_disc.lower.products.finish import Fill, Finish
+from shlo_disc.lower.tasks.sized import Written, written_once
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 __all__ = ["Writer", "copy_panel", "pack_kernel", "write_gemm"]
 
 
-def write_gemm(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
+def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
     """The kernel over arguments (A, B, C, ...), and its parameters."""
+    return written_once(_gemm, gemm, sizes) if gemm.is_record else _gemm(gemm, sizes)
+
+
+def _gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
     return Writer(gemm, SizedBuilder(gemm.machine, sizes)).write()
 
 
@@ -45,7 +50,7 @@ class Writer(TileWriter):
 
     # ---------------------------------------------------------------- tasks
 
-    def write(self) -> tuple[str, tuple[Expr, ...]]:
+    def write(self) -> Written:
         """The text and its parameters."""
         g, b = self.g, self.b
         a_in = self.a_in = b.memref(0, g.a.element.storage)
@@ -429,8 +434,12 @@ def _note_panel(
             panel.vector_store(closed, to + column)
 
 
-def pack_kernel(gemm: Gemm, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
+def pack_kernel(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
+    return written_once(_pack, gemm, sizes)
+
+
+def _pack(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
     b, operand = SizedBuilder(gemm.machine, sizes), gemm.b
     memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.copied)
     zero, depth = b.index(0), b.size("K")

@@ -10,6 +10,7 @@ A is read in place, or from a copy in scratch memory where its rows do not run a
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
@@ -17,6 +18,7 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
+from shlo_disc.lower.tasks.sized import Written, written_once
 from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
@@ -41,12 +43,13 @@ time without prefetch where B is in memory, and 0.95 to 1.0 in L3. Three rows ta
 core of an EPYC)."""
 
 
-def write_dots(gemm: Gemm, sizes: dict[str, Expr], registers: int) -> tuple[str, tuple[Expr, ...]]:
-    """The kernel over arguments (A, B, C, ...), with the tasks of the tiled kernel.
+def write_dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
+    """The kernel over arguments (A, B, C, ...), with the tasks of the tiled kernel."""
+    return written_once(_dots, gemm, sizes) if gemm.is_record else _dots(gemm, sizes)
 
-    `registers`: the number of vector registers, 16 or 32.
-    """
-    return _Dots(gemm, SizedBuilder(gemm.machine, sizes), registers).write()
+
+def _dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
+    return _Dots(gemm, SizedBuilder(gemm.machine, sizes)).write()
 
 
 def dots_scratch_bytes(registers: int) -> int:
@@ -55,12 +58,12 @@ def dots_scratch_bytes(registers: int) -> int:
 
 
 class _Dots(Writer):
-    def __init__(self, gemm: Gemm, b: SizedBuilder, registers: int) -> None:
+    def __init__(self, gemm: Gemm, b: SizedBuilder) -> None:
         super().__init__(gemm, b)
-        self.registers = registers
+        self.registers = gemm.machine.vector_registers
         self.group = min(GROUP, gemm.tile.lanes)
 
-    def write(self) -> tuple[str, tuple[Expr, ...]]:
+    def write(self) -> Written:
         g, b, group = self.g, self.b, self.group
         self.a_in, self.b_in = b.memref(0, g.a.element.storage), b.memref(1, g.b.element.storage)
         self.c_out = b.memref(2, g.c.storage)

@@ -75,6 +75,11 @@ class Gemm:
     """A and B are copied as words, and lengths along K are numbers of words (`words.py`)."""
 
     @property
+    def is_record(self) -> bool:
+        """True if its fields say all of the text: nothing is computed by what they call."""
+        return self.finish is None and self.finish_bands is None and self.fill is None
+
+    @property
     def copied(self) -> str:
         """The type of what A and B are copied as."""
         return self.compute.register if self.words is None else WORD

@@ -300,7 +300,7 @@ class Planner:
             if self._has_tables(a):
                 sizes["table_k"] = scratch.take(self.depth * 8)
                 sizes["table_r"] = scratch.take(at.m * 8)
-        text, params = write_dots(gemm, sizes, registers)
+        text, params = write_dots(gemm, sizes)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(
             Kernel(f"{self.label}_dots", text),

@@ -27,6 +27,7 @@ from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
+from shlo_disc.lower.tasks.sized import Written, written_once
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register
@@ -72,9 +73,7 @@ class RowWork:
             "arg_count": Expr.const(len(product.args)),
             "param_count": Expr.const(len(product.params)),
         }
-        b = SizedBuilder(self.machine, own)
-        _in_one_launch(b, {name: b.size(name) for name in own})
-        text, params = b.finish()
+        text, params = written_once(_in_one_launch, self.machine, own)
         counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
         return replace(
             product,
@@ -142,14 +141,16 @@ class _Behind(RowWriter):
         self.e.overrides[given] = load
 
 
-def _in_one_launch(b: SizedBuilder, sizes: Mapping[str, IndexValue]) -> None:
-    """Write the kernel that runs a product's tasks, and rows when what they read is there.
+def _in_one_launch(machine: Machine, given: Mapping[str, Expr]) -> Written:
+    """The kernel that runs a product's tasks, and rows when what they read is there.
 
     Its arguments are the addresses of both kernels, the counters, then the arguments of the product
-    and of the rows. Its parameters are `sizes`, then those of the product and of the rows. The
+    and of the rows. Its parameters are `given`, then those of the product and of the rows. The
     counters are the number of the next group of rows, then of every block of rows the finished
     tasks of the product.
     """
+    b = SizedBuilder(machine, given)
+    sizes = {name: b.size(name) for name in given}
     product, row_work, ticket = (b.pointer(k) for k in range(3))
     args, params = b.place(b.args, 3, "!llvm.ptr"), b.place(b.params, len(sizes), "i64")
     done = b.place(ticket, 1, "i64")
@@ -178,6 +179,7 @@ def _in_one_launch(b: SizedBuilder, sizes: Mapping[str, IndexValue]) -> None:
             return [take()]
 
         b.while_([take()], lambda taken: taken[0] < sizes["rows"], work)
+    return b.finish()
 
 
 def _wait(b: CpuBuilder, counter: Pointer, needed: IndexValue) -> None:

@@ -19,6 +19,7 @@ from shlo_disc.lower.cpu.model import LONG_SUM
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
+from shlo_disc.lower.tasks.sized import Written
 from shlo_disc.lower.values.elemental import Arguments
 
 __all__ = ["combine_launch", "split_steps"]
@@ -70,7 +71,7 @@ def split_steps(
 class _Sum(Writer):
     """A task adds up the parts of one row."""
 
-    def add_up(self, parts: int) -> tuple[str, tuple[Expr, ...]]:
+    def add_up(self, parts: int) -> Written:
         """The text over arguments (parts, C, ...), and its parameters."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         self.sums = b.memref(0, self.compute)

@@ -63,9 +63,9 @@ def _reduce(x: Register) -> _Reduced:
     rest = fma(n, -first, x)
     product = n * second
     r = rest - product
-    # What the subtraction loses (D. Knuth's two-sum: either may be the larger), and the product.
-    back = r - rest
-    lost = (rest - (r - back)) - (product + back)
+    # What the subtraction loses, exactly. Where the product is the larger of two of one sign it
+    # loses nothing: `rest` is a multiple of the product's last place.
+    lost = (rest - r) - product
     low = fma(n, -third, lost - fma(n, second, -product))
     small: _Reduced = r, low, shifted.bits() - magic_bits
     size = x.abs()
@@ -152,7 +152,7 @@ def _sin_cos(r: Register, low: Register) -> tuple[_Sum, _Sum]:
     half = 0.5 * z
     high = 1.0 - half
     # sin(r + low) = sin(r) + low cos(r)
-    sine = fma(r * z, horner(z, TABLES["sin", r.element]), low * high)
+    sine = fma(low, high, r * z * horner(z, TABLES["sin", r.element]))  # `low` comes last
     cosine = fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
     return (r, sine), (high, fma(-r, low, cosine))
 
@@ -173,7 +173,8 @@ def sin_cos_of_pi(x: Register) -> tuple[Register, Register]:
 def _turned(r: Register, low: Register, quadrant: Register) -> Register:
     """sin(r + low + quadrant pi/2)."""
     (sine, sine_low), (cosine, cosine_low) = _sin_cos(r, low)
-    turned = (quadrant & 1).differs(0)
+    one = 0x3FF << 52 if r.is_double else 0x7F << 23
+    turned = ((quadrant << (63 if r.is_double else 31)) | one).floats() < 0.0
     sine = (sine + sine_low).copysign(sine)  # -0 stays
     chosen = select(turned, cosine + cosine_low, sine)
     return (chosen.bits() ^ ((quadrant & 2) << (62 if r.is_double else 30))).floats()
