@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import click
@@ -65,6 +66,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
 @click.option("--quick", is_flag=True, help="Fewer repetitions: to see that it runs.")
 def main(names: tuple[str, ...], quick: bool) -> None:
     """Run the suites NAMES (all by default) and store the results in benchmarks/results/."""
+    os.environ.setdefault("SHLO_DISC_CACHE", "0")  # what is compiled is timed
     console = report()
     machine = host()
     console.print(f"{machine['cpu']}, {machine['cores']} cores, {' '.join(machine['flags'])}")

@@ -27,7 +27,7 @@ from shlo_disc.errors import (
 )
 
 if TYPE_CHECKING:
-    from shlo_disc import numpy
+    from shlo_disc import cache, numpy
     from shlo_disc.compile import compile
     from shlo_disc.data_sized import DataSizedExecutable
     from shlo_disc.executable import Executable
@@ -53,6 +53,7 @@ __all__ = [
     "ShloDiscError",
     "UnsupportedError",
     "__version__",
+    "cache",
     "compile",
     "jit",
     "numpy",
@@ -76,8 +77,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "numpy":
-        return importlib.import_module("shlo_disc.numpy")
+    if name in ("cache", "numpy"):
+        return importlib.import_module(f"shlo_disc.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'shlo_disc' has no attribute {name!r}")

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -476,7 +477,7 @@ def _native(
         dumps.write_host(host.text)
     times.done("emit")
     with ThreadPoolExecutor(1) as pool:
-        entries = pool.submit(target.compile_host, host.text)
+        entries = pool.submit(copy_context().run, target.compile_host, host.text)
         try:
             kernels = list(builder.functions([kernel.text for kernel in host.kernels]))
         except KernelsRefused as refused:

@@ -216,6 +216,8 @@ class Executable(OfThisProcess):
         """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
         self.code_bytes = sum(kernel.size_bytes for kernel in kernels)
         """Machine code of its kernels, their constants aside; other programs may share them."""
+        self.loaded_kernels = sum(kernel.from_store for kernel in kernels)
+        """Kernels whose code was not compiled in this process, but kept on disk."""
         self.passes = tuple(passes)
         """What every pass did, in order."""
         self.stage_ms = dict(stage_ms)

@@ -20,6 +20,9 @@ __all__ = [
     "FLAGS",
     "Flag",
     "Kind",
+    "cache",
+    "cache_bytes",
+    "cache_dir",
     "check",
     "check_runtime",
     "debug_level",
@@ -59,6 +62,7 @@ _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
 _BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
 _PATH = Kind("the path of a directory", ".+")
+_ABSOLUTE_PATH = Kind("the path of a directory from / or ~ on", "[/~].*")
 _ON_UNSUPPORTED = Kind("xla or error", "xla|error")
 _LIBRARY = Kind("the path or name of a shared library (.so)", r".*\.so[^/]*")
 
@@ -79,6 +83,26 @@ class Flag:
 
 
 _TABLE = (
+    Flag(
+        "SHLO_DISC_CACHE",
+        "1",
+        _SWITCH,
+        "0 keeps no compiled code on disk, and uses none that is there (docs/cache.md).",
+    ),
+    Flag(
+        "SHLO_DISC_CACHE_BYTES",
+        str(1 << 30),
+        _BYTES,
+        "Upper bound of the compiled code on disk; what was not used for longest goes first.",
+    ),
+    Flag(
+        "SHLO_DISC_CACHE_DIR",
+        "",
+        _ABSOLUTE_PATH,
+        "The folder of compiled code; unset: `shlo_disc` in JAX's compilation cache "
+        "(`JAX_COMPILATION_CACHE_DIR`) if there is one, else in the user's caches "
+        "(`~/.cache/shlo_disc`).",
+    ),
     Flag(
         "SHLO_DISC_CUDA_LIBRARY",
         "",
@@ -279,6 +303,22 @@ def overridden(**values: object) -> Iterator[None]:
 
 def _number(key: str) -> int:
     return int(value(key))
+
+
+def cache() -> bool:
+    """`SHLO_DISC_CACHE`."""
+    return _number("cache") > 0
+
+
+def cache_bytes() -> int:
+    """`SHLO_DISC_CACHE_BYTES`."""
+    return _number("cache_bytes")
+
+
+def cache_dir() -> Path | None:
+    """`SHLO_DISC_CACHE_DIR`; None where nothing is said."""
+    text = value("cache_dir")
+    return Path(text) if text else None
 
 
 def debug_level() -> int:

@@ -19,9 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Ended", "Server", "outcomes", "prepare", "python"]
+import platformdirs
+
+__all__ = ["CODE", "Ended", "Server", "outcomes", "prepare", "python"]
 
 Job = TypeVar("Job")
+
+CODE = platformdirs.user_cache_dir("shlo_disc-tests")
+"""Machine code that tests load and keep (CONTRIBUTING.md)."""
 
 BATCH = 20
 """Jobs of one child: starting a child takes as long as two jobs."""
@@ -43,6 +48,7 @@ def prepare() -> None:
     """Set what children inherit; called before JAX computes anything."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("SHLO_DISC_SPEC", "1")
+    os.environ.setdefault("SHLO_DISC_CACHE_DIR", CODE)
     flags = os.environ.get("XLA_FLAGS", "")
     wanted = ["--xla_backend_optimization_level=0", "--xla_allow_excess_precision=false"]
     if importlib.metadata.version("jaxlib").startswith(("0.10.", "0.11.")):

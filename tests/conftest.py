@@ -4,6 +4,9 @@ XLA is what results are compared with; compiling it was a third of the time. It 
 optimisations, and without its fusion emitters, which take 40 % of what is left. It makes one LLVM
 module of a program, not up to 32, which is a sixth less work. jaxlib 0.12 has no flag for the
 emitters, and XLA ends the process for flags it does not know.
+
+Machine code that an earlier run or another worker compiled is loaded (CONTRIBUTING.md). Tests of
+compilation itself ask for the fixture `compiled_anew`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ import sys
 
 import pytest
 
+from tests.children import CODE
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("SHLO_DISC_CACHE_DIR", CODE)
 os.environ.setdefault("SHLO_DISC_SPEC", "1")
 os.environ.setdefault("SHLO_DISC_ON_UNSUPPORTED", "error")  # no test passes because XLA ran it
 if os.environ.get("SHLO_DISC_TEST_ON_GPU") != "1":  # the stand-in runs PTX
@@ -48,12 +54,10 @@ def frozen() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def recent_code() -> None:
-    """Machine code of 100 kernels is kept, not of 30: tests of a module often share kernels."""
-    from shlo_disc.lower.cpu import codegen  # behind the flags and the sanitizer's runtime
-
-    codegen.RECENT.resize(112 << 20)
+@pytest.fixture
+def compiled_anew(monkeypatch):
+    """No machine code is loaded from disk, and none is kept there."""
+    monkeypatch.setenv("SHLO_DISC_CACHE", "0")
 
 
 @pytest.fixture

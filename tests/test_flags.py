@@ -21,6 +21,9 @@ BYTES = (
     ["-1", "1GB", "1e9", "0x10", "1_000", str(2**63), "9" * 40, "lots", "+5", " 7"],
 )
 VALUES = {
+    "cache": SWITCH,
+    "cache_bytes": BYTES,
+    "cache_dir": (["/tmp/somewhere/new", "~/new"], ["new", "./new", "../new"]),
     "debug": (["0", "1", "2", "3", "4", "5"], ["6", "-1", "2.0", "verbose", "05", "1\n"]),
     "cuda_library": (
         ["libcuda.so", "/opt/driver/libcuda.so.1"],
@@ -44,6 +47,9 @@ VALUES = {
     "trust_bytecode": SWITCH,
 }
 READERS = {
+    "cache": flags.cache,
+    "cache_bytes": flags.cache_bytes,
+    "cache_dir": flags.cache_dir,
     "debug": flags.debug_level,
     "dump": flags.dump_dir,
     "fusion": flags.fusion,

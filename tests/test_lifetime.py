@@ -379,7 +379,7 @@ def test_memory_of_functions_that_are_gone(cycle, count):
 
 @pytest.mark.slow
 def test_memory_of_functions_whose_code_is_kept_for_a_while():
-    codegen.RECENT.resize(8 << 20)  # eight engines
+    codegen.RECENT.resize(8 * 4096)  # eight kernels
     _, places = grown(small, 4, 5)
     assert places < 20
 

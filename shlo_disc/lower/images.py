@@ -86,3 +86,8 @@ class KernelImage:
     def size_bytes(self) -> int:
         """Bytes of the image, and of its machine code."""
         return len(self.image) + len(self.machine_code)
+
+    @property
+    def from_store(self) -> bool:
+        """Images are not kept on disk."""
+        return False

@@ -57,6 +57,10 @@ class Function(Protocol):
     def size_bytes(self) -> int:
         """Bytes of the code, constants aside."""
 
+    @property
+    def from_store(self) -> bool:
+        """True if the code was not compiled in this process, but kept on disk."""
+
 
 class CodeGenerator(Protocol):
     """A context that compiles kernel texts while more are written."""

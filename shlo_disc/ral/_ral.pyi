@@ -428,6 +428,38 @@ class Dispatcher:
     def _forget(self) -> None:
         """Run no entry and no version any more."""
 
+class ObjectCodeError(ValueError):
+    """An object file is damaged, or has something the loader does not know."""
+
+class LoadedCode:
+    """Executable memory with the machine code of `object`; freed with this object.
+
+    object: a relocatable ELF file of x86-64 as LLVM writes it. It is checked as a whole before any
+    of it is mapped. Memory is never writable and executable at once.
+    Raises ObjectCodeError, and OSError where the system gives no executable memory.
+    """
+
+    def __init__(self, object: bytes) -> None: ...
+    @property
+    def functions(self) -> dict[str, tuple[int, int]]:
+        """Address and bytes of every global function."""
+
+    @property
+    def mapped_bytes(self) -> int: ...
+
+class SignalHandlers:
+    """What handles every signal of the process, as it is when this object is made."""
+
+    def __init__(self) -> None: ...
+    def restore(self) -> None:
+        """Have the same functions handle the signals again."""
+
+def check_object_code(object: bytes) -> None:
+    """Raise ObjectCodeError if `LoadedCode` would; maps nothing."""
+
+def cpu_identity() -> bytes:
+    """The values of CPUID and XGETBV that LLVM chooses instructions by."""
+
 def ffi_handler(on_gpu: bool = False) -> dict[str, Any]: ...
 def ffi_learn_stream() -> Any:
     """The capsule of an FFI handler of GPUs that remembers the stream of its calls."""

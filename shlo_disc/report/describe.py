@@ -55,6 +55,7 @@ def describe(
             for record in executable.passes
         ],
         "distinct_kernels": len(host.kernels),
+        "loaded_kernels": executable.loaded_kernels,
         "code_bytes": executable.code_bytes,
         "memory": {
             "temporary": _formula(memory, sizes),

@@ -23,9 +23,11 @@ def as_text(program: dict[str, Any]) -> str:
     stages = ", ".join(f"{stage} {ms:.0f}" for stage, ms in program["compile_ms"].items())
     kernels = program["kernels"]
     total = sum(program["compile_ms"].values())
+    loaded = f" ({program['loaded_kernels']} loaded)" if program["loaded_kernels"] else ""
     lines = [
-        f"{program['name']}: {len(kernels)} kernels, {program['distinct_kernels']} different, "
-        f"{program['code_bytes']:,} bytes of machine code; compiled in {total:.0f} ms ({stages})"
+        f"{program['name']}: {len(kernels)} kernels, {program['distinct_kernels']} different"
+        f"{loaded}, {program['code_bytes']:,} bytes of machine code; compiled in {total:.0f} ms "
+        f"({stages})"
     ]
     given = program["sizes"]
     at = ""

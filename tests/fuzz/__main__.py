@@ -76,6 +76,7 @@ def main(
     """Check random typed programs; every kind of failure is made small and written to a file."""
     if share:
         os.environ[SHARE] = str(share)
+    os.environ.setdefault("SHLO_DISC_CACHE", "0")  # nothing random comes again
     batches.prepare()
     if target:
         os.environ[TARGET] = target

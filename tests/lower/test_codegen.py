@@ -10,6 +10,8 @@ import pytest
 from shlo_disc.errors import InternalError
 from shlo_disc.lower.cpu import codegen
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 ANSWER = """
 func.func @KERNEL(%args: !llvm.ptr) -> i64 {{
   %answer = arith.constant {} : i64

@@ -12,6 +12,8 @@ from shlo_disc.lower.cpu import codegen, host_parts
 from shlo_disc.lower.recent import Recent
 from shlo_disc.mlir import ir, new_context, ops_of
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 T = "tensor<?xf32>"
 PROGRAM = f"""
 func.func @main(%x: {T}, %n: tensor<i32>) -> ({T}, tensor<i32>, {T}) {{

@@ -4,6 +4,10 @@ Passes and the execution engine are driven through MLIR's C API rather than its 
 binding's `raw_lookup` gives a packed wrapper instead of the function itself. A foreign call
 releases the GIL: several threads generate code at once, while another writes more kernels.
 
+Only the object file that MLIR's engine writes is kept: an engine takes 1 MB of memory, the code of
+a kernel 10 kB. A loader of ours makes it executable (`ral/src/object_code.h`), and the kernel store
+(`shlo_disc/store`) keeps it for later processes.
+
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
 kernels and of their host program; programs alive at the same time share equal kernels. The code of
 a kernel is freed with the last program that uses it. The most recent ones (`RECENT`) are kept: a
@@ -19,18 +23,20 @@ import heapq
 import itertools
 import os
 import subprocess
-import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from shlo_disc import locks
 from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.loader import LoadedCode, ObjectCodeError, SignalHandlers, load
+from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.writer import INLINED
@@ -38,6 +44,7 @@ from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.mlir_libraries import LIBRARY_FOLDER
+from shlo_disc.store.entries import COUNTS, current
 
 __all__ = [
     "PIPELINE",
@@ -197,30 +204,62 @@ def _trim() -> None:
         trim(0)
 
 
-class _Engine:
-    """An execution engine of MLIR's: the machine code of one module, unmapped with this object."""
+def _object_code(module: ir.Module, name: str, opt_level: int) -> bytes:
+    """The object file that LLVM makes of `module`, which has a function `name`."""
+    handle = _capi().mlirExecutionEngineCreate(_handle(module), opt_level, 0, None, True, False)
+    if not handle.pointer:
+        raise InternalError("LLVM did not accept a generated module")
+    try:
+        # Compiles the module. Writing would, too, but looks for functions that LLVM inlined.
+        if not _capi().mlirExecutionEngineLookup(handle, _string(name)):
+            raise InternalError(f"generated function not found: {name}")
+        with _file_in_memory() as file:
+            _dump(handle, f"/proc/self/fd/{file.fileno()}")
+            object_code = file.read()
+    finally:
+        _capi().mlirExecutionEngineDestroy(handle)
+        if next(_freed) % _ENGINES_A_TRIM == 0:
+            _trim()
+    if not object_code:
+        raise InternalError("LLVM made no object file of a generated module")
+    return object_code
 
-    def __init__(self, module: ir.Module, opt_level: int, *, keep_object: bool) -> None:
-        self._destroy = _capi().mlirExecutionEngineDestroy
-        self.handle = _Handle(None)
-        # enable_object_dump keeps a copy of the object code: only wanted for disassembly.
-        self.handle = _capi().mlirExecutionEngineCreate(
-            _handle(module), opt_level, 0, None, keep_object, False
-        )
-        if not self.handle.pointer:
-            raise InternalError("LLVM did not accept a generated module")
 
-    def address(self, name: str) -> int:
-        """The address of a function of the module, compiled by now; 0 for an unknown name."""
-        return _capi().mlirExecutionEngineLookup(self.handle, _string(name)) or 0
+def _file_in_memory() -> BinaryIO:
+    try:
+        return os.fdopen(os.memfd_create("kernel"), "rb")
+    except OSError:  # some sandboxes have no such files
+        return tempfile.TemporaryFile()
 
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # When the interpreter ends, a thread it no longer waits for may still run this code, and
-        # the names of this module may be gone.
-        if not is_finalizing() and self.handle.pointer:
-            self._destroy(self.handle)
-            if next(_freed) % _ENGINES_A_TRIM == 0:
-                _trim()
+
+_dump_first = locks.lock()
+_dumped = threading.Event()
+
+
+def _dump(engine: _Handle, path: str) -> None:
+    """Have `engine` write the object file it has compiled.
+
+    When LLVM first writes a file, it takes over the signals that end a process, to remove the file
+    then. The handlers before are set again, those of Python among them. A thread of its own does
+    that, because LLVM also changes the signal stack of the thread.
+    """
+    if not _dumped.is_set():
+        with _dump_first:
+            if not _dumped.is_set():
+                first = threading.Thread(target=_dump_and_restore_handlers, args=(engine, path))
+                first.start()
+                first.join()
+                return
+    _capi().mlirExecutionEngineDumpToObjectFile(engine, _string(path))
+
+
+def _dump_and_restore_handlers(engine: _Handle, path: str) -> None:
+    handlers = SignalHandlers()
+    try:
+        _capi().mlirExecutionEngineDumpToObjectFile(engine, _string(path))
+    finally:
+        handlers.restore()
+        _dumped.set()
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,19 +272,18 @@ class Function:
     address: int
     size_bytes: int
     """Of its code; its constants come on top."""
-    _engine: _Engine
+    _code: LoadedCode
+    from_store: bool = False
+    """True if the code was not compiled in this process, but kept on disk."""
 
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
 """Kernels in use somewhere, by name."""
 
-_ENGINE_BYTES = 1 << 20
-"""Resident memory of an engine beside its code (measured: 0.9 to 1.1 MB)."""
-
 
 def _kept_bytes(functions: tuple[Function, ...]) -> int:
-    """Of the functions of one text, which own one engine."""
-    return _ENGINE_BYTES + sum(function.size_bytes for function in functions)
+    """Of the functions of one text, which share their memory."""
+    return functions[0]._code.mapped_bytes
 
 
 RECENT = Recent(32 << 20, _kept_bytes)
@@ -293,7 +331,7 @@ class Builder:
                 RECENT.add(name, (known,))
             else:
                 heapq.heappush(self._waiting, (-len(text), name, text))
-                self._begun[name] = self._pool.submit(self._longest)
+                self._begun[name] = self._pool.submit(copy_context().run, self._longest)
         return name
 
     def _longest(self) -> None:
@@ -353,18 +391,6 @@ def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
 
 
-def _engine(
-    text: str,
-    opt_level: int,
-    machine: Machine | None,
-    *,
-    keep_object: bool,
-    host: bool = False,
-) -> _Engine:
-    module = _lowered(text, machine, host=host)
-    return _Engine(module, opt_level, keep_object=keep_object)
-
-
 def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Module:
     """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
     module = lower_to_llvm(text, kernel_context(), host=host)
@@ -378,9 +404,6 @@ def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Mo
     return module
 
 
-_END = "end_of_code"
-
-
 def _compile(
     text: str,
     names: Sequence[str],
@@ -389,21 +412,36 @@ def _compile(
     *,
     host: bool = False,
 ) -> list[Function]:
-    """The functions `names`, in their order; `text` defines them in this order."""
-    # LLVM lays functions out in their order: one more tells where the last ends.
-    text += f"\nfunc.func @{_END}() {{\nreturn\n}}\n"
-    engine = _engine(text, opt_level, machine, keep_object=False, host=host)
-    every = [*names, _END]
-    addresses = [engine.address(name) for name in every]
-    if not all(addresses):
-        found = dict(zip(every, addresses, strict=True))
-        raise InternalError(f"generated functions not found: {found}")
-    ordered = sorted(addresses)
-    following = dict(zip(ordered, [*ordered[1:], ordered[-1]], strict=True))
-    return [
-        Function(name, address, following[address] - address, engine)
-        for name, address in zip(names, addresses, strict=False)
-    ]
+    """The functions `names` of `text`, from the kernel store if it has them."""
+    store = current()
+    key = b""
+    if store is not None:
+        level = (tuple(names), opt_level, _features(machine) if machine else "", PIPELINE, host)
+        key = code_key(text, *level)
+        kept = store.read(key)
+        if kept is not None:
+            try:
+                functions = _loaded(kept, names, from_store=True)
+            except ObjectCodeError:  # written by a mistake of ours
+                COUNTS.add("damaged")
+            else:
+                COUNTS.add("loaded")
+                return functions
+    object_code = _object_code(_lowered(text, machine, host=host), names[0], opt_level)
+    try:
+        functions = _loaded(object_code, names)
+    except ObjectCodeError as error:
+        raise InternalError(f"generated code was refused: {error}") from error
+    if store is not None:
+        store.write(key, object_code)
+    return functions
+
+
+def _loaded(
+    object_code: bytes, names: Sequence[str], *, from_store: bool = False
+) -> list[Function]:
+    loaded = load(object_code, names)
+    return [Function(name, *found, from_store) for name, found in zip(names, loaded, strict=True)]
 
 
 def _refuse_foreign_ops(module: ir.Module) -> None:
@@ -434,14 +472,12 @@ def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
     if not texts:
         return ""  # an engine without functions makes no object
     functions = {function_name(text, machine): text for text in texts}
-    engine = _engine(_with_names(functions), 3, machine, keep_object=True)
-    for name in functions:
-        engine.address(name)  # compiles the module
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernels.o"
-        _capi().mlirExecutionEngineDumpToObjectFile(engine.handle, _string(str(path)))
+    object_code = _object_code(_lowered(_with_names(functions), machine), next(iter(functions)), 3)
+    with tempfile.NamedTemporaryFile(suffix=".o") as file:
+        file.write(object_code)
+        file.flush()
         try:
-            command = ["objdump", "-d", "--no-show-raw-insn", "-M", "intel", str(path)]
+            command = ["objdump", "-d", "--no-show-raw-insn", "-M", "intel", file.name]
             return subprocess.run(command, check=True, capture_output=True, text=True).stdout
         except FileNotFoundError:
             raise UnsupportedError(

@@ -24,6 +24,7 @@
 #include "foreign_api.h"
 #include "foreign_call.h"
 #include "jax_bridge.h"
+#include "module_code.h"
 #include "module_gpu.h"
 #include "pack_cache.h"
 #include "py_callback.h"
@@ -565,6 +566,7 @@ NB_MODULE(_ral, m) {
       PyExc_RuntimeError, &errors().foreign);
 
   bind_gpu(m);
+  bind_code(m);
   nb::class_<SharedForeignCall>(m, "ForeignCall")
       .def("__init__", &init_foreign_call, nb::kw_only(), "target"_a, "where"_a, "handlers"_a,
            "operands"_a, "results"_a, "attributes"_a,

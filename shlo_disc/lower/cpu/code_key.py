@@ -1,0 +1,56 @@
+"""What machine code depends on: the key it is kept under."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+from pathlib import Path
+
+from shlo_disc.loader import cpu_identity
+from shlo_disc.mlir_libraries import LIBRARY_FOLDER
+from shlo_disc.store.format import KEY_BYTES, VERSION
+
+__all__ = ["code_key"]
+
+
+def code_key(text: str, *options: object) -> bytes:
+    """The key of what `text` is compiled to with `options`, by this compiler for this CPU."""
+    key = hashlib.blake2b(digest_size=KEY_BYTES)
+    parts = (str(VERSION), _compiler(), _generator(), cpu_identity(), repr(options), text)
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode()
+        key.update(len(data).to_bytes(8, "little"))  # no two rows of parts are the same bytes
+        key.update(data)
+    return key.digest()
+
+
+@functools.cache
+def _compiler() -> str:
+    """Which build of MLIR and LLVM this is."""
+    library = LIBRARY_FOLDER / "libTorchMLIRAggregateCAPI.so"
+    try:
+        distribution = importlib.metadata.distribution("torch-mlir")
+        record = distribution.read_text("RECORD") or ""
+        version = distribution.version
+    except importlib.metadata.PackageNotFoundError:
+        record = version = ""
+    found = library.stat()
+    # The digest of the library, as its installer wrote it down.
+    digests = [line for line in record.splitlines() if f"/{library.name}," in line]
+    build = digests[0] if digests else f"{found.st_mtime_ns}"
+    return f"torch-mlir {version} {found.st_size} {build}"
+
+
+@functools.cache
+def _generator() -> bytes:
+    """The modules of ours between a text and LLVM."""
+    folder = Path(__file__).parent
+    return b"".join(_digest(folder / name) for name in ("codegen.py", "host_parts.py"))
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        return hashlib.blake2b(path.read_bytes()).digest()
+    except OSError:  # installed without sources
+        return importlib.metadata.version("shlo_disc").encode()

@@ -1,0 +1,218 @@
+"""Reading and writing the store; see the package."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shlo_disc import flags, locks
+from shlo_disc.store.folder import configured, is_ours, opened
+from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
+
+__all__ = ["COUNTS", "Counts", "Entry", "Store", "current"]
+
+_DAY_S = 24 * 60 * 60
+_SCAN_S = 60
+"""Least time between two scans of a store, by whatever process."""
+_ABANDONED_S = 60 * 60
+"""A file that is still being written after so long has lost its writer."""
+_KEPT_SHARE = 0.9
+"""Of the limit: a scan that removes entries makes room for a while."""
+
+
+class Counts:
+    """What this process asked of stores."""
+
+    NAMES = ("loaded", "missing", "damaged", "unreadable", "stored", "not_stored", "evicted")
+
+    def __init__(self) -> None:
+        self._lock = locks.lock()
+        self._counts = dict.fromkeys(self.NAMES, 0)
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count one more."""
+        with self._lock:
+            self._counts[name] += count
+
+    def now(self) -> dict[str, int]:
+        """All numbers by name."""
+        with self._lock:
+            return dict(self._counts)
+
+
+COUNTS = Counts()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a store."""
+
+    path: Path
+    size_bytes: int
+    used: float
+    """Seconds since the epoch: when it was written or last used, to a day."""
+
+    @property
+    def key(self) -> bytes:
+        """What it is found by."""
+        return bytes.fromhex(self.path.name)
+
+    def object_code(self) -> bytes:
+        """Its object code. Raises OSError and DamagedError."""
+        return unpacked(self.key, _contents(self.path))
+
+
+def current() -> Store | None:
+    """The store of this process; None where it is off or cannot be used."""
+    folder = configured()
+    found = None if folder is None else opened(folder)
+    return None if found is None else Store(found / "v1")
+
+
+@dataclass(frozen=True)
+class Store:
+    """Object code by key, below one folder."""
+
+    root: Path
+
+    def read(self, key: bytes) -> bytes | None:
+        """The object code under `key`; None where there is none that can be used."""
+        try:
+            found = unpacked(key, _contents(self._path(key)))
+        except FileNotFoundError:
+            COUNTS.add("missing")
+        except OSError:
+            COUNTS.add("unreadable")
+        except DamagedError:
+            COUNTS.add("damaged")
+        else:
+            return found
+        return None
+
+    def write(self, key: bytes, object_code: bytes) -> None:
+        """Keep `object_code` under `key`, if the file system lets us."""
+        file = packed(key, object_code)
+        if len(file) > MOST_BYTES:
+            return
+        path = self._path(key)
+        name = f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}"
+        try:
+            try:
+                _replace(path, self.root / "tmp" / name, file)
+            except FileNotFoundError:
+                kernels, temporary = path.parent.parent, self.root / "tmp"
+                for folder in (self.root, temporary, kernels, path.parent):
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                _replace(path, self.root / "tmp" / name, file)
+        except OSError:
+            COUNTS.add("not_stored")
+            return
+        COUNTS.add("stored")
+        with contextlib.suppress(OSError):
+            self._limit()
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, in no order."""
+        for folder in _listed(self.root / "kernels"):
+            for file in _listed(folder):
+                try:
+                    found = file.stat(follow_symlinks=False)
+                except FileNotFoundError:  # removed meanwhile
+                    continue
+                if stat.S_ISREG(found.st_mode) and _is_key(file.name):
+                    yield Entry(Path(file.path), found.st_size, found.st_mtime)
+
+    def prune(self, limit_bytes: int, older_than_s: float = float("inf")) -> int:
+        """Remove the entries not used for longest, to `limit_bytes`; returns how many.
+
+        Entries not used for `older_than_s` seconds go in any case, and abandoned files.
+        """
+        now = time.time()
+        for file in _listed(self.root / "tmp"):
+            with contextlib.suppress(OSError):
+                if now - file.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
+                    os.unlink(file.path)
+        entries = sorted(self.entries(), key=lambda entry: entry.used)
+        total = sum(entry.size_bytes for entry in entries)
+        removed = 0
+        for entry in entries:
+            if total <= limit_bytes and now - entry.used <= older_than_s:
+                break
+            with contextlib.suppress(OSError):
+                entry.path.unlink()
+                removed += 1
+            total -= entry.size_bytes
+        COUNTS.add("evicted", removed)
+        return removed
+
+    def _path(self, key: bytes) -> Path:
+        name = key.hex()
+        return self.root / "kernels" / name[:2] / name
+
+    def _limit(self) -> None:
+        """Keep the store within its limit, unless a process did so a moment ago, or does."""
+        lock = self.root / "lock"
+        with contextlib.suppress(FileNotFoundError):
+            if abs(time.time() - lock.lstat().st_mtime) < _SCAN_S:
+                return
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where it is taken
+            os.utime(descriptor)
+            limit = flags.cache_bytes()
+            if sum(entry.size_bytes for entry in self.entries()) > limit:
+                self.prune(int(limit * _KEPT_SHARE))
+        finally:
+            os.close(descriptor)
+
+
+def _listed(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _is_key(name: str) -> bool:
+    return len(name) == 2 * KEY_BYTES and not name.strip("0123456789abcdef")
+
+
+def _contents(path: Path) -> bytes:
+    """What is in a file of ours. Raises OSError, and DamagedError for a file that others may write.
+
+    Marks the file as used, once a day: scans remove the files not used for longest.
+    """
+    # Links are refused. A pipe of that name would keep us waiting.
+    flags_ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with open(os.open(path, flags_), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            raise DamagedError("no file of the store")
+        if not is_ours(found) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise DamagedError("others may write to the file")
+        contents = file.read(MOST_BYTES)
+        if time.time() - found.st_mtime > _DAY_S:
+            with contextlib.suppress(OSError):  # a read-only store
+                os.utime(file.fileno())
+    return contents
+
+
+def _replace(path: Path, temporary: Path, contents: bytes) -> None:
+    """Write `contents` to `path` in one step. Raises OSError, and leaves no file then."""
+    flags_ = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags_, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(contents)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
