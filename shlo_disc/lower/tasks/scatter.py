@@ -23,7 +23,7 @@ from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
 from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Group, Ix
+from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.mlir import reads
 from shlo_disc.passes.match_single_op import SingleOpRecord
@@ -185,13 +185,14 @@ class Scatter:
         last: IndexValue,
     ) -> None:
         """One run of the update into the operand."""
-        place, source = self.target(e, index, starts), self.source(e, index)
+        place = self.target(e, index, starts)
         if not e.lanes:
-            self._combine(e, Ix(place), Ix(source), None)
+            self._combine(e, Ix(place), self.source(e, index), None)
             return
 
         def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
-            self._combine(e, Ix(place + at, 1), Ix(source + at, 1), mask)
+            source = self.source(e, index, Ix(at, 1, multiple=e.lanes))
+            self._combine(e, Ix(place + at, 1), source, mask)
 
         strips(e.b, first, last, e.lanes, step)
 
@@ -207,12 +208,16 @@ class Scatter:
             target[o] = start + target[o]
         return offset(e.b, target, dense_strides(self.sizes))
 
-    def source(self, e: Elemental, index: dict[int, IndexValue]) -> IndexValue:
-        """Where that run is in the updates."""
-        steps = dense_strides(self.update_sizes)[: self.run]
-        return offset(e.b, [index[d] for d in range(self.run)], steps)
+    def source(self, e: Elemental, index: dict[int, IndexValue], at: Ix | None = None) -> Index:
+        """The update at `index`, and at `at` in its contiguous run, if there is one.
 
-    def _combine(self, e: Elemental, to: Ix, source: Ix, mask: Mask | None) -> None:
+        Dimensions stay apart: what computes an update need not divide to find its row.
+        """
+        sizes, run = self.update_sizes, self.run
+        lead = [Group((sizes[d],), e.space.uniform(index[d])) for d in range(run)]
+        return (*lead, *([] if at is None else [Group(sizes[run:], at)]))
+
+    def _combine(self, e: Elemental, to: Ix, source: Index, mask: Mask | None) -> None:
         """`operand = computation(operand, update)` for the elements of one vector."""
         self.store(e, self.combined(e, self.load(e, to, mask), source, mask), to, mask)
 
@@ -224,7 +229,7 @@ class Scatter:
         ]
 
     def combined(
-        self, e: Elemental, old: Sequence[Register], source: Ix, mask: Mask | None
+        self, e: Elemental, old: Sequence[Register], source: Index, mask: Mask | None
     ) -> list[Register]:
         """`computation(old, update)`."""
         return self.applied(e, old, self.updates_at(e, source, mask))
@@ -236,10 +241,9 @@ class Scatter:
         args = [e.b.broadcast(v, e.lanes) for v in (*old, *new)]
         return emit_region(e, self.single.op.regions[0].blocks[0], args)
 
-    def updates_at(self, e: Elemental, at: Ix, mask: Mask | None) -> list[Register]:
+    def updates_at(self, e: Elemental, source: Index, mask: Mask | None) -> list[Register]:
         """Elements of the updates."""
-        group = (Group(self.update_sizes, at),) if self.update_sizes else ()
-        return [e.value_at(v, group, mask) for v in self.updates]
+        return [e.value_at(v, source, mask) for v in self.updates]
 
     def store(self, e: Elemental, values: Sequence[Register], at: Ix, mask: Mask | None) -> None:
         """The same, changed."""
