@@ -29,8 +29,8 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import IndexNumbers, scatter_numbers
-from shlo_disc.mlir import at, ir, producer, stablehlo, terminator
+from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
+from shlo_disc.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
@@ -402,21 +402,13 @@ def _added(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
 
 def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
     """`base`, of the shape of the array that is updated, with `update` added."""
-    kind, n = base.type, update.numbers
-    dimensions = stablehlo.ScatterDimensionNumbers.get(
-        list(n.window_dims),
-        list(n.collapsed_dims),
-        list(n.batching_dims),
-        list(n.index_batching_dims),
-        list(n.indexed_dims),
-        n.index_vector_dim,
-    )
+    kind = base.type
     op = ir.Operation.create(
         "stablehlo.scatter",
         results=[base.type],
         operands=[base, update.places, update.updates],
         attributes={
-            "scatter_dimension_numbers": dimensions,
+            "scatter_dimension_numbers": scatter_attribute(update.numbers),
             "indices_are_sorted": ir.BoolAttr.get(update.is_sorted),
             "unique_indices": ir.BoolAttr.get(update.is_unique),
         },

@@ -25,6 +25,7 @@ from shlo_disc.passes import (
     fold_reductions,
     fold_reshapes,
     fold_reverses,
+    fold_scatters,
     fold_transposes,
     fold_updates,
     simplify_algebra,
@@ -44,6 +45,7 @@ _TABLES = (
     fold_reverses.RULES,
     fold_broadcasts.RULES,
     fold_transposes.RULES,
+    fold_scatters.RULES,  # before updates: these are added at fewer places
     fold_updates.RULES,
 )
 
