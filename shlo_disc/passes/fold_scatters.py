@@ -1,10 +1,11 @@
-"""fold-scatters: indices that count the elements of rows become windows, whole rows.
+"""fold-scatters: indices that count the elements of rows become windows; sorted ones are marked.
 
     scatter %x [v, k], %places [n, k, 2], %updates [n, k]      places[i, j] = (%i[i], j)
 ==> scatter %x [v, k], %places [n, 1], %updates [n, k]         window [1, k], places[i] = (%i[i])
 
 Why     `scatter_add(0, i[:, None].expand(-1, k), x)` of PyTorch and `x.at[i[:, None], arange(k)]`
-        of JAX have an index for every element. Rows are read and written in vectors.
+        of JAX have an index for every element. Rows are read and written in vectors. Of sorted
+        indices, a place is read and written once (`lower/tasks/scatter.py`).
 Needs   `resolve-shapes`, and broadcasts that are plain.
 Keeps   every result: each element of a window is in the operand if the updates have no more of
         them than the operand. Updates of one element stay in their order.
@@ -27,7 +28,7 @@ from shlo_disc.ops import Role, names
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.rules import Facts, Sizes, apply_rules, broadcast_dimensions, defined_by
+from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
 
 __all__ = ["RULES", "FoldScatters"]
 
@@ -240,7 +241,87 @@ def _lesser_type(kind: ir.Type, d: int) -> ir.Type:
     return ir.RankedTensorType.get(sizes, kind.element_type)
 
 
-RULES = {"stablehlo.scatter": (of_rows,)}
+# --- indices that are sorted --------------------------------------------------------------------
+
+
+def in_order(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter at places that never decrease ==> the same, marked so."""
+    if len(op.results) != 1 or bool(ir.BoolAttr(op.attributes["indices_are_sorted"]).value):
+        return None
+    if not _ascends(op.operands[1], facts):
+        return None
+    new = op.clone()
+    new.attributes["indices_are_sorted"] = ir.BoolAttr.get(True)
+    facts.made[new.results[0]] = facts.shape(op.results[0])
+    return new.results[0]
+
+
+def of_narrow(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter at places that were widened ==> at the narrow ones."""
+    if len(op.results) != 1:
+        return None
+    places = op.operands[1]
+    reshape = defined_by(places, *RESHAPES)
+    convert = defined_by(places if reshape is None else reshape.operands[0], "stablehlo.convert")
+    if convert is None or not _is_widened(convert):
+        return None
+    narrow = convert.operands[0]
+    if reshape is not None:
+        kind = ir.RankedTensorType.get(places.type.shape, narrow.type.element_type)
+        narrow = facts.reshape(narrow, kind, facts.shape(places))
+    new = op.clone()
+    new.operands[1] = narrow
+    facts.made[new.results[0]] = facts.shape(op.results[0])
+    return new.results[0]
+
+
+_SAME_ORDER = ("stablehlo.add", "stablehlo.subtract", "stablehlo.maximum", "stablehlo.minimum")
+
+
+def _ascends(value: ir.Value, facts: Facts) -> bool:
+    """True if `value` is a vector of integers, none of which is below the one before it.
+
+    Other dimensions may have one element. The numbers added are 1 at most: nothing overflows.
+    """
+    op, several = producer(value), [size for size in facts.shape(value) if not size.is_one]
+    if op is None or len(several) > 1 or not isinstance(value.type.element_type, ir.IntegerType):
+        return False
+    if (numbers := constant_array(value, facts)) is not None:
+        return bool((np.diff(numbers.flatten()) >= 0).all())
+    if op.name in _IOTAS:
+        return value.type.element_type.width >= _WIDE
+    if op.name in RESHAPES or (op.name == "stablehlo.convert" and _is_widened(op)):
+        return _ascends(op.operands[0], facts)
+    if op.name == "disc.scan":
+        return _adds_up_ones(op, facts)
+    if op.name in _SAME_ORDER:
+        number = facts.splat(op.operands[1])
+        return isinstance(number, int) and abs(number) <= 1 and _ascends(op.operands[0], facts)
+    return False
+
+
+def _is_widened(convert: ir.Operation) -> bool:
+    before, after = (v.type.element_type for v in (convert.operands[0], convert.results[0]))
+    is_integer = isinstance(before, ir.IntegerType) and not before.is_unsigned
+    return is_integer and after.width >= before.width >= _WIDE
+
+
+def _adds_up_ones(scan: ir.Operation, facts: Facts) -> bool:
+    """True for a running total of what a scatter of ones into zeros has counted."""
+    element = scan.results[0].type.element_type
+    counts = defined_by(scan.operands[0], "stablehlo.scatter")
+    return (
+        counts is not None
+        and element.width >= _WIDE
+        and len(scan.results) == 1
+        and all(map(adds, (scan, counts)))
+        and not bool(ir.BoolAttr(scan.attributes["reverse"]).value)
+        and facts.splat(counts.operands[0]) == 0
+        and facts.splat(counts.operands[2]) == 1
+    )
+
+
+RULES = {"stablehlo.scatter": (of_rows, of_narrow, in_order)}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Updates that share a place are combined in row-major order of the index tensor, so results do not
 depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
-contiguous part of the update window whose position no index changes. A window that does not lie
+contiguous part of the update window whose position no index changes. Of sorted indices, the updates
+of one place follow each other: a task applies them in registers, and places are apart. A window that does not lie
 inside the operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on
 it; the StableHLO specification speaks of elements.
 
@@ -12,7 +13,9 @@ The copy of the first operand is the first step of the plan (`KernelPlan.copies_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.element_types import ElementType
@@ -24,7 +27,7 @@ from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 from shlo_disc.mlir import reads
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
@@ -37,11 +40,17 @@ _Body = Callable[[dict[int, IndexValue]], None]
 _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
 
+_UPDATES = 512
+"""Sorted indices of a task."""
+
+_VECTORS = 8
+"""Vectors of a place that are in registers at once."""
+
 
 def emit_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
     scatter = Scatter(SingleOp.of(fusion, machine))
-    return scatter.plan((scatter.launch(),))
+    return scatter.plan((scatter.runs() if scatter.has_runs() else scatter.launch(),))
 
 
 class Scatter:
@@ -110,9 +119,7 @@ class Scatter:
         """The updates, by tasks that cannot meet."""
         single, run = self.single, self.run
         elements = [element_of(v) for v in self.operands]
-        lanes = single.machine.lanes(max(x.bytes for x in elements))
-        if run == len(self.update_sizes):
-            lanes = 0  # one element at a time
+        lanes = self._lanes()
         e = single.kernel(lanes)
         b = e.b
         length = Expr.product(self.update_sizes[run:])
@@ -139,6 +146,61 @@ class Scatter:
         cost = updates * (Expr.min(length, Expr.const(chunk)) * bytes_ // 8 + 8) + 20
         extent = Expr.product(task_sizes)
         return single.launch(e, "scatter", extent, cost)
+
+    def has_runs(self) -> bool:
+        """True if indices are sorted, and each of them has one run of elements, or one element."""
+        if not attr.integer(self.single.op, "indices_are_sorted", 0):
+            return False
+        return len(self.scattered) == 1 and not self.batching and self.run <= 1
+
+    def runs(self) -> Launch:
+        """The updates by places: a task has all those of the places that it meets first.
+
+        Elements of short runs are in registers while the updates of their place are applied.
+        """
+        e = self.single.kernel(self._lanes())
+        b = e.b
+        (d,) = self.scattered
+        chunk = self.single.machine.run(_UPDATES)
+        length = Expr.product(self.update_sizes[self.run :])
+        columns = self._columns(e, length)
+        order = _SortedPlaces(self, e, b.param(self.update_sizes[d], opaque=True))
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            first, last = order.of_task(task.index * chunk, chunk)
+            if columns:
+                b.while_(
+                    [first],
+                    lambda at: IndexValue.of(at[0]) < last,
+                    lambda at: [order.apply(IndexValue.of(at[0]), columns)],
+                )
+            else:
+                size = b.param(length, opaque=True)
+                with b.loop(first, last, 1, hint="i") as loop:
+                    index = {d: loop.index}
+                    starts = self.starts(e, index)
+                    with b.if_(self.inside(e, starts)):
+                        self._apply(e, index, starts, b.index(0), size)
+        bytes_ = sum(element_of(v).bytes for v in self.operands)
+        cost = chunk * (length * bytes_ // 16 + 4) + 20
+        return self.single.launch(e, "scatter_runs", ceil_div(self.update_sizes[d], chunk), cost)
+
+    def _columns(self, e: Elemental, length: Expr) -> list[Ix | None]:
+        """The vectors of a run of `length` elements; none where they are not a known, small number.
+
+        None stands for updates that are one element each.
+        """
+        lanes = e.lanes
+        if not lanes:
+            return [None]
+        if not length.is_const or length.value % lanes or length.value > _VECTORS * lanes:
+            return []
+        return [Ix(e.b.index(k), 1, multiple=lanes) for k in range(0, length.value, lanes)]
+
+    def _lanes(self) -> int:
+        """Elements of a run that are computed at once; 0 where each is by itself."""
+        if self.run == len(self.update_sizes):
+            return 0
+        return self.single.machine.lanes(max(element_of(v).bytes for v in self.operands))
 
     def _over(
         self, e: Elemental, rest: Sequence[int], index: dict[int, IndexValue], body: _Body
@@ -256,3 +318,83 @@ class Scatter:
             (e.b.memref(e.arguments.slot(place), element.storage), element)
             for place, element in zip(self.places, map(element_of, self.operands), strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class _SortedPlaces:
+    """Updates in the order of their places; those of one place are neighbours."""
+
+    scatter: Scatter
+    e: Elemental
+    n: IndexValue
+    """How many there are."""
+
+    def of_task(self, first: IndexValue, count: int) -> tuple[IndexValue, IndexValue]:
+        """From the first place that begins in `count` updates to the last one of such places."""
+        b = self.e.b
+        last = b.min(first + count, self.n)
+        begin = self._next_place(first, last)
+        (end,) = self.e.b.while_(
+            [b.select(begin < last, last, begin)],
+            lambda at: (begin < last) & self._goes_on(IndexValue.of(at[0]), self.n),
+            _following,
+        )
+        return begin, IndexValue.of(end)
+
+    def _next_place(self, first: IndexValue, limit: IndexValue) -> IndexValue:
+        """The first update from `first` on that is not of the place of the one before it."""
+        (found,) = self.e.b.while_(
+            [first], lambda at: self._goes_on(IndexValue.of(at[0]), limit), _following
+        )
+        return IndexValue.of(found)
+
+    def _goes_on(self, at: IndexValue, limit: IndexValue) -> Mask:
+        """True if update `at`, which is in front of `limit`, has the place of the one before it."""
+        before = self._starts(self.e.b.max(at - 1, 0))
+        return (at > 0) & (at < limit) & self._is_at(at, before)
+
+    def apply(self, first: IndexValue, columns: Sequence[Ix | None]) -> IndexValue:
+        """Apply the updates of the place of update `first`; the one behind them."""
+        scatter, e, b = self.scatter, self.e, self.e.b
+        (d,) = scatter.scattered
+        starts = self._starts(first)
+        place = scatter.target(e, {d: first}, starts)
+        to = [Ix(place) if x is None else Ix(place + x.base, 1) for x in columns]
+        each = len(scatter.operands)
+
+        def goes_on(carried: list[Value]) -> Mask:
+            at = IndexValue.of(carried[0])
+            return (at < self.n) & self._is_at(at, starts)
+
+        def update(carried: list[Value]) -> list[Value]:
+            at, old = IndexValue.of(carried[0]), Register.each_of(carried[1:])
+            new: list[Value] = []
+            for k, x in enumerate(columns):
+                values = scatter.updates_at(e, scatter.source(e, {d: at}, x), None)
+                new += scatter.applied(e, old[k * each : (k + 1) * each], values)
+            return [at + 1, *new]
+
+        with b.if_(scatter.inside(e, starts), Value) as branch:
+            old = [value for x in to for value in scatter.load(e, x, None)]
+            end, *found = b.while_(update([first, *old]), goes_on, update)
+            for k, x in enumerate(to):
+                scatter.store(e, Register.each_of(found[k * each : (k + 1) * each]), x, None)
+            branch.yield_(end)
+            with branch.otherwise():
+                branch.yield_(*b.while_(_following([first]), goes_on, _following))
+        return IndexValue.of(branch.results[0])
+
+    def _starts(self, at: IndexValue) -> dict[int, IndexValue]:
+        (d,) = self.scatter.scattered
+        return self.scatter.starts(self.e, {d: at})
+
+    def _is_at(self, at: IndexValue, place: dict[int, IndexValue]) -> Mask:
+        """True if update `at`, or the last one where there is none, is at `place`."""
+        same = self.e.b.flags(True)
+        for o, start in self._starts(self.e.b.min(at, self.n - 1)).items():
+            same = same & start.equals(place[o])
+        return same
+
+
+def _following(carried: list[Value]) -> list[Value]:
+    return [IndexValue.of(carried[0]) + 1]
