@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.mlir import ir, producer
@@ -246,7 +247,7 @@ def _lesser_type(kind: ir.Type, d: int) -> ir.Type:
 
 def in_order(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """Scatter at places that never decrease ==> the same, marked so."""
-    if len(op.results) != 1 or bool(ir.BoolAttr(op.attributes["indices_are_sorted"]).value):
+    if len(op.results) != 1 or attr.integer(op, "indices_are_sorted", 0):
         return None
     if not _ascends(op.operands[1], facts):
         return None
@@ -315,7 +316,7 @@ def _adds_up_ones(scan: ir.Operation, facts: Facts) -> bool:
         and element.width >= _WIDE
         and len(scan.results) == 1
         and all(map(adds, (scan, counts)))
-        and not bool(ir.BoolAttr(scan.attributes["reverse"]).value)
+        and not attr.integer(scan, "reverse", 0)
         and facts.splat(counts.operands[0]) == 0
         and facts.splat(counts.operands[2]) == 1
     )

@@ -134,3 +134,57 @@ func.func @main(%x: tensor<9x3xf32>, %i: tensor<5xi32>, %j: tensor<5x3xi32>, %w:
 //       return %3, %7 : tensor<2x9x3xf32>, tensor<9x3xf32>
 //     }
 //   }
+
+// -----
+
+// What counts ones never decreases; numbers that were widened are read as they are.
+func.func @main(%x: tensor<9x3xf32>, %starts: tensor<?x1xi64> {disc.shape = ["b", "1"]}, %u: tensor<7x3xf32>) -> tensor<9x3xf32> {
+  %zeros = stablehlo.constant dense<0> : tensor<7xi32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %none = stablehlo.constant dense<0> : tensor<i32>
+  %count = "disc.shape"() {dims = ["b"]} : () -> tensor<1xi64>
+  %ones = stablehlo.dynamic_broadcast_in_dim %one, %count, dims = [] : (tensor<i32>, tensor<1xi64>) -> tensor<?xi32>
+  %counts = "stablehlo.scatter"(%zeros, %starts, %ones) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%old: tensor<i32>, %new: tensor<i32>):
+    %sum = stablehlo.add %old, %new : tensor<i32>
+    stablehlo.return %sum : tensor<i32>
+  }) : (tensor<7xi32>, tensor<?x1xi64>, tensor<?xi32>) -> tensor<7xi32>
+  %bags = "disc.scan"(%counts, %none) ({
+  ^bb0(%old: tensor<i32>, %new: tensor<i32>):
+    %sum = stablehlo.add %old, %new : tensor<i32>
+    stablehlo.return %sum : tensor<i32>
+  }) {dimension = 0 : i64, reverse = false} : (tensor<7xi32>, tensor<i32>) -> tensor<7xi32>
+  %wide = stablehlo.convert %bags : (tensor<7xi32>) -> tensor<7xi64>
+  %places = stablehlo.reshape %wide : (tensor<7xi64>) -> tensor<7x1xi64>
+  %y = "stablehlo.scatter"(%x, %places, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<9x3xf32>, tensor<7x1xi64>, tensor<7x3xf32>) -> tensor<9x3xf32>
+  return %y : tensor<9x3xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<9x3xf32>, %arg1: tensor<?x1xi64> {disc.shape = ["b", "1"]}, %arg2: tensor<7x3xf32>) -> tensor<9x3xf32> {
+//       %c = stablehlo.constant dense<0> : tensor<7xi32>
+//       %c_0 = stablehlo.constant dense<1> : tensor<i32>
+//       %c_1 = stablehlo.constant dense<0> : tensor<i32>
+//       %0 = "disc.shape"() {dims = ["b"]} : () -> tensor<1xi64>
+//       %1 = stablehlo.dynamic_broadcast_in_dim %c_0, %0, dims = [] : (tensor<i32>, tensor<1xi64>) -> tensor<?xi32>
+//       %2 = "stablehlo.scatter"(%c, %arg1, %1) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+//       ^bb0(%arg3: tensor<i32>, %arg4: tensor<i32>):
+//         %6 = stablehlo.add %arg3, %arg4 : tensor<i32>
+//         stablehlo.return %6 : tensor<i32>
+//       }) : (tensor<7xi32>, tensor<?x1xi64>, tensor<?xi32>) -> tensor<7xi32>
+//       %3 = "disc.scan"(%2, %c_1) ({
+//       ^bb0(%arg3: tensor<i32>, %arg4: tensor<i32>):
+//         %6 = stablehlo.add %arg3, %arg4 : tensor<i32>
+//         stablehlo.return %6 : tensor<i32>
+//       }) {dimension = 0 : i64, reverse = false} : (tensor<7xi32>, tensor<i32>) -> tensor<7xi32>
+//       %4 = stablehlo.reshape %3 : (tensor<7xi32>) -> tensor<7x1xi32>
+//       %5 = "stablehlo.scatter"(%arg0, %4, %arg2) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+//       ^bb0(%arg3: tensor<f32>, %arg4: tensor<f32>):
+//         stablehlo.return %arg4 : tensor<f32>
+//       }) : (tensor<9x3xf32>, tensor<7x1xi32>, tensor<7x3xf32>) -> tensor<9x3xf32>
+//       return %5 : tensor<9x3xf32>
+//     }
+//   }

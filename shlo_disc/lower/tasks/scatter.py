@@ -2,18 +2,19 @@
 
 Updates that share a place are combined in row-major order of the index tensor, so results do not
 depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
-contiguous part of the update window whose position no index changes. Of sorted indices, the updates
-of one place follow each other: a task applies them in registers, and places are apart. A window that does not lie
-inside the operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on
-it; the StableHLO specification speaks of elements.
+contiguous part of the update window whose position no index changes. Of sorted indices, those of
+one place are neighbours: tasks have places of their own. A window that does not lie inside the
+operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on it; the
+StableHLO specification speaks of elements.
 
 The copy of the first operand is the first step of the plan (`KernelPlan.copies_operand`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -23,7 +24,7 @@ from shlo_disc.indexing import scatter_numbers
 from shlo_disc.lower.plan import Input, KernelPlan, Launch, Step
 from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
-from shlo_disc.lower.tasks.strips import strips
+from shlo_disc.lower.tasks.strips import strips, whole_strips
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
@@ -156,45 +157,56 @@ class Scatter:
     def runs(self) -> Launch:
         """The updates by places: a task has all those of the places that it meets first.
 
-        Elements of short runs are in registers while the updates of their place are applied.
+        Elements are in registers while the updates of their place are applied.
         """
         e = self.single.kernel(self._lanes())
         b = e.b
         (d,) = self.scattered
         chunk = self.single.machine.run(_UPDATES)
         length = Expr.product(self.update_sizes[self.run :])
-        columns = self._columns(e, length)
         order = _SortedPlaces(self, e, b.param(self.update_sizes[d], opaque=True))
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             first, last = order.of_task(task.index * chunk, chunk)
-            if columns:
+
+            def apply(columns: Sequence[_Column]) -> None:
                 b.while_(
                     [first],
                     lambda at: IndexValue.of(at[0]) < last,
                     lambda at: [order.apply(IndexValue.of(at[0]), columns)],
                 )
-            else:
-                size = b.param(length, opaque=True)
-                with b.loop(first, last, 1, hint="i") as loop:
-                    index = {d: loop.index}
-                    starts = self.starts(e, index)
-                    with b.if_(self.inside(e, starts)):
-                        self._apply(e, index, starts, b.index(0), size)
+
+            self._columns(e, length, apply)
         bytes_ = sum(element_of(v).bytes for v in self.operands)
         cost = chunk * (length * bytes_ // 16 + 4) + 20
         return self.single.launch(e, "scatter_runs", ceil_div(self.update_sizes[d], chunk), cost)
 
-    def _columns(self, e: Elemental, length: Expr) -> list[Ix | None]:
-        """The vectors of a run of `length` elements; none where they are not a known, small number.
-
-        None stands for updates that are one element each.
-        """
-        lanes = e.lanes
+    def _columns(
+        self, e: Elemental, length: Expr, body: Callable[[Sequence[_Column]], None]
+    ) -> None:
+        """`body` of every few vectors of a run of `length` elements, all if there are few."""
+        b, lanes = e.b, e.lanes
         if not lanes:
-            return [None]
-        if not length.is_const or length.value % lanes or length.value > _VECTORS * lanes:
-            return []
-        return [Ix(e.b.index(k), 1, multiple=lanes) for k in range(0, length.value, lanes)]
+            body([_Column(None)])
+            return
+
+        def vectors(at: IndexValue, count: int, mask: Mask | None = None) -> list[_Column]:
+            starts = [at + k * lanes for k in range(count)]
+            found = [_Column(Ix(start, 1, multiple=lanes)) for start in starts]
+            return found if mask is None else [*found[:-1], replace(found[-1], mask=mask)]
+
+        if length.is_const and length.value <= _VECTORS * lanes:
+            rest = length.value % lanes
+            mask = b.mask(rest, lanes) if rest else None
+            body(vectors(b.index(0), math.ceil(length.value / lanes), mask))
+            return
+        size = b.param(length, opaque=True)
+        end, _ = whole_strips(
+            b, 0, size, _VECTORS * lanes, lambda at, _: body(vectors(at, _VECTORS))
+        )
+        divisible = e.space.divisible(length, lanes)
+        strips(
+            b, end, size, lanes, lambda at, mask, _: body(vectors(at, 1, mask)), divisible=divisible
+        )
 
     def _lanes(self) -> int:
         """Elements of a run that are computed at once; 0 where each is by itself."""
@@ -321,6 +333,15 @@ class Scatter:
 
 
 @dataclass(frozen=True)
+class _Column:
+    """Elements of a run that are in a register."""
+
+    at: Ix | None
+    """None: the update has one element."""
+    mask: Mask | None = None
+
+
+@dataclass(frozen=True)
 class _SortedPlaces:
     """Updates in the order of their places; those of one place are neighbours."""
 
@@ -353,13 +374,13 @@ class _SortedPlaces:
         before = self._starts(self.e.b.max(at - 1, 0))
         return (at > 0) & (at < limit) & self._is_at(at, before)
 
-    def apply(self, first: IndexValue, columns: Sequence[Ix | None]) -> IndexValue:
+    def apply(self, first: IndexValue, columns: Sequence[_Column]) -> IndexValue:
         """Apply the updates of the place of update `first`; the one behind them."""
         scatter, e, b = self.scatter, self.e, self.e.b
         (d,) = scatter.scattered
         starts = self._starts(first)
         place = scatter.target(e, {d: first}, starts)
-        to = [Ix(place) if x is None else Ix(place + x.base, 1) for x in columns]
+        to = [Ix(place) if c.at is None else Ix(place + c.at.base, 1) for c in columns]
         each = len(scatter.operands)
 
         def goes_on(carried: list[Value]) -> Mask:
@@ -369,16 +390,19 @@ class _SortedPlaces:
         def update(carried: list[Value]) -> list[Value]:
             at, old = IndexValue.of(carried[0]), Register.each_of(carried[1:])
             new: list[Value] = []
-            for k, x in enumerate(columns):
-                values = scatter.updates_at(e, scatter.source(e, {d: at}, x), None)
+            for k, column in enumerate(columns):
+                source = scatter.source(e, {d: at}, column.at)
+                values = scatter.updates_at(e, source, column.mask)
                 new += scatter.applied(e, old[k * each : (k + 1) * each], values)
             return [at + 1, *new]
 
         with b.if_(scatter.inside(e, starts), Value) as branch:
-            old = [value for x in to for value in scatter.load(e, x, None)]
+            pairs = list(zip(to, columns, strict=True))
+            old = [value for x, column in pairs for value in scatter.load(e, x, column.mask)]
             end, *found = b.while_(update([first, *old]), goes_on, update)
-            for k, x in enumerate(to):
-                scatter.store(e, Register.each_of(found[k * each : (k + 1) * each]), x, None)
+            for k, (x, column) in enumerate(pairs):
+                own = Register.each_of(found[k * each : (k + 1) * each])
+                scatter.store(e, own, x, column.mask)
             branch.yield_(end)
             with branch.otherwise():
                 branch.yield_(*b.while_(_following([first]), goes_on, _following))
