@@ -358,9 +358,9 @@ class Executable(OfThisProcess):
         The result `flag`, a scalar of bool or int32, is a Python integer instead. It is a tensor
         where a call runs its regions apart.
 
-        Raises TypeError for a type without a table, for a result type that DLPack lacks, for a flag of
-        another type, and for numbers of weights without `weights`. Raises IndexError for an argument
-        or a flag that does not exist, and ValueError for an argument that is named twice.
+        Raises TypeError for a type without a table, for a result type that DLPack lacks, and for a
+        flag of another type, and for numbers of weights without `weights`. Raises IndexError for an
+        argument or a flag that does not exist, and ValueError for an argument that is named twice.
         """
         if weights is None:
             if versioned or frozen:

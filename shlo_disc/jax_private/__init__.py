@@ -41,7 +41,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
-* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours.
+* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `error_codes`: the
+  numbers by which it tells errors apart, which two traces of a function compute with.
 * `bind_equation`: runs one equation, at its source line.
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
@@ -90,6 +91,7 @@ from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
 from shlo_disc.jax_private.functions import replace_functions, use_builtins, use_index
 from shlo_disc.jax_private.jaxprs import (
     Literal,
+    Traceback,
     Variable,
     are_plain,
     batched_by,
@@ -98,6 +100,8 @@ from shlo_disc.jax_private.jaxprs import (
     closed_over,
     equation_line,
     equations_of,
+    error_codes,
+    first_error_code,
     inputs_used,
     is_jaxpr,
     jaxprs_inside,
@@ -175,6 +179,7 @@ __all__ = [
     "Literal",
     "Lowering",
     "SymbolicScope",
+    "Traceback",
     "Variable",
     "adopt_memory",
     "are_plain",
@@ -193,9 +198,11 @@ __all__ = [
     "disable_jit",
     "equation_line",
     "equations_of",
+    "error_codes",
     "ffi_handlers",
     "ffi_types",
     "fft_of_lengths",
+    "first_error_code",
     "generic_text",
     "held_weakly",
     "inputs_used",
