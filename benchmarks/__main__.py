@@ -9,6 +9,7 @@ from rich.console import Console
 
 from benchmarks import (
     bert,
+    callbacks,
     dispatch,
     hand_over,
     kernel_counts,
@@ -36,6 +37,7 @@ from benchmarks.store import host, versions
 SUITES: dict[str, Callable[[Console, bool], None]] = {
     "attention": kernels.attention,
     "bert": bert.steady,
+    "callbacks": callbacks.callbacks,
     "compile_time": bert.compile_time,
     "conv": kernels.convolutions,
     "dispatch": dispatch.dispatch,
