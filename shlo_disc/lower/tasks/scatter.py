@@ -120,7 +120,7 @@ class Scatter:
         """The updates, by tasks that cannot meet."""
         single, run = self.single, self.run
         elements = [element_of(v) for v in self.operands]
-        lanes = self._lanes()
+        lanes = self._run_lanes()
         e = single.kernel(lanes)
         b = e.b
         length = Expr.product(self.update_sizes[run:])
@@ -159,7 +159,7 @@ class Scatter:
 
         Elements are in registers while the updates of their place are applied.
         """
-        e = self.single.kernel(self._lanes())
+        e = self.single.kernel(self._run_lanes())
         b = e.b
         (d,) = self.scattered
         chunk = self.single.machine.run(_UPDATES)
@@ -208,7 +208,7 @@ class Scatter:
             b, end, size, lanes, lambda at, mask, _: body(vectors(at, 1, mask)), divisible=divisible
         )
 
-    def _lanes(self) -> int:
+    def _run_lanes(self) -> int:
         """Elements of a run that are computed at once; 0 where each is by itself."""
         if self.run == len(self.update_sizes):
             return 0
