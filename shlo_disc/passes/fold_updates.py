@@ -29,11 +29,11 @@ from typing import ClassVar
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import IndexNumbers, scatter_numbers
-from shlo_disc.mlir import at, ir, producer, stablehlo, terminator
+from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
+from shlo_disc.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
-from shlo_disc.passes.rules import Facts, apply_rules, defined_by
+from shlo_disc.passes.rules import Facts, adds, apply_rules, defined_by
 from shlo_disc.passes.updated_zeros import CHANGES, Update
 
 __all__ = ["RULES", "FoldUpdates"]
@@ -156,7 +156,7 @@ def _adds_to(op: ir.Operation, position: int, facts: Facts) -> bool:
         return _is_sum(op, position, facts)
     if position or len(op.results) != 1:
         return False
-    return op.name in RESHAPES or (op.name == "stablehlo.scatter" and _adds(op))
+    return op.name in RESHAPES or (op.name == "stablehlo.scatter" and adds(op))
 
 
 def _is_term(op: ir.Operation, facts: Facts) -> bool:
@@ -256,7 +256,7 @@ def _of_scatters(op: ir.Operation, facts: Facts) -> Sequence[Update | _Branches]
         return None
     if facts.splat(op.operands[0]) == 0:
         return _of_scatter(op, facts)
-    if not _adds(op) or not facts.has_one_reader(op.operands[0]):
+    if not adds(op) or not facts.has_one_reader(op.operands[0]):
         return None
     before, own = _updates(op.operands[0], facts), _of_scatter(op, facts)
     return None if before is None or own is None else [*before, *own]
@@ -269,19 +269,10 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
     is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
     block = op.regions[0].blocks[0]
     last = terminator(block)
-    if not _adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
+    if not adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
     is_sorted, shape = _flag(op, "indices_are_sorted"), facts.shape(array)
     return [Update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
-
-
-def _adds(scatter: ir.Operation) -> bool:
-    """True if a `scatter` of one array adds updates to elements."""
-    block = scatter.regions[0].blocks[0]
-    body = producer(terminator(block).operands[0])
-    if body is None or body.name != "stablehlo.add":
-        return False
-    return set(body.operands) == set(block.arguments)
 
 
 def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:
@@ -302,21 +293,13 @@ def _added(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
 
 def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
     """`base`, of the shape of the array that is updated, with `update` added."""
-    kind, n = base.type, update.numbers
-    dimensions = stablehlo.ScatterDimensionNumbers.get(
-        list(n.window_dims),
-        list(n.collapsed_dims),
-        list(n.batching_dims),
-        list(n.index_batching_dims),
-        list(n.indexed_dims),
-        n.index_vector_dim,
-    )
+    kind = base.type
     op = ir.Operation.create(
         "stablehlo.scatter",
         results=[base.type],
         operands=[base, update.places, update.updates],
         attributes={
-            "scatter_dimension_numbers": dimensions,
+            "scatter_dimension_numbers": scatter_attribute(update.numbers),
             "indices_are_sorted": ir.BoolAttr.get(update.is_sorted),
             "unique_indices": ir.BoolAttr.get(update.is_unique),
         },
