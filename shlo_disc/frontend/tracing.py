@@ -310,9 +310,10 @@ def _larger(pattern: Pattern, shapes: Shapes) -> Iterator[Shapes]:
     """Shapes that fit the pattern: other sizes of 1, then multiples of the other sizes, too."""
     sizes = pattern.values(shapes)
     units = [symbol for symbol, value in sizes.items() if value == 1]
-    for factor in (1, _MULTIPLE) if units else (_MULTIPLE,):
+    # After the first the sizes of 1 are larger, too: one less than 2 may still be a case apart.
+    for factor, firsts in ((1, _LARGER), (_MULTIPLE, _LARGER[1:]))[0 if units else 1 :]:
         multiples = {symbol: value * factor for symbol, value in sizes.items()}
-        for first in _LARGER:
+        for first in firsts:
             multiples.update({symbol: first + k for k, symbol in enumerate(units)})
             found = tuple(
                 tuple(
