@@ -10,6 +10,7 @@ from rich.console import Console
 
 from benchmarks import (
     bert,
+    callbacks,
     dispatch,
     hand_over,
     kernel_counts,
@@ -24,6 +25,7 @@ from benchmarks import (
     tensorflow_models,
     torch_bert_jax,
     torch_first_call,
+    torch_indexed,
     torch_models,
     torch_overhead,
     torch_training,
@@ -36,6 +38,7 @@ from benchmarks.store import host, versions
 SUITES: dict[str, Callable[[Console, bool], None]] = {
     "attention": kernels.attention,
     "bert": bert.steady,
+    "callbacks": callbacks.callbacks,
     "compile_time": bert.compile_time,
     "conv": kernels.convolutions,
     "dispatch": dispatch.dispatch,
@@ -54,6 +57,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "tensorflow_models": tensorflow_models.tensorflow_models,
     "torch_bert_jax": torch_bert_jax.torch_bert_jax,
     "torch_first_call": torch_first_call.torch_first_call,
+    "torch_indexed": torch_indexed.torch_indexed,
     "torch_models": torch_models.torch_models,
     "torch_overhead": torch_overhead.torch_overhead,
     "torch_training": torch_training.torch_training,

@@ -41,6 +41,7 @@ TARGETS: dict[tuple[str, str], tuple[float | None, float | None]] = {
 }
 
 FOR_ALL: dict[str, tuple[float | None, float | None]] = {
+    "callbacks": (0.5, None),
     "ops": (1.0, None),
     "small_steps": (0.9, None),
     "torch_bert_jax": (None, 0.95),

@@ -83,10 +83,11 @@ class DataSizedExecutable(OfThisProcess):
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
         over: Callable[[Any, tuple[int, ...]], Any] | None = None,
+        flag: int | None = None,
     ) -> TensorCall:
         """As :meth:`Executable.tensor_call`; programs of regions keep no packed copies.
 
-        Only the last program writes results into donated tensors.
+        Only the last program writes results into donated tensors, and gives the `flag`.
         """
 
         def calls(program: Executable) -> _PartCall:
@@ -98,6 +99,7 @@ class DataSizedExecutable(OfThisProcess):
                     frozen=[k for k in frozen if k in program.packable],
                     weights=weights,
                     over=over,
+                    flag=flag if program is self.steps[-1] else None,
                 ),
                 own,
                 [spec.dtype for spec in program.signature.results],

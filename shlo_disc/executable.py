@@ -337,6 +337,7 @@ class Executable(OfThisProcess):
         frozen: Sequence[int] = (),
         weights: ral.Weights | None = None,
         over: Callable[[Any, tuple[int, ...]], Any] | None = None,
+        flag: int | None = None,
     ) -> TensorCall:
         """How a framework calls the program: with tensors in, and new `tensor_type`s out.
 
@@ -356,9 +357,12 @@ class Executable(OfThisProcess):
         holds the result by then. Without it donated tensors are read only. Calls raise ValueError
         for a donated tensor that shares memory with another argument.
 
-        Raises TypeError for a type without a table, for a result type that DLPack lacks, and for
-        numbers of weights without `weights`. Raises IndexError for an argument that does not exist,
-        and ValueError for one that is named twice.
+        The result `flag`, a scalar of bool or int32, is a Python integer instead. It is a tensor
+        where a call runs its regions apart.
+
+        Raises TypeError for a type without a table, for a result type that DLPack lacks, and for a
+        flag of another type, and for numbers of weights without `weights`. Raises IndexError for an
+        argument or a flag that does not exist, and ValueError for an argument that is named twice.
         """
         if weights is None:
             if versioned or frozen:
@@ -371,6 +375,7 @@ class Executable(OfThisProcess):
             versioned=list(versioned),
             frozen=list(frozen),
             over=over,
+            flag=flag,
         )
 
         def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from shlo_disc.mlir import ir, stablehlo
 
-__all__ = ["IndexNumbers", "gather_numbers", "scatter_numbers"]
+__all__ = ["IndexNumbers", "gather_numbers", "scatter_attribute", "scatter_numbers"]
 
 
 @dataclass(frozen=True)
@@ -67,4 +67,16 @@ def scatter_numbers(op: ir.Operation) -> IndexNumbers:
         tuple(n.scatter_indices_batching_dims),
         tuple(n.scattered_dims_to_operand_dims),
         int(n.index_vector_dim),
+    )
+
+
+def scatter_attribute(numbers: IndexNumbers) -> ir.Attribute:
+    """The attribute that :func:`scatter_numbers` reads."""
+    return stablehlo.ScatterDimensionNumbers.get(
+        list(numbers.window_dims),
+        list(numbers.collapsed_dims),
+        list(numbers.batching_dims),
+        list(numbers.index_batching_dims),
+        list(numbers.indexed_dims),
+        numbers.index_vector_dim,
     )

@@ -13,8 +13,9 @@ __all__ = ["KnownShapes"]
 class KnownShapes:
     """What :func:`analyze` finds of a module; made when asked for, kept until the module changes.
 
-    Whoever makes, moves or erases operations calls `changed`. Attributes that planning writes
-    change no shape. With `SHLO_DISC_SPEC=1` what is kept is compared with a new analysis.
+    Whoever makes, moves or erases operations calls `changed`, or says of which value each new one
+    is a copy. Attributes that planning writes change no shape. With `SHLO_DISC_SPEC=1` what is kept
+    is compared with a new analysis.
     """
 
     def __init__(self, module: ir.Module) -> None:

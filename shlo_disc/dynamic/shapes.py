@@ -216,6 +216,17 @@ class ShapeAnalysis:
         entries = self._contents.get(value)
         return entries[0] if entries is not None and len(entries) == 1 else None
 
+    def carry(self, old: ir.Value, new: ir.Value) -> None:
+        """`new` has the shape and the contents of `old`."""
+        if old in self._shapes:
+            self._shapes[new] = self._shapes[old]
+        else:
+            self._shapes.pop(new, None)  # of a value that is gone, at whose address it is
+        if old in self._contents:
+            self._contents[new] = self._contents[old]
+        else:
+            self._contents.pop(new, None)
+
     def agrees_with(self, fresh: ShapeAnalysis) -> bool:
         """True if this analysis says of the values in `fresh`, and of calls, what that one says."""
         return (

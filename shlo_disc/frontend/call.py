@@ -24,7 +24,7 @@ from shlo_disc.frontend.leaves import (
 )
 from shlo_disc.frontend.lowered import LoweredModule
 from shlo_disc.frontend.plan import Guard
-from shlo_disc.jax_private import trace_context
+from shlo_disc.jax_private import first_error_code, trace_context
 
 __all__ = ["Blueprint", "Call", "Compiler", "Options"]
 
@@ -87,6 +87,8 @@ class Options:
     """Every new shape is compared with a trace at its sizes."""
     told: set[str] = field(default_factory=set, compare=False)
     """Lines of the program that a message was logged for."""
+    first_code: int = field(default_factory=first_error_code, compare=False)
+    """What `checkify` numbers errors from in every trace."""
 
     def at(self, target: str) -> Options:
         """The same, for programs of another target."""

@@ -85,6 +85,8 @@ def difference(
         extra = more[len(fewer)]
         which = "a symbol" if more is ours else "a number"
         return f"{extra.name} is computed only where the size is {which}", extra.where
+    if any(reader.has_left_out for reader in readers):
+        return None  # programs in two ways pad what is empty: they compute with other rows
     for kind in sorted((readers[0].inside ^ readers[1].inside) - {_INTERLEAVED}):
         which = "a symbol" if kind in readers[0].inside else "a number"
         return f"{' '.join(kind)} is computed only where the size is {which}", ""
@@ -154,6 +156,7 @@ class _Reader:
 
     def __init__(self, hints: Mapping[str, int], units: bool) -> None:
         self.hints, self.units = hints, units
+        self.has_left_out = False
         self.inside: set[tuple[str, ...]] = set()
         """Kinds of operations in programs that are written in two ways, however often."""
 
@@ -204,7 +207,9 @@ class _Reader:
     def _is_left_out(self, variable: Any) -> bool:
         """True for an array without elements, if such are left out."""
         shape = () if self.units else getattr(variable.aval, "shape", ())
-        return any(evaluate(size, self.hints) == 0 for size in shape)
+        empty = any(evaluate(size, self.hints) == 0 for size in shape)
+        self.has_left_out |= empty
+        return empty
 
     def _sums_single_elements(self, name: str, equation: Any) -> bool:
         """True for a sum over dimensions of size 1.

@@ -52,6 +52,7 @@ def _in_scope(size: Expr, scope: SizeScope) -> Any:
             for monomial, coefficient in size.terms
         ]
         found = scope.forms[size] = size_of_terms(terms, scope)
+        scope.exprs[id(found)] = size
     return found
 
 

@@ -108,6 +108,8 @@ class SizeScope(SymbolicScope):
         """Sizes kept beyond their trace, and lines, of which a warning was logged."""
         self.forms: dict[Expr, Any] = {}
         """Sizes of this scope in normal form (`forms.py`)."""
+        self.exprs: dict[int, Expr] = {}
+        """What these sizes are, by their identity."""
         self.grows = False
         """True while answers may become constraints of the scope (not in derived programs)."""
         self._bounds = [
@@ -223,6 +225,8 @@ def as_expr(size: Any) -> Expr:
     """A symbolic or constant size as an expression."""
     if not isinstance(size, DimExpr):
         return Expr.const(size)
+    if type(size.scope) is SizeScope and (known := size.scope.exprs.get(id(size))) is not None:
+        return known
     return Expr.sum(
         Expr.product(_factor_as_expr(factor) for factor, n in term._factors for _ in range(n))
         * coefficient

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import types
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 
 from shlo_disc.frontend.sizes import evaluate
-from shlo_disc.jax_private import CheckifyError, CheckifyException, DimExpr
+from shlo_disc.jax_private import DimExpr, Traceback
 
-__all__ = ["are_alike", "has_sizes", "parts_of", "tree_at"]
+__all__ = ["has_sizes", "parts_of", "same_trees", "tree_at"]
 
 
 def has_sizes(tree: Any) -> bool:
@@ -37,25 +38,32 @@ def tree_at(tree: Any, hints: Mapping[str, int]) -> Any:
     )
 
 
-def are_alike(one: Any, other: Any) -> bool:
-    """True if two pytree structures are equal, but for what `checkify` counts in every trace.
+def same_trees(a: Any, b: Any) -> bool:
+    """True for equal pytree structures, apart from tracebacks in their static fields.
 
-    A `checkify.Error` has numbers of errors and tracebacks in its static fields.
+    `checkify` keeps where a check was made: each trace makes another traceback of the same place.
     """
-    return one == other or _described(one) == _described(other)
+    if a == b:
+        return True
+    left, right = a.node_data(), b.node_data()
+    if left is None or right is None:
+        return left is right
+    pairs = zip(a.children(), b.children(), strict=False)
+    same = left[0] == right[0] and len(a.children()) == len(b.children())
+    return same and _same_fields(left[1], right[1]) and all(same_trees(*pair) for pair in pairs)
 
 
-def _described(tree: Any) -> Any:
-    """A pytree structure as tuples, without numbers of errors and tracebacks."""
-    data = tree.node_data()
-    if data is None:
-        return ()
-    kind, static = data
-    if kind is CheckifyError:
-        static = [_described(error) for error in static.values()]
-    elif issubclass(kind, CheckifyException):
-        static = static[1:] if isinstance(static, tuple) else ()
-    return kind, static, [_described(child) for child in tree.children()]
+def _same_fields(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, jax.tree_util.PyTreeDef):
+        return same_trees(a, b)
+    if isinstance(a, (Traceback, types.TracebackType)):
+        return True
+    if isinstance(a, (tuple, list, dict)):
+        left, right = parts_of(a), parts_of(b)
+        return len(left) == len(right) and all(map(_same_fields, left, right))
+    return bool(a == b)
 
 
 def parts_of(value: Any) -> list[Any]:

@@ -22,12 +22,13 @@ from shlo_disc.frontend.nesting import PartOfOuterError, nested
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.sharding_types import is_sharded
 from shlo_disc.frontend.sizes import Question, open_scope
-from shlo_disc.frontend.structure import are_alike, tree_at
+from shlo_disc.frontend.structure import same_trees, tree_at
 from shlo_disc.frontend.symbols import Found, Lower
 from shlo_disc.jax_private import (
     checking,
     equation_line,
     equations_of,
+    error_codes,
     named_axes,
 )
 
@@ -115,7 +116,10 @@ def trace_with_symbols(
     questions: list[Question] = []
     kwargs: dict[str, Any]
     # JAX shall not take inner traces of others, which have no marks, or other sizes from data.
-    with nested(), marking(), checking(("symbols", *fresh.assumed.items())), assuming(fresh):
+    with (
+        nested(), marking(), error_codes(options.first_code), assuming(fresh),
+        checking(("symbols", *fresh.assumed.items())),
+    ):  # fmt: skip
         try:
             if blueprint.captured:
                 jitted, traced = hoisted(options, blueprint, specs)
@@ -220,7 +224,10 @@ def check(options: Options, call: Call, fresh: FreshSizes, shapes: Shapes | None
     ]
     blueprint = call.blueprint()
     fresh = FreshSizes(fresh.assumed, constant=True)
-    with nested(), marking(), checking(("numbers", *fresh.assumed.items())), assuming(fresh):
+    with (
+        nested(), marking(), error_codes(options.first_code), assuming(fresh),
+        checking(("numbers", *fresh.assumed.items())),
+    ):  # fmt: skip
         if blueprint.captured:
             return hoisted(options, blueprint, specs).traced
         args, kwargs = blueprint.with_leaves(specs)
@@ -303,9 +310,10 @@ def _larger(pattern: Pattern, shapes: Shapes) -> Iterator[Shapes]:
     """Shapes that fit the pattern: other sizes of 1, then multiples of the other sizes, too."""
     sizes = pattern.values(shapes)
     units = [symbol for symbol, value in sizes.items() if value == 1]
-    for factor in (1, _MULTIPLE) if units else (_MULTIPLE,):
+    # After the first the sizes of 1 are larger, too: one less than 2 may still be a case apart.
+    for factor, firsts in ((1, _LARGER), (_MULTIPLE, _LARGER[1:]))[0 if units else 1 :]:
         multiples = {symbol: value * factor for symbol, value in sizes.items()}
-        for first in _LARGER:
+        for first in firsts:
             multiples.update({symbol: first + k for k, symbol in enumerate(units)})
             found = tuple(
                 tuple(
@@ -325,6 +333,6 @@ def _unlike(
     lowered, jaxpr = program
     if isinstance(lowered, InParts):
         hints = {**hints, **lowered.fresh}
-    if not are_alike(tree_at(lowered.out_tree, hints), concrete.out_tree):
+    if not same_trees(tree_at(lowered.out_tree, hints), concrete.out_tree):
         return f"the result is {lowered.out_tree}, but {concrete.out_tree} at these sizes", ""
     return difference(jaxpr, hints, concrete.jaxpr, units=units)

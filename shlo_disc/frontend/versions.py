@@ -43,8 +43,9 @@ CALLS_BEFORE_XLA = 2
 MANY_RESULTS = 16
 """Results of a call on a CPU from which XLA makes their arrays for less, its own call included."""
 
-RESULTS_BEFORE_XLA = 10_000
-"""Arrays that are made so before XLA compiles a call: 2.3 microseconds more each, or 20 ms once."""
+RESULTS_BEFORE_XLA = 2_000
+"""Arrays that are made so before XLA compiles a call. By then they took 5 ms more than XLA's would;
+the compilation takes 20, and calls that came so often come again."""
 
 _starting = locks.lock()
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from shlo_disc.dynamic.seen import SEEN
 from shlo_disc.errors import InternalError, InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
@@ -117,7 +116,7 @@ def normalize(
     if seen is not None:
         i64 = ir.IntegerType.get_signless(64)
         numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in seen.items()}
-        main.operation.attributes[SEEN] = ir.DictAttr.get(numbers)
+        main.operation.attributes["disc.seen"] = ir.DictAttr.get(numbers)
     if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
         _drop_no_ops(module)
     lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}

@@ -37,12 +37,12 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
-* `replace_functions`, `use_builtins`, `use_derivative_of_solve`, `use_index`, `use_numpy`: functions
-  of JAX that want constant sizes (`frontend/generic.py`).
+* `replace_functions`, `use_builtins`, `use_derivative_of_solve`, `use_index`, `use_numpy`:
+  functions of JAX that want constant sizes (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
-* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `CheckifyError`,
-  `CheckifyException`: what it returns.
+* `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `error_codes`: the
+  numbers by which it tells errors apart, which two traces of a function compute with.
 * `bind_equation`: runs one equation, at its source line.
 * `on_many_devices`, `device_count`, `tiles_of`, `sharding_of_tiles`: `custom_partitioning` for an
   equation of ours, in the partitioner's own terms: which device has which tile of an array.
@@ -96,9 +96,8 @@ from shlo_disc.jax_private.functions import (
     use_numpy,
 )
 from shlo_disc.jax_private.jaxprs import (
-    CheckifyError,
-    CheckifyException,
     Literal,
+    Traceback,
     Variable,
     are_plain,
     batched_by,
@@ -107,6 +106,8 @@ from shlo_disc.jax_private.jaxprs import (
     closed_over,
     equation_line,
     equations_of,
+    error_codes,
+    first_error_code,
     inputs_used,
     is_jaxpr,
     jaxprs_inside,
@@ -170,8 +171,6 @@ from shlo_disc.jax_private.states import (
 )
 
 __all__ = [
-    "CheckifyError",
-    "CheckifyException",
     "BEST",
     "CACHE_TYPE",
     "JAX_TYPES",
@@ -186,6 +185,7 @@ __all__ = [
     "Literal",
     "Lowering",
     "SymbolicScope",
+    "Traceback",
     "Variable",
     "adopt_memory",
     "are_plain",
@@ -204,9 +204,11 @@ __all__ = [
     "disable_jit",
     "equation_line",
     "equations_of",
+    "error_codes",
     "ffi_handlers",
     "ffi_types",
     "fft_of_lengths",
+    "first_error_code",
     "generic_text",
     "held_weakly",
     "inputs_used",
@@ -248,8 +250,8 @@ __all__ = [
     "unguarded_device_put",
     "use_bounds",
     "use_builtins",
-    "use_form",
     "use_derivative_of_solve",
+    "use_form",
     "use_index",
     "use_numpy",
     "usual_states",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -18,16 +20,17 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 __all__ = [
     "Literal",
+    "Traceback",
     "Variable",
     "are_plain",
     "batched_by",
     "bind_equation",
-    "CheckifyError",
-    "CheckifyException",
     "check_by_jaxpr",
     "closed_over",
     "equation_line",
     "equations_of",
+    "error_codes",
+    "first_error_code",
     "inputs_used",
     "is_jaxpr",
     "jaxprs_inside",
@@ -175,13 +178,6 @@ def inputs_used(jaxpr: Any) -> list[bool]:
 _CHECKS_HAVE_CONTEXT = "ctx" in inspect.signature(_checkify.checkify_jaxpr).parameters
 
 
-CheckifyError = _checkify.Error
-"""What `checkify` returns beside results: which errors occurred."""
-
-CheckifyException = _checkify.JaxException
-"""An error of `checkify`; its first static field is a traceback."""
-
-
 def check_by_jaxpr(primitive: Any, jaxpr_of: Callable[..., Any]) -> None:
     """Let `checkify` look for errors of arithmetic and places in `jaxpr_of(**parameters)`.
 
@@ -198,6 +194,42 @@ def check_by_jaxpr(primitive: Any, jaxpr_of: Callable[..., Any]) -> None:
         return _checkify.checkify_jaxpr(*context, jaxpr_of(**parameters), errors, error, *values)
 
     _checkify.error_checks[primitive] = rule
+
+
+Traceback = type(_source_info.current().traceback)
+"""Where a value was computed."""
+
+_EACH = 1 << 10
+"""Codes of errors for each function: only errors of one result need different ones."""
+_blocks = itertools.count(_EACH)
+_own_codes: ContextVar[Iterator[int] | None] = ContextVar("codes of errors", default=None)
+_next_code = _checkify.next_code
+
+
+def _code() -> int:
+    own = _own_codes.get()
+    return int(_next_code()) if own is None else next(own)
+
+
+_checkify.next_code = _code
+
+
+def first_error_code() -> int:
+    """The first of the codes that :func:`error_codes` may give to errors of a function."""
+    return next(_blocks) * _EACH
+
+
+@contextmanager
+def error_codes(first: int) -> Iterator[None]:
+    """`checkify` numbers errors from `first` on, as in another trace of the same function.
+
+    A trace inside goes on with the numbers of the one around it.
+    """
+    token = _own_codes.set(_own_codes.get() or itertools.count(first))
+    try:
+        yield
+    finally:
+        _own_codes.reset(token)
 
 
 def equations_of(jaxpr: Any) -> Iterator[Any]:

@@ -27,8 +27,9 @@ class Pass(ABC):
     name: ClassVar[str]
     """kebab-case: the name in pipelines, dumps, error messages and test files."""
 
-    only_annotates: ClassVar[bool] = False
-    """What it changes are attributes that no shape depends on."""
+    keeps_shapes: ClassVar[bool] = False
+    """The shapes it was given are those of the module that it leaves: it changes attributes that no
+    shape depends on, or says of which value each new one is a copy (`ShapeAnalysis.carry`)."""
 
     @abstractmethod
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
@@ -147,7 +148,7 @@ class Pipeline:
             start = time.perf_counter()
             with _blame(a_pass):
                 changed = a_pass.run(module, shapes)
-            if changed and not a_pass.only_annotates:
+            if changed and not a_pass.keeps_shapes:
                 shapes.changed()
             time_ms = (time.perf_counter() - start) * 1e3
             # A pass that counts its changes wrong is found by the next verification.

@@ -84,6 +84,7 @@ def check_records(fusions: Iterable[Made], shapes: ShapeAnalysis) -> None:
 class _Emitter:
     def __init__(self, partition: Partition) -> None:
         self.partition, self.graph = partition, partition.graph
+        self.shapes = partition.graph.shapes
         self.now: dict[ir.Value, ir.Value] = {}
         """Values that are results of fusions now."""
 
@@ -275,20 +276,35 @@ class _Emitter:
             types = [v.type for v in inputs]
             block = fusion.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
         inner = dict(zip(inputs, block.arguments, strict=True))
+        for old, new in inner.items():
+            self.shapes.carry(old, new)
         clones: dict[ir.Operation, ir.Operation] = {}
         with ir.InsertionPoint(block), location:
             for op in sequence:
                 clones[op] = clone(op, {value: inner[value] for value in reads(op)})
                 inner.update(zip(op.results, clones[op].results, strict=True))
+                self._carry(op, clones[op])
             Yield([inner[o] for o in outputs])
         planned = self.planned[unit.members[0]]
         if planned is not None:
             before = {old: inner[new] for old, new in self.now.items() if new in inner}
             planned = None if kind_of(fusion).on_host else carried(planned, inner | before, clones)
         for old, new in zip(outputs, fusion.results, strict=True):
+            self.shapes.carry(old, new)
             old.replace_all_uses_with(new)
             self.now[old] = new
         return [Made(fusion, planned)]
+
+    def _carry(self, op: ir.Operation, copy: ir.Operation) -> None:
+        """What is known of `op` holds for its copy."""
+        for old, new in zip(op.results, copy.results, strict=True):
+            self.shapes.carry(old, new)
+        for old_region, new_region in zip(op.regions, copy.regions, strict=True):
+            for before, after in zip(old_region.blocks, new_region.blocks, strict=True):
+                for old, new in zip(before.arguments, after.arguments, strict=True):
+                    self.shapes.carry(old, new)
+                for here, there in zip(before.operations, after.operations, strict=True):
+                    self._carry(here.operation, there.operation)
 
     def _because(
         self, unit: Unit, ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]

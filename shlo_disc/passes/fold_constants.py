@@ -32,7 +32,7 @@ from shlo_disc.ops.folding import Array
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules
 
-__all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants"]
+__all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants", "constant_array"]
 
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
@@ -59,7 +59,7 @@ def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
             return None
         element = _attribute(folded.reshape(()), result.type.element_type).get_splat_value()
         return facts.filled(element, result.type, facts.shape(result))
-    arrays = [_constant(v, facts) for v in op.operands]
+    arrays = [constant_array(v, facts) for v in op.operands]
     known = [a for a in arrays if a is not None]
     if len(known) != len(arrays) or not result.type.has_static_shape:
         return None
@@ -72,7 +72,7 @@ def moved(op: ir.Operation, facts: Facts) -> ir.Value | None:
     result = op.results[0]
     if not result.type.has_static_shape or _dtype_of(result) is None:
         return None
-    arrays = [_constant(v, facts) for v in op.operands]
+    arrays = [constant_array(v, facts) for v in op.operands]
     known = [a for a in arrays if a is not None]
     if len(known) != len(arrays):
         return None
@@ -165,7 +165,7 @@ def _splat_array(value: ir.Value, facts: Facts) -> Array | None:
     return None if number is None or dtype is None else np.asarray(number).astype(dtype)
 
 
-def _constant(value: ir.Value, facts: Facts) -> Array | None:
+def constant_array(value: ir.Value, facts: Facts) -> Array | None:
     """The array of a small constant."""
     op = producer(value)
     if op is None or op.name != "stablehlo.constant" or not value.type.has_static_shape:

@@ -5,6 +5,7 @@
     dot_general %x, (transpose %w), contracting [1] x [0]       ==>  dot_general %x, %w, [1] x [1]
     multiply (transpose %x), (broadcast %s)                     ==>  transpose (multiply %x, ...)
     slice (transpose %x); reshape (transpose %x) without 1s     ==>  transpose (slice %x); ...
+    dynamic_slice (transpose %x), %i, %j    ==>  transpose (dynamic_slice %x, %j, %i)
 
 Why     A transpose of memory costs as much as reading and writing it; a dense kernel packs its
         operands anyway and reads every layout. So transposes go towards products.
@@ -21,7 +22,8 @@ from typing import ClassVar
 
 from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir, producer
+from shlo_disc.indexing import gather_numbers
+from shlo_disc.mlir import ir, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
 from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_splat_constant
@@ -33,6 +35,7 @@ from shlo_disc.passes.rules import (
     defined_by,
     permutation,
     permuted,
+    takes_one_window,
 )
 
 __all__ = ["RULES", "FoldTransposes"]
@@ -186,6 +189,52 @@ def over_slice(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return facts.transpose(made, dims)
 
 
+def over_part(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """part(transpose(x)) ==> transpose(part(x)), for a window of what is computed beside it.
+
+    What a loop does not change is transposed once, in front of it.
+    """
+    inner = defined_by(op.operands[0], "stablehlo.transpose")
+    if inner is None or inner.block != op.block:
+        return None
+    source, operands = inner.operands[0], list(op.operands)
+    maker = producer(source)
+    if (source.owner if maker is None else maker.block) != op.block:
+        return None
+    dims, attributes = permutation(inner), dict(op.attributes.items())
+    back = _inverse(dims)
+    operands[0], new = source, dims
+    if op.name == "stablehlo.dynamic_slice":
+        operands[1:] = [operands[1 + d] for d in back]
+    else:
+        numbers = gather_numbers(op)
+        if not takes_one_window(op):
+            return None
+        kept = [dims[k] for k in numbers.kept_dims(len(dims))]
+        new = [sorted(kept).index(d) for d in kept]
+        attributes["dimension_numbers"] = stablehlo.GatherDimensionNumbers.get(
+            list(numbers.window_dims),
+            sorted(dims[k] for k in numbers.collapsed_dims),
+            [],
+            [],
+            [dims[k] for k in numbers.indexed_dims],
+            numbers.index_vector_dim,
+        )
+    if "slice_sizes" in attributes:
+        given = list(ir.DenseI64ArrayAttr(attributes["slice_sizes"]))
+        attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get([given[d] for d in back])
+    else:
+        sizes = facts.contents(operands[2])
+        if sizes is None:
+            return None
+        element = operands[2].type.element_type
+        operands[2] = facts.shape_operand(tuple(sizes[d] for d in back), element)
+    result, order = op.results[0], _inverse(new)
+    shape = tuple(facts.shape(result)[d] for d in order)
+    made = facts.build(op.name, operands, permuted(result.type, order), shape, attributes)
+    return facts.transpose(made, new)
+
+
 def over_lost_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """reshape(transpose(x)) that only drops dimensions of size 1 ==> transpose(reshape(x))."""
     inner = defined_by(op.operands[0], "stablehlo.transpose")
@@ -212,6 +261,9 @@ RULES = {
     "stablehlo.dot_general": (into_dot,),
     "stablehlo.real_dynamic_slice": (over_slice,),
     "stablehlo.slice": (over_slice,),
+    **dict.fromkeys(
+        ("stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.dynamic_gather"), (over_part,)
+    ),
     **dict.fromkeys(sorted(ELEMENTWISE), (over_elementwise,)),
     **dict.fromkeys(sorted(RESHAPES), (over_lost_units,)),
     "stablehlo.transpose": (of_nothing, of_transpose, of_unit_dimensions),

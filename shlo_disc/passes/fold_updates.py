@@ -5,7 +5,7 @@
     add %acc, (reshape %zeros_updated)          ==>  reshape (scatter[add] (reshape %acc), ...)
     add %acc, (reverse %zeros_updated)          ==>  scatter[add] %acc, %n - 1 - %places, ...
     add %acc, (case { %zeros } { %zeros_updated })
-                   ==>  scatter[add] %acc, (case { 0, 0.0 } { %places, %v })
+                   ==>  case { %acc } { scatter[add] %acc, ... }
     add %acc, (while (%a = zeros) { scatter[add] %a, ... })   ==>  while (%a = %acc) { ... }
 
 Why     The derivative of `x[i]` in a loop adds such an array at each step. The sum takes time in
@@ -23,38 +23,23 @@ Source  StableHLO spec, scatter (a window that is not inside is skipped) and dyn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import IndexNumbers, scatter_numbers
-from shlo_disc.mlir import at, ir, producer, stablehlo, terminator
+from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
+from shlo_disc.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
-from shlo_disc.passes.rules import Facts, apply_rules, defined_by
+from shlo_disc.passes.rules import Facts, adds, apply_rules, defined_by
 from shlo_disc.passes.updated_zeros import CHANGES, Update
 
 __all__ = ["RULES", "FoldUpdates"]
 
 
 _BRANCHES = CONTROL - {"stablehlo.while"}
-
-
-def out_of_branches(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """add(x, branches that give out updated zeros) ==> add(x, updated zeros)."""
-    terms = list(op.operands)
-    for k, term in enumerate(terms):
-        branches = defined_by(term, *_BRANCHES)
-        if branches is None or not facts.has_one_reader(term) or not _is_number(term):
-            continue
-        updated = _given_out(branches, list(branches.results).index(term), facts)
-        if updated is not None:
-            terms[k] = updated
-            result = op.results[0]
-            return facts.build(op.name, terms, result.type, facts.shape(result))
-    return None
 
 
 def into_sum(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -65,9 +50,57 @@ def into_sum(op: ir.Operation, facts: Facts) -> ir.Value | None:
     if left is not None and right is not None and _is_term(op, facts):
         return None  # the sum that reads this one takes the updates of both
     base, updates = (op.operands[1], left) if right is None else (op.operands[0], right)
+    branches = [update for update in updates or () if isinstance(update, _Branches)]
+    if not all(_is_before(base, one.op, op) for one in branches):
+        return None
+    for one in sorted(branches, key=lambda one: one.count_before(branches)):
+        base = one.added(base, facts)
     for update in updates or ():
-        base = _added(base, update, facts)
+        if isinstance(update, Update):
+            base = _added(base, update, facts)
     return base
+
+
+@dataclass(frozen=True)
+class _Branches:
+    """Result `index` of branches of which some give out zeros there, perhaps with updates."""
+
+    op: ir.Operation
+    index: int
+
+    @staticmethod
+    def of(value: ir.Value, facts: Facts) -> _Branches | None:
+        """`value`, which one operation reads, as such a result."""
+        op = defined_by(value, *_BRANCHES)
+        if op is None or not facts.has_one_reader(value):
+            return None
+        index = list(op.results).index(value)
+        for region in op.regions:
+            last = terminator(region.blocks[0])
+            with at(last):
+                given = last.operands[index]
+                if facts.splat(given) == 0 or _updates(given, facts) is not None:
+                    return _Branches(op, index)
+        return None
+
+    def count_before(self, others: Sequence[_Branches]) -> int:
+        """How many of `others`, in the same block, come before this."""
+        return sum(bool(other.op.is_before_in_block(self.op)) for other in others)
+
+    def added(self, base: ir.Value, facts: Facts) -> ir.Value:
+        """The result, to which each branch adds `base`."""
+        for region in self.op.regions:
+            last = terminator(region.blocks[0])
+            given = last.operands[self.index]
+            if facts.splat(given) != 0:
+                with at(last):
+                    total = [base, given]
+                    last.operands[self.index] = facts.build(
+                        "stablehlo.add", total, base.type, facts.shape(base)
+                    )
+            else:
+                last.operands[self.index] = base
+        return self.op.results[self.index]
 
 
 def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -80,7 +113,7 @@ def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
         return None
     for total, base in (op.operands, reversed(list(op.operands))):
         loop = defined_by(total, "stablehlo.while")
-        if loop is None or total.type != base.type or not _is_before(base, loop):
+        if loop is None or total.type != base.type or not _is_before(base, loop, op):
             continue
         index = list(loop.results).index(total)
         if facts.splat(loop.operands[index]) != 0 or not _is_sum(loop, index, facts):
@@ -90,10 +123,12 @@ def into_loop(op: ir.Operation, facts: Facts) -> ir.Value | None:
     return None
 
 
-def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
-    """True if `value` is an argument of a block, or computed outside of the block of `loop`."""
+def _is_before(value: ir.Value, op: ir.Operation, reader: ir.Operation) -> bool:
+    """True if `op`, in the block of a `reader` of `value`, comes after `value`."""
     source = producer(value)
-    return source is None or source.block != loop.block
+    if op.block != reader.block:
+        return False
+    return source is None or source.block != op.block or bool(source.is_before_in_block(op))
 
 
 def _is_sum(loop: ir.Operation, index: int, facts: Facts) -> bool:
@@ -121,7 +156,7 @@ def _adds_to(op: ir.Operation, position: int, facts: Facts) -> bool:
         return _is_sum(op, position, facts)
     if position or len(op.results) != 1:
         return False
-    return op.name in RESHAPES or (op.name == "stablehlo.scatter" and _adds(op))
+    return op.name in RESHAPES or (op.name == "stablehlo.scatter" and adds(op))
 
 
 def _is_term(op: ir.Operation, facts: Facts) -> bool:
@@ -138,11 +173,14 @@ def _is_term(op: ir.Operation, facts: Facts) -> bool:
     return False
 
 
-def _updates(value: ir.Value, facts: Facts) -> list[Update] | None:
+def _updates(value: ir.Value, facts: Facts) -> Sequence[Update | _Branches] | None:
     """The updates of zeros whose sum `value` is; None for another array."""
     op = producer(value)
     if op is None or not _is_number(value):
         return None
+    if op.name in _BRANCHES:
+        branches = _Branches.of(value, facts)
+        return None if branches is None else [branches]
     if op.name == "stablehlo.dynamic_update_slice":
         return _of_slice(op, facts) if facts.splat(op.operands[0]) == 0 else None
     if op.name == "stablehlo.add":
@@ -154,7 +192,7 @@ def _updates(value: ir.Value, facts: Facts) -> list[Update] | None:
             return None
         if (second := _updates(op.operands[last], facts)) is None:
             return None
-        return first + second if last else second + first
+        return [*first, *second] if last else [*second, *first]
     own = _of_scatters(op, facts) if op.name == "stablehlo.scatter" else None
     readers = {use.owner.operation for use in value.uses} - facts.dead
     if op.name not in CHANGES or not (len(readers) == 1 or all(r.name in CHANGES for r in readers)):
@@ -164,7 +202,10 @@ def _updates(value: ir.Value, facts: Facts) -> list[Update] | None:
     if op.name == "stablehlo.scatter" and facts.splat(op.operands[0]) != 0:
         return own
     inner = _updates(op.operands[0 if own is None else 2], facts)
-    changed = [CHANGES[op.name](op, update, facts) for update in inner or ()]
+    changed = [
+        CHANGES[op.name](op, update, facts) if isinstance(update, Update) else None
+        for update in inner or ()
+    ]
     known = [update for update in changed if update is not None]
     return known if inner is not None and len(known) == len(changed) else own
 
@@ -209,16 +250,16 @@ def _clamped(start: ir.Value, room: Expr, facts: Facts) -> ir.Value:
     return facts.build("stablehlo.clamp", [low, start, high], kind, ())
 
 
-def _of_scatters(op: ir.Operation, facts: Facts) -> list[Update] | None:
+def _of_scatters(op: ir.Operation, facts: Facts) -> Sequence[Update | _Branches] | None:
     """The updates of a `scatter` into zeros, or into zeros with other updates."""
     if len(op.operands) != 3:
         return None
     if facts.splat(op.operands[0]) == 0:
         return _of_scatter(op, facts)
-    if not _adds(op) or not facts.has_one_reader(op.operands[0]):
+    if not adds(op) or not facts.has_one_reader(op.operands[0]):
         return None
     before, own = _updates(op.operands[0], facts), _of_scatter(op, facts)
-    return None if before is None or own is None else before + own
+    return None if before is None or own is None else [*before, *own]
 
 
 def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
@@ -228,19 +269,10 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
     is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
     block = op.regions[0].blocks[0]
     last = terminator(block)
-    if not _adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
+    if not adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
     is_sorted, shape = _flag(op, "indices_are_sorted"), facts.shape(array)
     return [Update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
-
-
-def _adds(scatter: ir.Operation) -> bool:
-    """True if a `scatter` of one array adds updates to elements."""
-    block = scatter.regions[0].blocks[0]
-    body = producer(terminator(block).operands[0])
-    if body is None or body.name != "stablehlo.add":
-        return False
-    return set(body.operands) == set(block.arguments)
 
 
 def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:
@@ -248,147 +280,6 @@ def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool
     sizes = facts.shape(places)
     dims = set(numbers.place_dims(len(sizes))) - set(numbers.index_batching_dims)
     return all(sizes[d].is_one for d in dims)
-
-
-def _has_few_places(update: Update, facts: Facts) -> bool:
-    """True if the number of places is no run-time size."""
-    sizes = facts.shape(update.places)
-    return all(sizes[d].is_const for d in update.numbers.place_dims(len(sizes)))
-
-
-def _given_out(op: ir.Operation, index: int, facts: Facts) -> ir.Value | None:
-    """Result `index` of branches that have zeros there, perhaps with updates; updated here.
-
-    The branches give out places and updates instead, zeros for updates of another branch.
-    """
-    kind, shape = op.results[index].type, facts.shape(op.results[index])
-    found: list[list[Update]] = []
-    for region in op.regions:
-        last = terminator(region.blocks[0])
-        inner = producer(last.operands[index])
-        if inner is not None and inner.name in _BRANCHES and inner.block == last.block:
-            with at(last):
-                _given_out(inner, list(inner.results).index(last.operands[index]), facts)
-        with at(last):
-            is_zero = facts.splat(last.operands[index]) == 0
-            updates = [] if is_zero else _updates(last.operands[index], facts)
-        if updates is None or not all(_has_few_places(update, facts) for update in updates):
-            return None
-        found.append(updates)
-    slots: list[Update] = []
-    columns: list[list[Update | None]] = []
-    for number, updates in enumerate(found):
-        free = list(range(len(slots)))
-        for update in updates:
-            k = next((k for k in free if _are_alike(slots[k], update, facts)), len(slots))
-            if k == len(slots):
-                slots.append(update)
-                columns.append([None] * len(found))
-            else:
-                free.remove(k)
-            columns[k][number] = update
-    if not slots:
-        return None
-    results = _with_results(op, index, slots, columns, facts)
-    value: ir.Value | None = None
-    for k, (slot, column) in enumerate(zip(slots, columns, strict=True)):
-        known = [update for update in column if update is not None]
-        is_whole = len(known) == len(found) or _is_one_place(slot.places, slot.numbers, facts)
-        term = replace(
-            slot,
-            places=results[2 * k],
-            updates=results[2 * k + 1],
-            is_sorted=all(update.is_sorted for update in known),
-            is_unique=is_whole and all(update.is_unique for update in known),
-        )
-        zeros = facts.filled(_zero(term.type.element_type), term.type, term.shape)
-        array = _scatter(zeros, term, facts)
-        if term.is_reshaped:
-            array = facts.reshape(array, kind, shape)
-        value = (
-            array if value is None else facts.build("stablehlo.add", [value, array], kind, shape)
-        )
-    if value is not None:
-        op.results[index].replace_all_uses_with(value)
-    return value
-
-
-def _are_alike(one: Update, other: Update, facts: Facts) -> bool:
-    """True if two updates differ in their numbers only."""
-    return (
-        (one.type, one.numbers, one.is_reshaped) == (other.type, other.numbers, other.is_reshaped)
-        and (one.places.type, one.updates.type) == (other.places.type, other.updates.type)
-        and facts.shape(one.places) == facts.shape(other.places)
-        and facts.shape(one.updates) == facts.shape(other.updates)
-    )
-
-
-def _with_results(
-    op: ir.Operation,
-    index: int,
-    slots: Sequence[Update],
-    columns: Sequence[Sequence[Update | None]],
-    facts: Facts,
-) -> list[ir.Value]:
-    """Replace branches by those that give out updates and not result `index`; the new results."""
-    kept = [k for k in range(len(op.results)) if k != index]
-    kinds = [kind for slot in slots for kind in (slot.places.type, slot.updates.type)]
-    with at(op):
-        new = ir.Operation.create(
-            op.name,
-            results=[*(op.results[k].type for k in kept), *kinds],
-            operands=list(op.operands),
-            attributes=dict(op.attributes.items()),
-            regions=len(op.regions),
-        )
-        zeros = facts.filled(
-            _zero(op.results[index].type.element_type),
-            op.results[index].type,
-            facts.shape(op.results[index]),
-        )
-    for number, (before, after) in enumerate(zip(op.regions, new.regions, strict=True)):
-        block = before.blocks[0]
-        last = terminator(block)
-        with at(last):
-            parts = [
-                _parts(slot, column[number], facts)
-                for slot, column in zip(slots, columns, strict=True)
-            ]
-            ir.Operation.create(
-                "stablehlo.return",
-                operands=[*(last.operands[k] for k in kept), *(v for pair in parts for v in pair)],
-            )
-        last.erase()
-        block.append_to(after)
-        with ir.InsertionPoint(ir.Block.create_at_start(before)), op.location:
-            # What is replaced gives out something until it goes.
-            values = [*new.results[: len(kept)]]
-            values.insert(index, zeros)
-            facts.dead.add(ir.Operation.create("stablehlo.return", operands=values))
-    for result, k in zip(new.results, kept, strict=False):
-        facts.made[result] = facts.shape(op.results[k])
-        if (numbers := facts.contents(op.results[k])) is not None:
-            facts.numbers[result] = numbers
-        op.results[k].replace_all_uses_with(result)
-    results = list(new.results)[len(kept) :]
-    for slot, places, updates in zip(slots, results[::2], results[1::2], strict=True):
-        facts.made[places], facts.made[updates] = (
-            facts.shape(slot.places),
-            facts.shape(slot.updates),
-        )
-    facts.bury(op)
-    return results
-
-
-def _parts(slot: Update, update: Update | None, facts: Facts) -> tuple[ir.Value, ir.Value]:
-    """The places and updates of a branch that has `update`, or nothing to add."""
-    if update is not None:
-        return update.places, update.updates
-    places, updates = (
-        facts.filled(_zero(like.type.element_type), like.type, facts.shape(like))
-        for like in (slot.places, slot.updates)
-    )
-    return places, updates
 
 
 def _added(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
@@ -402,21 +293,13 @@ def _added(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
 
 def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
     """`base`, of the shape of the array that is updated, with `update` added."""
-    kind, n = base.type, update.numbers
-    dimensions = stablehlo.ScatterDimensionNumbers.get(
-        list(n.window_dims),
-        list(n.collapsed_dims),
-        list(n.batching_dims),
-        list(n.index_batching_dims),
-        list(n.indexed_dims),
-        n.index_vector_dim,
-    )
+    kind = base.type
     op = ir.Operation.create(
         "stablehlo.scatter",
         results=[base.type],
         operands=[base, update.places, update.updates],
         attributes={
-            "scatter_dimension_numbers": dimensions,
+            "scatter_dimension_numbers": scatter_attribute(update.numbers),
             "indices_are_sorted": ir.BoolAttr.get(update.is_sorted),
             "unique_indices": ir.BoolAttr.get(update.is_unique),
         },
@@ -447,7 +330,7 @@ def _zero(kind: ir.Type) -> ir.Attribute:
     return _number(0, kind) if isinstance(kind, ir.IntegerType) else ir.FloatAttr.get(kind, 0.0)
 
 
-RULES = {"stablehlo.add": (out_of_branches, into_sum, into_loop)}
+RULES = {"stablehlo.add": (into_sum, into_loop)}
 
 
 @dataclass(frozen=True)

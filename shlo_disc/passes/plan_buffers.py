@@ -73,7 +73,7 @@ class PlanBuffers(Pass):
     """See the module."""
 
     name: ClassVar[str] = "plan-buffers"
-    only_annotates: ClassVar[bool] = True
+    keeps_shapes: ClassVar[bool] = True
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Annotate `main`; returns the number of arena slots."""

@@ -17,7 +17,7 @@ from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import InternalError
 from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import at, ir, producer, run_pipeline, walk
+from shlo_disc.mlir import at, ir, producer, run_pipeline, terminator, walk
 from shlo_disc.ops import names
 
 __all__ = [
@@ -253,6 +253,15 @@ def takes_one_window(gather: ir.Operation) -> bool:
     numbers = gather_numbers(gather)
     several = gather.operands[1].type.rank > 1 or numbers.index_vector_dim
     return not several and not numbers.batching_dims
+
+
+def adds(op: ir.Operation) -> bool:
+    """True if the region of `op`, of two elements, adds them."""
+    block = op.regions[0].blocks[0]
+    body = producer(terminator(block).operands[0])
+    if body is None or body.name != "stablehlo.add":
+        return False
+    return set(body.operands) == set(block.arguments)
 
 
 _BROADCASTS = names(lambda row: row.is_broadcast)

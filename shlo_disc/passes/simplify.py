@@ -25,6 +25,7 @@ from shlo_disc.passes import (
     fold_reductions,
     fold_reshapes,
     fold_reverses,
+    fold_scatters,
     fold_selects,
     fold_transposes,
     fold_updates,
@@ -46,6 +47,7 @@ _TABLES = (
     fold_broadcasts.RULES,
     fold_transposes.RULES,
     fold_selects.RULES,
+    fold_scatters.RULES,  # before updates: these are added at fewer places
     fold_updates.RULES,
 )
 

@@ -114,6 +114,22 @@ def _repeated(op: ir.Operation, _: Facts) -> ir.Value | None:
     return None
 
 
+def _joined_alone(op: ir.Operation, _: Facts) -> ir.Value | None:
+    """concatenate(x) ==> x"""
+    return op.operands[0] if len(op.operands) == 1 else None
+
+
+def _of_whole(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """slice(x) of all elements ==> x"""
+    value, first, _, steps = op.operands
+    starts, strides = facts.contents(first), facts.contents(steps)
+    if starts is None or strides is None or value.type != op.results[0].type:
+        return None
+    is_whole = all(s.is_const and s.value == 0 for s in starts) and all(s.is_one for s in strides)
+    is_all = is_whole and facts.same_shape(facts.shape(value), facts.shape(op.results[0]))
+    return value if is_all else None
+
+
 def _involution(op: ir.Operation, _: Facts) -> ir.Value | None:
     """op(op(x)) ==> x."""
     inner = defined_by(op.operands[0], op.name)
@@ -223,6 +239,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "stablehlo.add": (_neutral(_zero_of_add, name="add"),),
     "stablehlo.and": (_idempotent, _neutral(_all_ones, name="and"), _absorbed, _repeated),
     "stablehlo.ceil": (_projection,),
+    "stablehlo.concatenate": (_joined_alone,),
     "stablehlo.divide": (
         _neutral(lambda _: 1, commutes=False, name="divide"),
         _divide_by_power_of_two,
@@ -235,6 +252,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "stablehlo.not": (_involution,),
     "stablehlo.or": (_idempotent, _neutral(lambda _: 0, name="or"), _absorbed, _repeated),
     "stablehlo.power": (_power_of_one, _square),
+    "stablehlo.real_dynamic_slice": (_of_whole,),
     "stablehlo.round_nearest_afz": (_projection,),
     "stablehlo.round_nearest_even": (_projection,),
     "stablehlo.select": (_select_one_side, _select_of_not),

@@ -65,6 +65,7 @@ class SinkViews(Pass):
     """See the module."""
 
     name: ClassVar[str] = "sink-views"
+    keeps_shapes: ClassVar[bool] = True
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops copied to a product."""
@@ -89,6 +90,7 @@ class SinkViews(Pass):
                     copy = op.clone().operation
                 copy.operands[0] = value
                 value = copy.results[0]
+                known.carry(op.results[0], value)
             dot.operands[position] = value
         if found:
             run_pipeline(module, "trivial-dce")

@@ -12,6 +12,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_reductions,
     fold_reshapes,
     fold_reverses,
+    fold_scatters,
     fold_selects,
     fold_transposes,
     forward_carried,

@@ -105,8 +105,12 @@ def _transposed(op: ir.Operation, update: Update, facts: Facts) -> Update | None
 
 def _reversed(op: ir.Operation, update: Update, facts: Facts) -> Update | None:
     """The last element becomes the first one."""
+    marked = None if update.is_reshaped else _marked(update, facts)
+    if marked is None:
+        return None
+    update = marked
     for d in attr.integers(op, "dimensions"):
-        if update.is_reshaped or d in update.numbers.batching_dims:
+        if d in update.numbers.batching_dims:
             return None
         if d in update.numbers.indexed_dims:
             moved = _moved(update, d, update.shape[d] - _window(update, d, facts), -1, facts)
@@ -213,6 +217,10 @@ def _all_moved(
         return None
     result, zero = op.results[0], Expr.const(0)
     shape = facts.shape(result)
+    marked = _marked(update, facts)
+    if marked is None:
+        return None
+    update = marked
     for d, move in enumerate(moves):
         is_still = move.step == 1 and move.is_inside and facts.same(move.first, zero)
         is_indexed = d in update.numbers.indexed_dims
@@ -240,11 +248,12 @@ _FAR, _MOST_STEPS = -(1 << 40), 1 << 20
 """A place outside of every array, and after a move by such steps still."""
 
 
-def _moved(update: Update, d: int, first: Expr, step: int, facts: Facts) -> Update | None:
-    """Place `p` along dimension `d` becomes `first + step * p`, one outside remains outside."""
-    if abs(step) > _MOST_STEPS:
-        return None
-    numbers, places = update.numbers, update.places
+def _marked(update: Update, facts: Facts) -> Update | None:
+    """The update with places of i64, and with `_FAR` for an index below 0 or after the last one.
+
+    So a place outside remains outside when indices move and the array grows.
+    """
+    places, numbers = update.places, update.numbers
     shape, i64 = facts.shape(places), ir.IntegerType.get_signless(64)
     if places.type.element_type != i64:
         if places.type.element_type.is_unsigned and places.type.element_type.width == 64:
@@ -252,9 +261,17 @@ def _moved(update: Update, d: int, first: Expr, step: int, facts: Facts) -> Upda
         kind = ir.RankedTensorType.get(places.type.shape, i64)
         places = facts.build("stablehlo.convert", [places], kind, shape)
     if not update.is_inside:
-        if len(numbers.indexed_dims) != 1:
-            return None
-        places = _far_if_outside(places, update.shape[d] - _window(update, d, facts), facts)
+        ends = [update.shape[d] - _window(update, d, facts) for d in numbers.indexed_dims]
+        places = _far_if_outside(places, _vector(ends, update, places, facts), facts)
+    return replace(update, places=places, is_sorted=update.is_sorted and update.is_inside)
+
+
+def _moved(update: Update, d: int, first: Expr, step: int, facts: Facts) -> Update | None:
+    """Place `p` along dimension `d` becomes `first + step * p`, one that is far remains so."""
+    if abs(step) > _MOST_STEPS:
+        return None
+    numbers, places = update.numbers, update.places
+    shape = facts.shape(places)
     factors = [step if k == d else 1 for k in numbers.indexed_dims]
     firsts = [first if k == d else Expr.const(0) for k in numbers.indexed_dims]
     for name, terms, neutral in (
@@ -265,8 +282,7 @@ def _moved(update: Update, d: int, first: Expr, step: int, facts: Facts) -> Upda
             continue
         terms_of = _vector(terms, update, places, facts)
         places = facts.build(name, [places, terms_of], places.type, shape)
-    is_sorted = update.is_sorted and update.is_inside and step > 0
-    return replace(update, places=places, is_sorted=is_sorted)
+    return replace(update, places=places, is_sorted=update.is_sorted and step > 0)
 
 
 def _vector(terms: Sequence[Expr], update: Update, places: ir.Value, facts: Facts) -> ir.Value:
@@ -286,8 +302,8 @@ def _vector(terms: Sequence[Expr], update: Update, places: ir.Value, facts: Fact
     return facts.broadcast(vector, [update.numbers.index_vector_dim], places.type, shape)
 
 
-def _far_if_outside(places: ir.Value, last: Expr, facts: Facts) -> ir.Value:
-    """`places`, of one index each, with `_FAR` for those below 0 and after `last`."""
+def _far_if_outside(places: ir.Value, ends: ir.Value, facts: Facts) -> ir.Value:
+    """`places` with `_FAR` for indices below 0 and after those of `ends`."""
     kind, shape = places.type, facts.shape(places)
     one = ir.IntegerType.get_signless(64)
     mask = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(1))
@@ -295,9 +311,6 @@ def _far_if_outside(places: ir.Value, last: Expr, facts: Facts) -> ir.Value:
     def filled(number: int) -> ir.Value:
         return facts.filled(ir.IntegerAttr.get(one, number), kind, shape)
 
-    end = dialect.dim(last, one)
-    facts.made[end] = ()
-    ends = facts.broadcast(end, [], kind, shape) if shape else end
     sides = []
     for side, bound in (("GE", filled(0)), ("LE", ends)):
         direction = {"comparison_direction": stablehlo.ComparisonDirectionAttr.get(side)}

@@ -294,8 +294,10 @@ class TensorCall:
     which tells most changes that a version does not. A frozen one has no version and no sample.
     over: makes a tensor of a donated one and of sizes, in the memory of the donated one, which has
     the result by then. Without it donated tensors are only read.
-    Raises TypeError for a result that DLPack has no type for, IndexError for an argument that does
-    not exist and ValueError for one named twice.
+    flag: a result, a scalar of bool or int32, that calls give as a Python integer.
+    Raises TypeError for a result that DLPack has no type for, and for a flag of another type.
+    Raises IndexError for an argument or a flag that does not exist and ValueError for an argument
+    named twice.
     """
 
     def __init__(
@@ -307,6 +309,7 @@ class TensorCall:
         versioned: Sequence[int] = ...,
         frozen: Sequence[int] = ...,
         over: Callable[[Any, tuple[int, ...]], Any] | None = ...,
+        flag: int | None = ...,
     ) -> None: ...
     def __call__(self, leaves: Sequence[Any], versions: Sequence[int] = ...) -> list[Any]:
         """As `Executable.call`, with one version from 0 for each versioned argument.

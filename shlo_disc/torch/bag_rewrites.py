@@ -43,10 +43,14 @@ def _plain_embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Ten
 
 
 def _bags(offsets: Tensor, count: Any) -> Tensor:
-    """The bag of each of `count` indices. An offset behind the last index starts an empty bag."""
-    ones = torch.ones_like(offsets, dtype=torch.int64)
-    starts = torch.zeros([count + 1], dtype=torch.int64).scatter_add(0, offsets.long(), ones)
-    return starts.cumsum(0).narrow(0, 0, count) - 1
+    """The bag of each of `count` indices: the number of other bags that have begun there.
+
+    An offset behind the last index, which a scatter drops, starts an empty bag.
+    """
+    others = offsets[1:]
+    ones = torch.ones_like(others, dtype=torch.int32)
+    starts = torch.zeros([count], dtype=torch.int32).scatter_add(0, others.long(), ones)
+    return starts.cumsum(0, dtype=torch.int32)
 
 
 def _wide(places: Tensor, like: Tensor) -> Tensor:
@@ -82,7 +86,7 @@ def _embedding_bag(
         counted = is_row.long()
     sizes = torch.zeros([bags], dtype=torch.int64)
     if mode != _SUM:  # PyTorch does not count the rows of a sum
-        sizes = sizes.scatter_add(0, bag, counted)
+        sizes = sizes.scatter_add(0, bag.long(), counted)
     found = torch.zeros_like(sizes)
     if mode == _MAX:
         total, found = _largest(rows, indices, bag, is_row, sizes)
@@ -92,7 +96,7 @@ def _embedding_bag(
         if per_sample_weights is not None:
             rows = rows * per_sample_weights.unsqueeze(-1)
         zeros = torch.zeros([bags, weight.shape[1]], dtype=weight.dtype)
-        total = zeros.index_put([bag], rows, accumulate=True)
+        total = zeros.scatter_add(0, _wide(bag, rows), rows)
         if mode == _MEAN:
             total, found = total / sizes.clamp(min=1).unsqueeze(-1), sizes
     if _is_fast(weight, per_sample_weights, mode, padding_idx):

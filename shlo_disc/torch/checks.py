@@ -232,7 +232,11 @@ def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
             errors.append(RuntimeError(f"{_where(node)}: {_WRONG_REPEATS}"))
     if not found:
         return []
-    return [Assertion(_joined(list(found.values())), functools.partial(_raise_first, errors))]
+    return [
+        Assertion(
+            _joined(list(found.values())), functools.partial(_raise_first, errors), is_flag=True
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -359,9 +363,9 @@ def _range_error(node: torch.fx.Node, one: _Range) -> IndexRangeError:
     )
 
 
-def _raise_first(errors: Sequence[Exception], code: torch.Tensor) -> None:
+def _raise_first(errors: Sequence[Exception], code: int | torch.Tensor) -> None:
     """Raise the error of the first op that failed."""
-    if number := int(code.item()):  # no less than 1: the number of ops from there on
+    if number := int(code):  # no less than 1: the number of ops from there on
         error = errors[len(errors) - number]
         raise type(error)(*error.args)  # a new one: others may hold tracebacks
 

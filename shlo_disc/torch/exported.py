@@ -220,6 +220,7 @@ class TorchExecutable(BehindTensors):
             executable,
             weights=own,
             frozen=[*(fixed if freeze else ()), *binding.held],
+            flag=binding.flag,
             are_donated=bool(donated),
         )
         self._donated = frozenset(donated)

@@ -89,7 +89,10 @@ class Part:
         own = [k for k, place in enumerate(lowered.binding.inputs) if place in weights]
         held = lowered.binding.held
         self._program = TensorProgram(
-            self.executable, weights=own, frozen=[*(own if freeze else ()), *held]
+            self.executable,
+            weights=own,
+            frozen=[*(own if freeze else ()), *held],
+            flag=lowered.binding.flag,
         )
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

@@ -28,7 +28,7 @@ from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
-from shlo_disc.torch.results import Result, check_data, take_results
+from shlo_disc.torch.results import Assertion, Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
 from shlo_disc.torch.size_floats import state_floats
 from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
@@ -56,7 +56,7 @@ class Prepared:
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
     results: list[Result]
-    assertions: list[tuple[Result, Callable[[Any], None]]]
+    assertions: list[tuple[Result, Assertion]]
     """Conditions on data, each with what raises where it does not hold."""
     sizes: Sizes
     constraints: list[str]

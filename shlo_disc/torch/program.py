@@ -47,9 +47,13 @@ class Binding:
         """Conditions on sizes that are no constraint, for :meth:`check`."""
         self._results = prepared.results
         self._sizes = prepared.sizes
-        self._flags = [(one.value, check) for one, check in prepared.assertions if _is_tensor(one)]
+        flags = [(one.value, given.check) for one, given in prepared.assertions if given.is_flag]
+        self.flag, self._check_flag = flags[0] if flags else (None, _never)
+        """The result that tells whether indices are in range, and what raises if not."""
+        asserted = [(one, given.check) for one, given in prepared.assertions if not given.is_flag]
+        self._checks = [(one.value, check) for one, check in asserted if _is_tensor(one)]
         """What is asserted of results of the program."""
-        self._assertions = [pair for pair in prepared.assertions if not _is_tensor(pair[0])]
+        self._assertions = [pair for pair in asserted if not _is_tensor(pair[0])]
         """And of numbers."""
         self._count = len(self._results)
         plain = [("tensor", number) for number in range(self._count)]
@@ -76,13 +80,19 @@ class Binding:
 
         Raises where what the graph asserts of data does not hold; RuntimeError of most.
         """
-        for number, check in self._flags:
+        if self.flag is not None and tensors[self.flag]:
+            self._check_flag(tensors[self.flag])
+        for number, check in self._checks:
             check(tensors[number])
         if self.is_plain:
-            return tensors[: self._count] if self._flags else tensors
+            return tensors[: self._count]
         for condition, check in self._assertions:
             check(condition.of(tensors, inputs, self._sizes))
         return [result.of(tensors, inputs, self._sizes) for result in self._results]
+
+
+def _never(_: Any) -> None:
+    """What checks a program without a flag."""
 
 
 def _is_tensor(result: Result) -> bool:

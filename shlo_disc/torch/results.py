@@ -71,6 +71,8 @@ class Assertion:
     """A node: a tensor, or a truth value."""
     check: Callable[[Any], None]
     """Raises for a value of the condition that does not hold."""
+    is_flag: bool = False
+    """The condition is a scalar of bool or int32; any number but 0 does not hold."""
 
 
 def take_results(graph: torch.fx.Graph, sizes: Sizes, seen: int | None = None) -> list[Result]:
@@ -87,14 +89,14 @@ def take_results(graph: torch.fx.Graph, sizes: Sizes, seen: int | None = None) -
 
 def check_data(
     graph: torch.fx.Graph, sizes: Sizes, assertions: Sequence[Assertion]
-) -> list[tuple[Result, Callable[[Any], None]]]:
+) -> list[tuple[Result, Assertion]]:
     """Add tensors to the results of `graph` that tell whether `assertions` hold.
 
     Returns each condition with what checks its value.
     Raises UnsupportedError as :func:`take_results`.
     """
     found = _add_results(_output(graph), sizes, [one.condition for one in assertions], 0)
-    return [(one, given.check) for one, given in zip(found, assertions, strict=True)]
+    return list(zip(found, assertions, strict=True))
 
 
 def _output(graph: torch.fx.Graph) -> torch.fx.Node:

@@ -64,6 +64,8 @@ class TensorProgram:
     weight has the same memory and version. If they are `frozen` the memory alone must be the same,
     and the elements must not change.
 
+    `flag`: the number of a result that is given as a Python integer, a scalar of bool or int32.
+
     `are_donated`: results are written into the tensors that the program was compiled to take. Such
     a result shares memory and version with the tensor.
     """
@@ -74,6 +76,7 @@ class TensorProgram:
         *,
         weights: Collection[int] = (),
         frozen: Collection[int] = (),
+        flag: int | None = None,
         are_donated: bool = False,
     ) -> None:
         known = {*weights, *frozen}
@@ -87,9 +90,10 @@ class TensorProgram:
             frozen=[k for k in packable if k in frozen],
             weights=ral.Weights(torch.Tensor.detach),
             over=_over if are_donated else None,
+            flag=flag,
         )
 
-    def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
+    def __call__(self, leaves: list[Any]) -> list[Any]:
         """The results on tensors and Python numbers, which :func:`check_argument` has passed.
 
         `leaves` is the callee's from then on. As many threads work as PyTorch would take, at most.

@@ -127,6 +127,42 @@ def assertion(condition, *values, message="want {0}"):
     )
 
 
+ROUNDS = """
+    %zero = stablehlo.constant dense<{first}> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %n = stablehlo.get_dimension_size %{counts}, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+    %0 = stablehlo.constant dense<0.0> : tensor<1xf32>
+    %r:2 = stablehlo.while(%i = %zero, %s = %0) : tensor<i32>, tensor<1xf32> cond {{
+      %c = stablehlo.compare {test}, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    }} do {{
+      %row = stablehlo.dynamic_slice %x, {place}, sizes = [1] : (tensor<?xf32>, tensor<i32>) -> tensor<1xf32>
+      %next = stablehlo.add %i, %one : tensor<i32>
+      %sum = stablehlo.add %s, %row : tensor<1xf32>
+      stablehlo.return {returned}, %sum : tensor<i32>, tensor<1xf32>
+    }}"""
+OF_ROWS = {"first": 0, "counts": "x", "test": "LT", "place": "%i", "returned": "%next"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "guards"),
+    [
+        ({}, []),
+        ({"first": 3}, []),
+        ({"first": -1}, ["n - 1 >= 1"]),  # a round of no rows
+        ({"test": "LE"}, ["n - 1 >= 1"]),
+        ({"counts": "y"}, ["n - 1 >= 1"]),  # it may have rounds that x has no rows for
+        ({"place": "%zero"}, ["n - 1 >= 1"]),  # it may leave the loop
+        ({"returned": "%i"}, ["n - 1 >= 1"]),
+    ],
+)
+def test_a_round_of_a_loop_has_a_row(changed, guards):
+    arguments = {"x": ("tensor<?xf32>", "n - 1"), "y": ("tensor<?xf32>", "m - 1")}
+    body = ROUNDS.format(**OF_ROWS | changed)
+    found = run(function(arguments, body, [("%r#1", "tensor<1xf32>")]))
+    assert found.guards == guards
+
+
 def test_assertions_become_guards_and_facts():
     body = (
         SIZES

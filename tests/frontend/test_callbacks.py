@@ -467,6 +467,129 @@ def test_as_jax_jit(situation, caplog):
     assert not caplog.messages
 
 
+# ---- errors that checkify collects ---------------------------------------------------------------
+
+
+def checks_in_rows(x):
+    def one(v):
+        checkify.check(v > 2, "small {}", v)
+        return v * 2
+
+    return jax.vmap(one)(x)
+
+
+def checks_in_a_branch(x):
+    def yes(x):
+        checkify.check(x.sum() < 4, "large {total}", total=x.sum())
+        return x
+
+    return lax.cond(x[0] > 0, yes, lambda x: x, x)
+
+
+def checks_in_a_jit(x):
+    @jax.jit
+    def inner(x):
+        checkify.check(x[0] > 5, "inner {}", x[0])
+        return x
+
+    return inner(inner(x) + 4)
+
+
+def nans_of_a_gradient(x):
+    return jax.grad(lambda x: jnp.sqrt(x - 2).sum())(x)
+
+
+CHECKED = {
+    checks_in_rows: checkify.user_checks,
+    checks_in_a_branch: checkify.user_checks,
+    checks_in_a_jit: checkify.user_checks,
+    nans_of_a_gradient: checkify.float_checks,
+}
+
+
+@pytest.mark.parametrize("program", CHECKED)
+def test_errors_of_checkify(program):
+    """The first error is that of `jax.jit`; errors are numbered alike in every trace."""
+    checked = checkify.checkify(program, errors=CHECKED[program])
+    ours, theirs = shlo_disc.jit(checked, on_unsupported="error"), jax.jit(checked)
+    for n in SIZES:
+        x = np.arange(1, n + 1, dtype=np.float32)
+        (error, y), (true_error, true) = ours(x), theirs(x)
+        assert error.get() == true_error.get()
+        np.testing.assert_allclose(y, true, rtol=1e-6)
+    assert ours.cache_info().misses == 1, ours.explain()
+
+
+def test_errors_of_two_functions_are_told_apart():
+    def named(name):
+        def program(x):
+            checkify.check(x[0] < 0, name + " of {}", x[0])
+            return x
+
+        return shlo_disc.jit(checkify.checkify(program), name=name)
+
+    def both(x):
+        for f in (named("first"), named("second")):
+            error, x = f(x)
+            checkify.check_error(error)
+        return x
+
+    with jax.disable_jit():
+        error, _ = checkify.checkify(both)(jnp.ones(3))
+    assert str(error.get()).startswith("first of 1.0")
+
+
+def test_printed_as_jax_jit_prints(capfd):
+    def program(x):
+        jax.debug.print("{a} and {b:.2f}", a=x.shape[0], b=x[0], ordered=True)
+        jax.debug.print("{0}, {{braces}} {tree}", x.sum(), tree={"k": x[:1]}, ordered=True)
+        return x
+
+    f, g = shlo_disc.jit(program), jax.jit(program)
+    for n in SIZES:
+        said = []
+        for h in (f, g):
+            h(np.arange(1, n + 1, dtype=np.float32))
+            jax.effects_barrier()
+            said.append(capfd.readouterr().out)
+        assert said[0] == said[1]
+        assert said[0].startswith(f"{n} and 1.00")
+    assert f.cache_info().misses == 1
+
+
+REFUSED = {
+    "jvp": lambda x: jax.jvp(lambda x: io(Log(), x), (x,), (x,)),
+    "linearize": lambda x: jax.linearize(lambda x: io(Log(), x), x)[0],
+    "transpose": lambda x: jax.linear_transpose(lambda x: io(Log(), x), x)(x),
+    "branch of a batch": jax.vmap(
+        lambda p: lax.cond(p > 0, lambda: io_callback(lambda: None, None), lambda: None)
+    ),
+    "loop of a batch": jax.vmap(
+        lambda n: lax.while_loop(lambda c: c < n, lambda c: io(Log(), c), n * 0)
+    ),
+    "checkpoint": jax.grad(jax.checkpoint(lambda x: io(Log(), x).sum())),
+    "no argument": lambda x: jax.pure_callback(lambda v: v, like(x)),
+    "rows that are joined": jax.vmap(
+        lambda v: jax.pure_callback(np.sum, like(v), v, vmap_method="expand_dims")
+    ),
+    "no such name": lambda x: jax.debug.print("{a}", x[0]),
+    "too few values": lambda x: jax.debug.print("{} {}", x[0]),
+    "nothing for a result": lambda x: io_callback(lambda v: None, like(x), x),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_fails_fails_as_in_jax_jit(name):
+    """The class of the error, and the last line of what it says."""
+    said = []
+    for jit in (jax.jit, shlo_disc.jit):
+        with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
+            jax.block_until_ready(jit(REFUSED[name])(np.ones(3, np.float32)))
+            jax.effects_barrier()
+        said.append((type(caught.value), str(caught.value).splitlines()[-1]))
+    assert said[0] == said[1]
+
+
 # ---- programs of many callbacks ------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from tests.cases import all_but
+from tests.cases import all_but, slow
 
 
 def normal(*shape):
@@ -212,15 +212,17 @@ def assert_axis_dimension(x, axis, expected):
         f(normal(5), normal(7))
 
 
-def test_the_order_of_products_in_the_derivative_of_a_solve_is_no_question():
+@pytest.mark.parametrize("calls", [(5, 1, 8), (1, 5)])
+@pytest.mark.parametrize("transform", [jax.grad, *slow([jax.hessian])])
+def test_the_order_of_products_in_the_derivative_of_a_solve_is_no_question(transform, calls):
     def likelihood(scale, y):
         kernel = scale * jnp.eye(y.shape[0]) + jnp.ones((y.shape[0],) * 2)
         z = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(kernel), y, lower=True)
         return 0.5 * z @ z
 
-    function = jax.grad(likelihood)
+    function = transform(likelihood)
     f = shlo_disc.jit(function)
-    for n in (5, 1, 8):
+    for n in calls:
         assert_alike(f, jax.jit(function), np.float32(0.5), normal(n))
     assert f.cache_info().misses == 1, f.guards()
 

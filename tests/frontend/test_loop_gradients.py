@@ -141,6 +141,26 @@ def test_a_loop_that_reads_what_it_writes():
         np.testing.assert_allclose(compiled(x, k), reference(x, k), rtol=1e-4, atol=1e-5)
 
 
+def test_a_loop_that_reads_columns_of_what_it_writes():
+    def f(x, k):
+        def step(i, a):
+            b = a.T
+            e = jnp.transpose(a.reshape(-1, COLUMNS, 1), (2, 0, 1))
+            read = b[:, i] * jnp.arange(COLUMNS) + b[i % COLUMNS, k[i]] + e[0, i] + e[:, k[i], 1]
+            return a.at[k[i]].set(jnp.sin(read + lax.dynamic_slice(b, (1, i), (1, 1))[0]))
+
+        return lax.fori_loop(0, x.shape[0], step, x)
+
+    compiled, reference = shlo_disc.jit(f), jax.jit(f)
+    for n in (2, 13):
+        x, k = _sample(n)
+        np.testing.assert_allclose(compiled(x, k), reference(x, k), rtol=1e-5, atol=1e-6)
+    _, loop = compiled.lower(x, k).compile().as_text("disc").split("} do {")
+    wide = re.findall(r"stablehlo.transpose.*-> (tensor<.*\?.*\?.*|tensor<3x\?.*)", loop)
+    assert not wide
+    assert _updates(compiled, x, k) == ["inplace"]
+
+
 def test_loops_in_loops_update_one_array():
     def gradient(x, k):
         def row(i, s):
@@ -203,3 +223,20 @@ def test_an_array_that_is_read_after_its_update_is_kept():
         x = np.linspace(0, 1, n, dtype=np.float32)
         for got, want in zip(*map(jax.tree.leaves, (compiled(x), reference(x))), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_a_sum_in_a_loop_is_not_part_of_what_comes_before():
+    def f(x, k):
+        n = x.shape[0]
+        counts = lax.fori_loop(0, n, lambda i, a: a.at[k[i]].add(1.0), jnp.zeros(n))
+        chosen = lax.cond(n > 1, lambda: jnp.zeros(n).at[k[0]].add(2.0), lambda: jnp.zeros(n))
+        return lax.fori_loop(0, 3, lambda i, c: (c + counts) * 2 + chosen, x[:, 0])
+
+    compiled = shlo_disc.jit(f)
+    for n in (2, 13):
+        x, k = _sample(n)
+        k = abs(k) % n
+        counts, want = np.bincount(k, minlength=n), x[:, 0]
+        for _ in range(3):
+            want = (want + counts) * 2 + 2 * (np.arange(n) == k[0])
+        np.testing.assert_allclose(compiled(x, k), want, rtol=1e-6)

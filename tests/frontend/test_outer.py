@@ -103,6 +103,27 @@ def test_checkify_looks_into_a_program(function, errors, argument, outer):
     np.testing.assert_allclose(result, reference, rtol=1e-6)
 
 
+PLACES = {
+    "gather": lambda x, i: x[i],
+    "scatter": lambda x, i: x.at[i].add(1.0),
+    "slice": lambda x, i: lax.dynamic_index_in_dim(x, i[0]),
+    "update": lambda x, i: lax.dynamic_update_index_in_dim(x, 7.0, i[0], 0),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_errors_of_places_in_arrays_of_any_size(name):
+    """Messages have the sizes; numbers and tracebacks in the result's structure are those of a trace."""
+    function = checkify.checkify(PLACES[name], errors=checkify.index_checks)
+    f = shlo_disc.jit(function)
+    for n, places in ((3, [3, 0]), (5, [4, 0]), (2, [9, 1])):
+        x, places = np.arange(n, dtype=np.float32), np.int32(places)
+        (error, result), (expected, reference) = f(x, places), jax.jit(function)(x, places)
+        assert error.get() == expected.get()
+        np.testing.assert_array_equal(result, reference)
+    assert f.cache_info().misses == 1, f.guards()
+
+
 def test_checkify_inside():
     def run(jit):
         error, result = jit(checkify.checkify(checked))(np.float32([1, -1]))

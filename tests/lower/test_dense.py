@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.lower.cpu.dense import emit_dense
+from shlo_disc.lower.cpu.dense import emit_dense, gemm, inner_products
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
+from shlo_disc.lower.tasks import sized
 from tests.cases import crossed, slow
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 
@@ -532,3 +533,34 @@ def test_pairs_are_read_in_place(
         env = {"b": 2, "m": m, "k": k, "n": n, "x": 2, "y": 2}
         dot.check(emitted, env)
         dot.check(unpacked(emitted), env)
+
+
+WRITTEN = [
+    MATMUL,
+    symbolic("mk,nk", "", "k"),
+    symbolic("bmk,bkn", "b", "k"),
+    symbolic("km,nk", "", "k"),
+    symbolic("mk,kn", "", "k", lhs_type="bf16", rhs_type="bf16", type="bf16"),
+    symbolic("mk,kn", "", "k", lhs_type="i8", rhs_type="i8", type="i32"),
+    symbolic("mjk,jkn", "", "jk", perm=(1, 0)),
+    Dot("mk,kn", "", "k", {"m": "m", "k": "64", "n": "64"}),
+    Dot("mk,kn", "", "k", {"m": "m", "k": "300", "n": "10"}),
+]
+
+
+@pytest.mark.parametrize("dot", WRITTEN, ids=lambda dot: f"{dot.spec}-{dot.type}-{dot.sizes}")
+def test_a_text_that_is_kept_is_the_one_that_would_be_written(
+    dot: Dot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when another product, of other sizes, has had it written."""
+    others = {c: f"{c}{c}" if size.isalpha() else size for c, size in dot.sizes.items()}
+    sized._written.cache_clear()
+    emit(dataclasses.replace(dot, sizes=others))
+    before = sized._written.cache_info()
+    kept = emit(dot).plan
+    after = sized._written.cache_info()
+    assert after.hits > before.hits
+    assert after.misses == before.misses
+    for module in (gemm, inner_products):
+        monkeypatch.setattr(module, "written_once", lambda write, what, sizes: write(what, sizes))
+    assert kept == emit(dot).plan

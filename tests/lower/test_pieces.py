@@ -73,6 +73,24 @@ def test_many_pieces_of_concatenations_of_concatenations() -> None:
         np.testing.assert_array_equal(got, np.concatenate(parts, 1))
 
 
+def test_what_computes_a_piece_is_not_copied() -> None:
+    names = [f"p{k}" for k in range(20)]
+    steps = [f"%q{k + 1} = stablehlo.multiply %q{k}, %p0 : tensor<?x?xf32>\n" for k in range(12)]
+    body = "".join(steps).replace("%q0,", "%p0,") + joined("r", ["q12", *names[1:]], "f32")
+    widths = "+".join(f"w{k}" for k in range(20))
+    text = fusion_text(
+        "loop", [f"{p}: n,w{k} f32" for k, p in enumerate(names)], body, [f"r: n,{widths} f32"]
+    )
+    emitted = plan_of(emit, text)
+    assert emitted.plan.steps[0].kernel.text.count("scf.for") > len(names), "a loop for every piece"
+    parts = [sample((3, 5 * i % 23), "f32", i) for i in range(1, 21)]
+    (got,) = run(emitted, parts)
+    power = parts[0]
+    for _ in range(12):
+        power = power * parts[0]
+    np.testing.assert_array_equal(got, np.concatenate([power, *parts[1:]], 1))
+
+
 def test_pieces_of_complex_numbers() -> None:
     p = "tensor<?x?x2xf32>"
     body = f"%c = stablehlo.concatenate %x, %y, dim = 1 : ({p}, {p}) -> {p}"

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.tasks.scan import BLOCK, emit_scan
+from shlo_disc.lower.cpu.short_scan import CHUNK, emit
+from shlo_disc.lower.tasks.scan import BLOCK
 from tests.lower.helpers import Emitted, fusion_text, plan_of, run, sample, tensor
 
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 255, 8 * BLOCK, 16 * BLOCK + 5)
@@ -31,7 +32,7 @@ def scan(sizes: str, dtype: str, axis: int, body: str = "add", reverse: bool = F
         stablehlo.return %r : {scalar}
       }}) {{dimension = {axis} : i64, reverse = {flag}}} : ({kind}, {scalar}) -> {kind}"""
     return plan_of(
-        emit_scan, fusion_text("scan", [f"x: {sizes} {dtype}"], text, [f"s: {sizes} {dtype}"])
+        emit, fusion_text("scan", [f"x: {sizes} {dtype}"], text, [f"s: {sizes} {dtype}"])
     )
 
 
@@ -62,6 +63,22 @@ def test_every_reducer_along_every_dimension(axis, body):
     for sizes in [(2, 33, 5), (1, 1, 1), (70, 3, 40), (3, 130, 9)]:
         x = sample(sizes, "f32", 1) * 0.5 + 1.0
         np.testing.assert_allclose(run(plan, [x])[0], expected(x, axis, body), rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("count", "dtype", "body"),
+    [(2, "f32", "add"), (3, "i8", "maximum"), (5, "f64", "multiply"), (16, "bf16", "add")],
+)
+def test_short_rows_are_in_lanes(count, dtype, body, reverse):
+    plan = scan(f"a,b,{count}", dtype, 2, body, reverse)
+    assert [step.kernel.name for step in plan.plan.steps] == ["scan_short_rows"]
+    for sizes in [(0, 3), (1, 1), (3, 17), (2, CHUNK)]:
+        x = sample((*sizes, count), dtype, 1)
+        want = expected(x, 2, body, reverse)
+        np.testing.assert_allclose(
+            np.asarray(run(plan, [x])[0], want.dtype), want, rtol=2e-2, atol=0.1
+        )
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i8", "i32", "i64", "ui8", "ui32"])
@@ -110,7 +127,7 @@ def test_the_order_of_operands_is_kept():
               ^bb0(%p: tensor<f32>, %q: tensor<f32>):
                 stablehlo.return %{name} : tensor<f32>
               }}) {{dimension = 1 : i64, reverse = {"true" if reverse else "false"}}} : (tensor<?x?xf32>, tensor<f32>) -> tensor<?x?xf32>"""
-            plan = plan_of(emit_scan, fusion_text("scan", ["x: b,n f32"], text, ["s: b,n f32"]))
+            plan = plan_of(emit, fusion_text("scan", ["x: b,n f32"], text, ["s: b,n f32"]))
             x = np.arange(1, 41, dtype=np.float32).reshape(2, 20)
             (got,) = run(plan, [x])
             keeps_own = (name == "q") != reverse

@@ -96,16 +96,44 @@ ENVS = [
 ]
 
 
-def scatter_plan(case: str, dtype: str, body: str, index: str = "i32"):
-    operand, indices, updates, numbers = CASES[case]
+def scatter_plan(case: str, dtype: str, body: str, index: str = "i32", *, is_sorted: bool = False):
+    operand, indices, updates, numbers = {**CASES, **SORTED}[case]
+    flag = "indices_are_sorted = true, " if is_sorted else ""
     types = [tensor(operand, dtype), tensor(indices, index), tensor(updates, dtype)]
-    text = f"""%p = "stablehlo.scatter"(%x, %i, %u) <{{scatter_dimension_numbers = {numbers}}}> ({{
+    text = f"""%p = "stablehlo.scatter"(%x, %i, %u) <{{{flag}scatter_dimension_numbers = {numbers}}}> ({{
       ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
         {body}
         stablehlo.return %r : tensor<{dtype}>
       }}) : ({", ".join(types)}) -> {types[0]}"""
     operands = [f"x: {operand} {dtype}", f"i: {indices} {index}", f"u: {updates} {dtype}"]
     return plan_of(emit_scatter, fusion_text("scatter", operands, text, [f"p: {operand} {dtype}"]))
+
+
+SORTED = {
+    "numbers": ("n", "s,1", "s", Numbers([], [0], [0], 1)),
+    "rows": ("n,d", "s", "s,d", Numbers([1], [0], [0], 1)),
+    "rows_of_16": ("n,16", "s,1", "s,16", Numbers([1], [0], [0], 1)),
+    "rows_of_19": ("n,19", "s,1", "s,19", Numbers([1], [0], [0], 1)),
+    "rows_of_320": ("n,320", "s,1", "s,320", Numbers([1], [0], [0], 1)),
+    "pairs": ("n,m", "s,2", "s", Numbers([], [0, 1], [0, 1], 1)),
+    "images": ("n,m,d", "s,1", "s,m,d", Numbers([1, 2], [0], [0], 1)),
+}
+"""Updates of one place are neighbours, which tasks of 512 updates cut anywhere."""
+
+
+@pytest.mark.parametrize("case", SORTED)
+def test_scatter_at_sorted_indices(case):
+    operand, indices, updates, numbers = SORTED[case]
+    text = "%r = stablehlo.add %a, %b : tensor<f32>"
+    plan = scatter_plan(case, "f32", text, is_sorted=True)
+    for n, m, d, s in ((7, 3, 5, 1600), (900, 2, 37, 1100), (1, 1, 1, 0), (0, 1, 3, 2)):
+        env = {"n": n, "m": m, "d": d, "s": s}
+        x, u = sample(shape(operand, env), "f32"), sample(shape(updates, env), "f32", 1)
+        low = -(n % 2)  # the first place is inside, or not
+        i = np.random.default_rng(5).integers(low, n + 1, shape(indices, env)).astype(np.int32)
+        i = i[np.lexsort(i.T[::-1])] if i.ndim > 1 else np.sort(i)
+        (got,) = run(plan, [x, i, u], env)
+        assert got.tobytes() == want_scatter(x, i, u, numbers, BODIES["add"]).tobytes(), env
 
 
 def shape(sizes: str, env: dict[str, int]) -> list[int]:

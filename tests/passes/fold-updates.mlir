@@ -325,23 +325,21 @@ func.func @main(%acc: tensor<8xf32>, %v: tensor<1xf32>, %i: tensor<i32>, %k: ten
 // EXPECT:
 //   module {
 //     func.func @main(%arg0: tensor<8xf32>, %arg1: tensor<1xf32>, %arg2: tensor<i32>, %arg3: tensor<i32>) -> (tensor<8xf32>, tensor<i32>) {
-//       %0:3 = "stablehlo.case"(%arg3) ({
-//         %c = stablehlo.constant dense<0> : tensor<1xi32>
-//         %cst = stablehlo.constant dense<0.000000e+00> : tensor<1xf32>
-//         stablehlo.return %arg2, %c, %cst : tensor<i32>, tensor<1xi32>, tensor<1xf32>
+//       %0:2 = "stablehlo.case"(%arg3) ({
+//         stablehlo.return %arg0, %arg2 : tensor<8xf32>, tensor<i32>
 //       }, {
 //         %c = stablehlo.constant dense<0> : tensor<i32>
-//         %2 = "disc.dim"() {dim = "7"} : () -> tensor<i32>
-//         %3 = stablehlo.clamp %c, %arg2, %2 : tensor<i32>
-//         %4 = stablehlo.reshape %3 : (tensor<i32>) -> tensor<1xi32>
-//         stablehlo.return %arg3, %4, %arg1 : tensor<i32>, tensor<1xi32>, tensor<1xf32>
-//       }) : (tensor<i32>) -> (tensor<i32>, tensor<1xi32>, tensor<1xf32>)
-//       %1 = "stablehlo.scatter"(%arg0, %0#1, %0#2) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
-//       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
-//         %2 = stablehlo.add %arg4, %arg5 : tensor<f32>
-//         stablehlo.return %2 : tensor<f32>
-//       }) : (tensor<8xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<8xf32>
-//       return %1, %0#0 : tensor<8xf32>, tensor<i32>
+//         %1 = "disc.dim"() {dim = "7"} : () -> tensor<i32>
+//         %2 = stablehlo.clamp %c, %arg2, %1 : tensor<i32>
+//         %3 = stablehlo.reshape %2 : (tensor<i32>) -> tensor<1xi32>
+//         %4 = "stablehlo.scatter"(%arg0, %3, %arg1) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0]>, unique_indices = true}> ({
+//         ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
+//           %5 = stablehlo.add %arg4, %arg5 : tensor<f32>
+//           stablehlo.return %5 : tensor<f32>
+//         }) : (tensor<8xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<8xf32>
+//         stablehlo.return %4, %arg3 : tensor<8xf32>, tensor<i32>
+//       }) : (tensor<i32>) -> (tensor<8xf32>, tensor<i32>)
+//       return %0#0, %0#1 : tensor<8xf32>, tensor<i32>
 //     }
 //   }
 

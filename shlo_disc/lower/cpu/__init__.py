@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shlo_disc.lower.cpu import codegen, loop, row
+from shlo_disc.lower.cpu import codegen, loop, row, short_scan
 from shlo_disc.lower.cpu.attention import emit_attention
 from shlo_disc.lower.cpu.conv import emit_conv
 from shlo_disc.lower.cpu.dense import emit_dense
@@ -19,7 +19,6 @@ from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.target import Target
 from shlo_disc.lower.tasks.ffi_call import emit_ffi
 from shlo_disc.lower.tasks.rng import emit_rng
-from shlo_disc.lower.tasks.scan import emit_scan
 from shlo_disc.lower.tasks.scatter import emit_scatter
 from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.tasks.sort import emit_sort
@@ -40,7 +39,7 @@ EMITTERS: dict[str, Callable[[Planned[Any], Machine], KernelPlan]] = {
     "loop": loop.emit,
     "rng": emit_rng,
     "row": row.emit,
-    "scan": emit_scan,
+    "scan": short_scan.emit,
     "scatter": emit_scatter,
     "select_and_scatter": emit_select_and_scatter,
     "sort": emit_sort,

@@ -105,18 +105,21 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     short = None if within > 1 else short_of(done)
     staged = [] if heavy or within > 1 else worthwhile(done.crossed, factors)
 
+    short_sizes: list[Expr] = []
+    for operand in done.strided:  # the steps between rows of it
+        sizes = shapes.shape(operand)
+        short_sizes += [Expr.product(sizes[k:]) for k in range(1, len(sizes))]
+
     if short is not None:
         done = _write(machine, block, roots, shapes, factors, lanes, chunk, short=short)
         places = Expr.min(factors[short.long], Expr.const(short_factors.CHUNK))
         run = Expr.product(factors[k] for k in short.short)
         work = cost.of_block(block, shapes, places * run, machine)
-        return KernelPlan((_launch(fusion, done, short.tasks(factors), work),))
+        launch = _launch(fusion, done, short.tasks(factors), work)
+        return KernelPlan((launch,), short=tuple(short_sizes))
     better_at: tuple[tuple[str, int], ...] = ()
     first = 0 if is_in_loop(fusion.op) else 1  # elsewhere a vector alone takes no time
-    short_sizes = [Expr.product(factors[k:]) for k in range(first, len(factors))]
-    for argument in block.arguments:  # the steps between rows that are read
-        sizes = shapes.shape(argument)
-        short_sizes += [Expr.product(sizes[k:]) for k in range(1, len(sizes))]
+    short_sizes += [Expr.product(factors[k:]) for k in range(first, len(factors))]
     if staged:
         along = staged[0].along
         better_at = short_factors.better_at([factors[along], inner], len(block.operations))

@@ -25,8 +25,8 @@ __all__ = ["Pieces", "each_piece", "find_pieces"]
 MOST = 4
 """Pieces that any work is copied for."""
 MOST_COPIES = 64
-"""Operations in the copies of the kernel's work, if there are more pieces: a vector at any place
-would load from all of them."""
+"""Operations in the copies of the work on elements of the concatenation, if there are more pieces:
+a vector at any place would load from all of them. What computes a piece has no copies."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Pieces:
 def find_pieces(block: ir.Block, shapes: ShapeAnalysis, inner: Expr, lanes: int) -> Pieces | None:
     """The concatenations along dimensions of size `inner`; None where one loop does better."""
     found: dict[tuple[Expr, ...], list[ir.Value]] = {}
-    names = [view.operation.name for view in block.operations]
-    work = len(names) - names.count("stablehlo.concatenate")  # with the terminator
+    work = _work_on_joined(block)
     for view in block.operations:
         op = view.operation
         if op.name != "stablehlo.concatenate":
@@ -61,6 +60,19 @@ def find_pieces(block: ir.Block, shapes: ShapeAnalysis, inner: Expr, lanes: int)
         return None
     ((sizes, values),) = found.items()
     return Pieces(tuple(values), sizes)
+
+
+def _work_on_joined(block: ir.Block) -> int:
+    """The number of operations that depend on a concatenation, with the terminator."""
+    joined: set[ir.Value] = set()
+    count = 0
+    for view in block.operations:
+        op = view.operation
+        reads_joined = not joined.isdisjoint(op.operands)
+        if op.name == "stablehlo.concatenate" or reads_joined:
+            joined.update(op.results)
+        count += reads_joined and op.name != "stablehlo.concatenate"
+    return max(count, 1)
 
 
 def _joined(op: ir.Operation) -> tuple[int, list[ir.Value]]:

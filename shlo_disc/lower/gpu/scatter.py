@@ -30,7 +30,7 @@ from shlo_disc.lower.tasks.scatter import Scatter
 from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import simple_body
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 from shlo_disc.mlir import ir
@@ -142,7 +142,7 @@ class _Scatter(Scatter):
         """Tasks that take a piece of an update each."""
         return self.count * Expr.product(self.update_sizes[d] for d in self.moved) * pieces
 
-    def _update(self, e: Elemental, task: IndexValue) -> tuple[Ix, Ix, Mask]:
+    def _update(self, e: Elemental, task: IndexValue) -> tuple[Ix, Index, Mask]:
         """Where the elements of a task go and come from, and whether they go anywhere."""
         pieces = self.pieces if self.lanes else self.length
         sizes = [self.update_sizes[d] for d in (*self.scattered, *self.moved)]
@@ -150,13 +150,22 @@ class _Scatter(Scatter):
         index = dict(zip((*self.scattered, *self.moved), where, strict=True))
         starts = self.starts(e, index)
         to = self._elements(self.target(e, index, starts), piece)
-        return to, self._elements(self.source(e, index), piece), self.inside(e, starts)
+        return to, self.source(e, index, self._in_run(piece)), self.inside(e, starts)
 
     def _elements(self, run: IndexValue, piece: IndexValue) -> Ix:
         """The elements of a piece of the run that begins at `run`."""
+        at = self._within(piece)
+        return Ix(run + at.base, at.stride, multiple=at.multiple)
+
+    def _within(self, piece: IndexValue) -> Ix:
+        """The elements of a piece of a run, counted from its beginning."""
         if not self.lanes:
-            return Ix(run + piece)
-        return Ix(run + piece * self.lanes, 1, multiple=self.lanes)
+            return Ix(piece)
+        return Ix(piece * self.lanes, 1, multiple=self.lanes)
+
+    def _in_run(self, piece: IndexValue) -> Ix | None:
+        """The same; None where updates have no run."""
+        return self._within(piece) if self.run < len(self.update_sizes) else None
 
     # ---------------------------------------------------------------- updates in order
 
@@ -232,8 +241,8 @@ class _Scatter(Scatter):
                 to = self._elements(self.target(e, index, self.starts(e, index)), piece)
 
                 def read(at: IndexValue) -> list[Register]:
-                    source = self._source(e, keys.load(at), within)
-                    return self.updates_at(e, self._elements(source, piece), None)
+                    source = self._source(e, keys.load(at), within, self._in_run(piece))
+                    return self.updates_at(e, source, None)
 
                 run = _Run(e, keys, n, place, read, partial(self.applied, e))
                 self.store(e, run.total(first, self.load(e, to, None)), to, None)
@@ -245,16 +254,18 @@ class _Scatter(Scatter):
         sizes = [self.update_sizes[d] for d in self.scattered]
         return dict(zip(self.scattered, digits(e.b, number, sizes), strict=True))
 
-    def _source(self, e: Elemental, key: Register, within: dict[int, IndexValue]) -> IndexValue:
-        """Where the run of that index is in the updates."""
+    def _source(
+        self, e: Elemental, key: Register, within: dict[int, IndexValue], at: Ix | None
+    ) -> Index:
+        """The update of that index, and `at` in its run."""
         count = len(self.scattered)
         if self.scattered != list(range(count)):
-            return self.source(e, self._index(e, key) | within)
+            return self.source(e, self._index(e, key) | within, at)
         # Rows of the updates lie in the order of the indices: there is nothing to divide.
-        b, steps = e.b, dense_strides(self.update_sizes)
-        number = b.to_index("arith.index_cast", key & _MOST)
-        places: Sequence[IndexValue] = [number, *(within[d] for d in self.moved)]
-        return offset(b, places, [steps[count - 1], *(steps[d] for d in self.moved)])
+        number = e.b.to_index("arith.index_cast", key & _MOST)
+        first = Group(self.update_sizes[:count], e.space.uniform(number))
+        nowhere = dict.fromkeys(self.scattered, e.b.index(0))
+        return (first, *self.source(e, nowhere | within, at)[count:])
 
 
 @dataclass(frozen=True)

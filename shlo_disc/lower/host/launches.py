@@ -38,8 +38,9 @@ _Places = Mapping[Buffer, Pointer]
 _ARGUMENTS = 64
 """Addresses an array for a launch has room for; of more there are arrays of powers of two."""
 
-_COPIED_LINES = 200
-"""Of a kernel that a host program has a copy of; longer ones take longer than a launch."""
+_COPIED_LINES = 300
+"""Of a kernel that a host program has a copy of, such as one with a sine; longer ones take longer
+than a launch."""
 
 _ALL_COPIED_LINES = 1500
 """Of all kernels that a host program has copies of: they are compiled once more."""

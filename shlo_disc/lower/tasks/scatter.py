@@ -2,17 +2,21 @@
 
 Updates that share a place are combined in row-major order of the index tensor, so results do not
 depend on the number of threads. Tasks are what cannot meet: batching dimensions and pieces of the
-contiguous part of the update window whose position no index changes. A window that does not lie
-inside the operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on
-it; the StableHLO specification speaks of elements.
+contiguous part of the update window whose position no index changes. Of sorted indices, those of
+one place are neighbours: tasks have places of their own. A window that does not lie inside the
+operand entirely is skipped as a whole. XLA does so, and JAX's `mode="drop"` relies on it; the
+StableHLO specification speaks of elements.
 
 The copy of the first operand is the first step of the plan (`KernelPlan.copies_operand`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.element_types import ElementType
@@ -20,11 +24,11 @@ from shlo_disc.indexing import scatter_numbers
 from shlo_disc.lower.plan import Input, KernelPlan, Launch, Step
 from shlo_disc.lower.tasks.machine import TaskMachine
 from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
-from shlo_disc.lower.tasks.strips import strips
+from shlo_disc.lower.tasks.strips import strips, whole_strips
 from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Group, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 from shlo_disc.mlir import reads
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
@@ -37,11 +41,17 @@ _Body = Callable[[dict[int, IndexValue]], None]
 _CHUNK = 512
 """Elements of a task along the contiguous run; every task reads all indices."""
 
+_UPDATES = 512
+"""Sorted indices of a task."""
+
+_VECTORS = 8
+"""Vectors of a place that are in registers at once."""
+
 
 def emit_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `scatter`: all dimension numbers, operands and update computations."""
     scatter = Scatter(SingleOp.of(fusion, machine))
-    return scatter.plan((scatter.launch(),))
+    return scatter.plan((scatter.runs() if scatter.has_runs() else scatter.launch(),))
 
 
 class Scatter:
@@ -110,9 +120,7 @@ class Scatter:
         """The updates, by tasks that cannot meet."""
         single, run = self.single, self.run
         elements = [element_of(v) for v in self.operands]
-        lanes = single.machine.lanes(max(x.bytes for x in elements))
-        if run == len(self.update_sizes):
-            lanes = 0  # one element at a time
+        lanes = self._run_lanes()
         e = single.kernel(lanes)
         b = e.b
         length = Expr.product(self.update_sizes[run:])
@@ -139,6 +147,72 @@ class Scatter:
         cost = updates * (Expr.min(length, Expr.const(chunk)) * bytes_ // 8 + 8) + 20
         extent = Expr.product(task_sizes)
         return single.launch(e, "scatter", extent, cost)
+
+    def has_runs(self) -> bool:
+        """True if indices are sorted, and each of them has one run of elements, or one element."""
+        if not attr.integer(self.single.op, "indices_are_sorted", 0):
+            return False
+        return len(self.scattered) == 1 and not self.batching and self.run <= 1
+
+    def runs(self) -> Launch:
+        """The updates by places: a task has all those of the places that it meets first.
+
+        Elements are in registers while the updates of their place are applied.
+        """
+        e = self.single.kernel(self._run_lanes())
+        b = e.b
+        (d,) = self.scattered
+        chunk = self.single.machine.run(_UPDATES)
+        length = Expr.product(self.update_sizes[self.run :])
+        order = _SortedPlaces(self, e, b.param(self.update_sizes[d], opaque=True))
+        with b.loop(b.lo, b.hi, 1, hint="task") as task:
+            first, last = order.of_task(task.index * chunk, chunk)
+
+            def apply(columns: Sequence[_Column]) -> None:
+                b.while_(
+                    [first],
+                    lambda at: IndexValue.of(at[0]) < last,
+                    lambda at: [order.apply(IndexValue.of(at[0]), columns)],
+                )
+
+            self._columns(e, length, apply)
+        bytes_ = sum(element_of(v).bytes for v in self.operands)
+        cost = chunk * (length * bytes_ // 16 + 4) + 20
+        return self.single.launch(e, "scatter_runs", ceil_div(self.update_sizes[d], chunk), cost)
+
+    def _columns(
+        self, e: Elemental, length: Expr, body: Callable[[Sequence[_Column]], None]
+    ) -> None:
+        """`body` of every few vectors of a run of `length` elements, all if there are few."""
+        b, lanes = e.b, e.lanes
+        if not lanes:
+            body([_Column(None)])
+            return
+
+        def vectors(at: IndexValue, count: int, mask: Mask | None = None) -> list[_Column]:
+            starts = [at + k * lanes for k in range(count)]
+            found = [_Column(Ix(start, 1, multiple=lanes)) for start in starts]
+            return found if mask is None else [*found[:-1], replace(found[-1], mask=mask)]
+
+        if length.is_const and length.value <= _VECTORS * lanes:
+            rest = length.value % lanes
+            mask = b.mask(rest, lanes) if rest else None
+            body(vectors(b.index(0), math.ceil(length.value / lanes), mask))
+            return
+        size = b.param(length, opaque=True)
+        end, _ = whole_strips(
+            b, 0, size, _VECTORS * lanes, lambda at, _: body(vectors(at, _VECTORS))
+        )
+        divisible = e.space.divisible(length, lanes)
+        strips(
+            b, end, size, lanes, lambda at, mask, _: body(vectors(at, 1, mask)), divisible=divisible
+        )
+
+    def _run_lanes(self) -> int:
+        """Elements of a run that are computed at once; 0 where each is by itself."""
+        if self.run == len(self.update_sizes):
+            return 0
+        return self.single.machine.lanes(max(element_of(v).bytes for v in self.operands))
 
     def _over(
         self, e: Elemental, rest: Sequence[int], index: dict[int, IndexValue], body: _Body
@@ -185,13 +259,14 @@ class Scatter:
         last: IndexValue,
     ) -> None:
         """One run of the update into the operand."""
-        place, source = self.target(e, index, starts), self.source(e, index)
+        place = self.target(e, index, starts)
         if not e.lanes:
-            self._combine(e, Ix(place), Ix(source), None)
+            self._combine(e, Ix(place), self.source(e, index), None)
             return
 
         def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
-            self._combine(e, Ix(place + at, 1), Ix(source + at, 1), mask)
+            source = self.source(e, index, Ix(at, 1, multiple=e.lanes))
+            self._combine(e, Ix(place + at, 1), source, mask)
 
         strips(e.b, first, last, e.lanes, step)
 
@@ -207,12 +282,16 @@ class Scatter:
             target[o] = start + target[o]
         return offset(e.b, target, dense_strides(self.sizes))
 
-    def source(self, e: Elemental, index: dict[int, IndexValue]) -> IndexValue:
-        """Where that run is in the updates."""
-        steps = dense_strides(self.update_sizes)[: self.run]
-        return offset(e.b, [index[d] for d in range(self.run)], steps)
+    def source(self, e: Elemental, index: dict[int, IndexValue], at: Ix | None = None) -> Index:
+        """The update at `index`, and at `at` in its contiguous run, if there is one.
 
-    def _combine(self, e: Elemental, to: Ix, source: Ix, mask: Mask | None) -> None:
+        Dimensions stay apart: what computes an update need not divide to find its row.
+        """
+        sizes, run = self.update_sizes, self.run
+        lead = [Group((sizes[d],), e.space.uniform(index[d])) for d in range(run)]
+        return (*lead, *([] if at is None else [Group(sizes[run:], at)]))
+
+    def _combine(self, e: Elemental, to: Ix, source: Index, mask: Mask | None) -> None:
         """`operand = computation(operand, update)` for the elements of one vector."""
         self.store(e, self.combined(e, self.load(e, to, mask), source, mask), to, mask)
 
@@ -224,7 +303,7 @@ class Scatter:
         ]
 
     def combined(
-        self, e: Elemental, old: Sequence[Register], source: Ix, mask: Mask | None
+        self, e: Elemental, old: Sequence[Register], source: Index, mask: Mask | None
     ) -> list[Register]:
         """`computation(old, update)`."""
         return self.applied(e, old, self.updates_at(e, source, mask))
@@ -236,10 +315,9 @@ class Scatter:
         args = [e.b.broadcast(v, e.lanes) for v in (*old, *new)]
         return emit_region(e, self.single.op.regions[0].blocks[0], args)
 
-    def updates_at(self, e: Elemental, at: Ix, mask: Mask | None) -> list[Register]:
+    def updates_at(self, e: Elemental, source: Index, mask: Mask | None) -> list[Register]:
         """Elements of the updates."""
-        group = (Group(self.update_sizes, at),) if self.update_sizes else ()
-        return [e.value_at(v, group, mask) for v in self.updates]
+        return [e.value_at(v, source, mask) for v in self.updates]
 
     def store(self, e: Elemental, values: Sequence[Register], at: Ix, mask: Mask | None) -> None:
         """The same, changed."""
@@ -252,3 +330,95 @@ class Scatter:
             (e.b.memref(e.arguments.slot(place), element.storage), element)
             for place, element in zip(self.places, map(element_of, self.operands), strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Elements of a run that are in a register."""
+
+    at: Ix | None
+    """None: the update has one element."""
+    mask: Mask | None = None
+
+
+@dataclass(frozen=True)
+class _SortedPlaces:
+    """Updates in the order of their places; those of one place are neighbours."""
+
+    scatter: Scatter
+    e: Elemental
+    n: IndexValue
+    """How many there are."""
+
+    def of_task(self, first: IndexValue, count: int) -> tuple[IndexValue, IndexValue]:
+        """From the first place that begins in `count` updates to the last one of such places."""
+        b = self.e.b
+        last = b.min(first + count, self.n)
+        begin = self._next_place(first, last)
+        (end,) = self.e.b.while_(
+            [b.select(begin < last, last, begin)],
+            lambda at: (begin < last) & self._goes_on(IndexValue.of(at[0]), self.n),
+            _following,
+        )
+        return begin, IndexValue.of(end)
+
+    def _next_place(self, first: IndexValue, limit: IndexValue) -> IndexValue:
+        """The first update from `first` on that is not of the place of the one before it."""
+        (found,) = self.e.b.while_(
+            [first], lambda at: self._goes_on(IndexValue.of(at[0]), limit), _following
+        )
+        return IndexValue.of(found)
+
+    def _goes_on(self, at: IndexValue, limit: IndexValue) -> Mask:
+        """True if update `at`, which is in front of `limit`, has the place of the one before it."""
+        before = self._starts(self.e.b.max(at - 1, 0))
+        return (at > 0) & (at < limit) & self._is_at(at, before)
+
+    def apply(self, first: IndexValue, columns: Sequence[_Column]) -> IndexValue:
+        """Apply the updates of the place of update `first`; the one behind them."""
+        scatter, e, b = self.scatter, self.e, self.e.b
+        (d,) = scatter.scattered
+        starts = self._starts(first)
+        place = scatter.target(e, {d: first}, starts)
+        to = [Ix(place) if c.at is None else Ix(place + c.at.base, 1) for c in columns]
+        each = len(scatter.operands)
+
+        def goes_on(carried: list[Value]) -> Mask:
+            at = IndexValue.of(carried[0])
+            return (at < self.n) & self._is_at(at, starts)
+
+        def update(carried: list[Value]) -> list[Value]:
+            at, old = IndexValue.of(carried[0]), Register.each_of(carried[1:])
+            new: list[Value] = []
+            for k, column in enumerate(columns):
+                source = scatter.source(e, {d: at}, column.at)
+                values = scatter.updates_at(e, source, column.mask)
+                new += scatter.applied(e, old[k * each : (k + 1) * each], values)
+            return [at + 1, *new]
+
+        with b.if_(scatter.inside(e, starts), Value) as branch:
+            pairs = list(zip(to, columns, strict=True))
+            old = [value for x, column in pairs for value in scatter.load(e, x, column.mask)]
+            end, *found = b.while_(update([first, *old]), goes_on, update)
+            for k, (x, column) in enumerate(pairs):
+                own = Register.each_of(found[k * each : (k + 1) * each])
+                scatter.store(e, own, x, column.mask)
+            branch.yield_(end)
+            with branch.otherwise():
+                branch.yield_(*b.while_(_following([first]), goes_on, _following))
+        return IndexValue.of(branch.results[0])
+
+    def _starts(self, at: IndexValue) -> dict[int, IndexValue]:
+        (d,) = self.scatter.scattered
+        return self.scatter.starts(self.e, {d: at})
+
+    def _is_at(self, at: IndexValue, place: dict[int, IndexValue]) -> Mask:
+        """True if update `at`, or the last one where there is none, is at `place`."""
+        same = self.e.b.flags(True)
+        for o, start in self._starts(self.e.b.min(at, self.n - 1)).items():
+            same = same & start.equals(place[o])
+        return same
+
+
+def _following(carried: list[Value]) -> list[Value]:
+    return [IndexValue.of(carried[0]) + 1]

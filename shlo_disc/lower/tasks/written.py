@@ -8,6 +8,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.schedule.transposed_operands import Staged, find
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.index import Space
+from shlo_disc.mlir import ir
 
 __all__ = ["Written", "written"]
 
@@ -22,9 +23,12 @@ class Written:
     space: Space
     crossed: list[Staged]
     """Operands read across the lanes (see `schedule/transposed_operands.py`)."""
+    strided: tuple[ir.Value, ...]
+    """Operands read with a step between lanes."""
 
 
 def written(e: Elemental) -> Written:
     """The kernel of `e`, finished."""
     text, params = e.b.finish()
-    return Written(text, params, e.arguments, e.space, find(e))
+    strided = tuple(dict.fromkeys(read.value for read in e.reads))
+    return Written(text, params, e.arguments, e.space, find(e), strided)

@@ -206,6 +206,10 @@ class TextBuilder:
         self._entry.append(f"{value.name} = {right}")
         return value
 
+    def pinned(self, value: Register) -> Register:
+        """The scalar `value`, of which nothing is computed ahead of this region's condition."""
+        return value
+
     @overload
     def loop(
         self,

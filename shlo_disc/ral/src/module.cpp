@@ -255,7 +255,8 @@ void init_tensor_bridge(TensorBridge* self, nb::object type) {
 
 void init_tensor_call(TensorCall* self, nb::object executable, nb::object bridge,
                       nb::object weights, const std::vector<int64_t>& versioned,
-                      const std::vector<int64_t>& frozen, nb::object over) {
+                      const std::vector<int64_t>& frozen, nb::object over,
+                      std::optional<size_t> flag) {
   if (!over.is_none() && !PyCallable_Check(over.ptr())) {
     throw nb::type_error("`over` must be callable");
   }
@@ -266,6 +267,13 @@ void init_tensor_call(TensorCall* self, nb::object executable, nb::object bridge
     throw nb::type_error(("result " + std::to_string(i) + " has elements of type " +
                           dtype_name(spec.results[i].dtype) + ", which DLPack does not have")
                              .c_str());
+  }
+  if (flag.has_value()) {
+    if (*flag >= spec.results.size()) throw nb::index_error("the flag is a result that does not exist");
+    const ResultSpec& result = spec.results[*flag];
+    if (result.rank != 0 || (result.dtype != DType::kBool && result.dtype != DType::kInt32)) {
+      throw nb::type_error("the flag must be a scalar of bool or int32");
+    }
   }
   std::vector<int64_t> places(spec.arguments.size(), TensorCall::kUnversioned);
   const auto place = [&](int64_t argument, int64_t value) {
@@ -283,7 +291,8 @@ void init_tensor_call(TensorCall* self, nb::object executable, nb::object bridge
   new (self) TensorCall(owned(executable), native, owned(bridge),
                         nb::cast<const TensorBridge*>(bridge), owned(weights),
                         nb::cast<Weights*>(weights), std::move(places), versioned.size(),
-                        over.is_none() ? PyRef() : owned(over));
+                        over.is_none() ? PyRef() : owned(over),
+                        flag.value_or(PyExecutable::kNoFlag));
 }
 
 nb::object checked(PyObject* object) {
@@ -629,7 +638,7 @@ NB_MODULE(_ral, m) {
   nb::class_<TensorCall>(m, "TensorCall", nb::type_slots(tensor_call_slots))
       .def("__init__", &init_tensor_call, "executable"_a, "bridge"_a, "weights"_a, nb::kw_only(),
            "versioned"_a = std::vector<int64_t>(), "frozen"_a = std::vector<int64_t>(),
-           "over"_a = nb::none())
+           "over"_a = nb::none(), "flag"_a = nb::none())
       .def(
           "__call__",
           [](const TensorCall& self, nb::handle leaves, nb::handle versions) {

@@ -1,6 +1,7 @@
 #include "py_executable.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,9 +68,21 @@ PyObject* raise_foreign_error(const Executable& executable, const RunFailure& fa
   return nullptr;
 }
 
+namespace {
+
+// A scalar of 32-bit integers or truth values as a Python integer.
+PyObject* number_at(const void* data, DType dtype) {
+  if (dtype == DType::kBool) return PyLong_FromLong(*static_cast<const uint8_t*>(data));
+  int32_t value;
+  std::memcpy(&value, data, sizeof value);
+  return PyLong_FromLong(value);
+}
+
+}  // namespace
+
 PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
                              const TensorBridge* tensors, const WeightVersions* weights,
-                             PyObject* over) const {
+                             PyObject* over, size_t flag) const {
   const ProgramSpec& spec = executable_->spec();
   GpuBridge* const gpu = bridge == nullptr ? nullptr : bridge->as_gpu();
   if (spec.gpu != nullptr && bridge == nullptr && tensors == nullptr) {
@@ -151,6 +164,12 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
   for (size_t i = 0; i < count; ++i) {
     const ResultSpec& result = spec.results[i];
     const int64_t* const shape = std::exchange(next_shape, next_shape + result.rank);
+    if (i == flag) {
+      PyObject* const number = number_at(blocks.data(i), result.dtype);
+      if (number == nullptr) return nullptr;
+      PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), number);
+      continue;
+    }
     if (tensors != nullptr) {
       PyObject* const tensor =
           !reused.empty() && reused[i]

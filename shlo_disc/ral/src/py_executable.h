@@ -2,6 +2,7 @@
 #ifndef SHLO_DISC_RAL_PY_EXECUTABLE_H_
 #define SHLO_DISC_RAL_PY_EXECUTABLE_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -46,16 +47,17 @@ class PyExecutable {
 
   // As call, with tensors of `bridge` as results. `weights`: null where no argument is one. `over`:
   // null, or makes a tensor of a donated one and of sizes, in its memory; without it donated tensors
-  // are read only.
-  PyObject* call_tensors(const TensorBridge& bridge, PyObject* leaves,
-                         const WeightVersions* weights, PyObject* over) const {
-    return call(executable_->spec().run, nullptr, nullptr, leaves, &bridge, weights, over);
+  // are read only. `flag`: a result that is given as a Python integer, a scalar; kNoFlag for none.
+  PyObject* call_tensors(const TensorBridge& bridge, PyObject* leaves, const WeightVersions* weights,
+                         PyObject* over, size_t flag) const {
+    return call(executable_->spec().run, nullptr, nullptr, leaves, &bridge, weights, over, flag);
   }
+  static constexpr size_t kNoFlag = SIZE_MAX;
 
   // As call, by another host program of the same kernels that reports to `marks`.
   PyObject* call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
                  const TensorBridge* tensors = nullptr, const WeightVersions* weights = nullptr,
-                 PyObject* over = nullptr) const;
+                 PyObject* over = nullptr, size_t flag = kNoFlag) const;
 
   // Runs a program for GPUs on one of them: NumPy arguments are copied there, results copied back. Null
   // with a Python error set: DeviceError for what the driver or the device refuses.

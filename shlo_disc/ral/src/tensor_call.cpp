@@ -10,7 +10,7 @@ namespace shlo_disc {
 
 TensorCall::TensorCall(PyRef executable_object, const PyExecutable* executable, PyRef bridge_object,
                        const TensorBridge* bridge, PyRef weights_object, Weights* weights,
-                       std::vector<int64_t> places, size_t versioned, PyRef over)
+                       std::vector<int64_t> places, size_t versioned, PyRef over, size_t flag)
     : executable_object_(std::move(executable_object)),
       bridge_object_(std::move(bridge_object)),
       weights_object_(std::move(weights_object)),
@@ -20,6 +20,7 @@ TensorCall::TensorCall(PyRef executable_object, const PyExecutable* executable, 
       weights_(weights),
       places_(std::move(places)),
       versioned_(versioned),
+      flag_(flag),
       any_weight_(std::any_of(places_.begin(), places_.end(),
                               [](int64_t place) { return place != kUnversioned; })) {}
 
@@ -32,7 +33,7 @@ PyObject* TensorCall::call(PyObject* leaves, PyObject* versions) const {
                  versioned_);
     return nullptr;
   }
-  if (!any_weight_) return executable_->call_tensors(*bridge_, leaves, nullptr, over());
+  if (!any_weight_) return executable_->call_tensors(*bridge_, leaves, nullptr, over(), flag_);
   SmallVector<int64_t, 256> stated(places_.size());
   PyObject** const items = PySequence_Fast_ITEMS(sequence.get());
   for (size_t i = 0; i < places_.size(); ++i) {
@@ -49,7 +50,7 @@ PyObject* TensorCall::call(PyObject* leaves, PyObject* versions) const {
     return nullptr;
   }
   const WeightVersions weights{weights_, stated.data()};
-  return executable_->call_tensors(*bridge_, leaves, &weights, over());
+  return executable_->call_tensors(*bridge_, leaves, &weights, over(), flag_);
 }
 
 }  // namespace shlo_disc

@@ -18,10 +18,10 @@ class TensorCall {
   static constexpr int64_t kUnversioned = -1, kFrozen = -2;
 
   // `executable`, `bridge` and `weights` are owned by the two objects. `places`: by argument its number
-  // in the versions of a call, or one of the above. `over`: see PyExecutable::call_tensors.
+  // in the versions of a call, or one of the above. `over`, `flag`: see PyExecutable::call_tensors.
   TensorCall(PyRef executable_object, const PyExecutable* executable, PyRef bridge_object,
              const TensorBridge* bridge, PyRef weights_object, Weights* weights,
-             std::vector<int64_t> places, size_t versioned, PyRef over);
+             std::vector<int64_t> places, size_t versioned, PyRef over, size_t flag);
   TensorCall(const TensorCall&) = delete;
   TensorCall& operator=(const TensorCall&) = delete;
 
@@ -40,7 +40,7 @@ class TensorCall {
   const TensorBridge* const bridge_;
   Weights* const weights_;
   const std::vector<int64_t> places_;
-  const size_t versioned_;
+  const size_t versioned_, flag_;
   bool any_weight_;
 };
 

@@ -1,7 +1,8 @@
-"""Products of batches of tiny matrices: lanes run along the batch.
+"""Products of tiny matrices, whose elements are all in registers: lanes run along a batch of them.
 
-All elements of a lane's matrices are in registers. Where they are one run of memory, the matrices
-of all lanes are, too: they are loaded in whole vectors, which are sorted, and stored so.
+Where the elements of a matrix are one run of memory, those of all lanes are, too: they are loaded
+in whole vectors, which are sorted, and stored so. In a loop, where one product is worth a kernel of
+its own, lanes run along the columns of the result, or along its rows if there is one column.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ CHUNK = 512
 
 
 def largest(p: Problem) -> Expr:
-    """Elements of the largest of the three matrices: up to LONGEST_RUN, this kernel does better."""
+    """What must be short for this kernel: the matrices of a batch, or the dimensions of one."""
+    if not p.batch:
+        return Expr.max(Expr.max(p.rows, p.columns), p.depth)
     return Expr.max(Expr.max(p.rows * p.depth, p.depth * p.columns), p.rows * p.columns)
 
 
@@ -46,24 +49,24 @@ class _Matrix:
     offsets: dict[tuple[int, int], int]
     """By their places along both axes."""
     apart: int
-    """From one matrix to the next; 0: all lanes read the same one."""
+    """From the matrix of one lane to the next; 0: all lanes read the same one."""
 
     @classmethod
     def of(cls, array: str, rows: Axis, columns: Axis, along: Axis) -> _Matrix | None:
-        """None where matrices of neighbouring lanes are not neighbours."""
+        """None where the elements of neighbouring lanes are no runs of memory."""
         steps = [getattr(axis, array) for axis in (rows, columns, along)]
         if not all(step.is_const for step in steps):
             return None
         row, column, apart = (step.value for step in steps)
         places = itertools.product(range(rows.size.value), range(columns.size.value))
         offsets = {(i, j): i * row + j * column for i, j in places}
-        fits = all(0 <= offset < apart for offset in offsets.values())
-        return cls(offsets, apart) if apart == 0 or (fits and apart <= LONGEST_RUN) else None
+        is_run = apart <= LONGEST_RUN and all(0 <= offset < apart for offset in offsets.values())
+        return cls(offsets, apart) if apart in (0, 1) or is_run else None
 
     @property
-    def is_dense(self) -> bool:
-        """True if every element between the first of one and of the next matrix is one of it."""
-        return sorted(self.offsets.values()) == list(range(self.apart))
+    def is_written(self) -> bool:
+        """True if lanes hold all elements between the first and the last that they hold."""
+        return self.apart == 1 or sorted(self.offsets.values()) == list(range(self.apart))
 
 
 def batches_launch(
@@ -74,28 +77,30 @@ def batches_launch(
     result: ElementType,
     finish: Callable[[Arguments, int], Finish] | None,
 ) -> Launch | None:
-    """The kernel of a problem; None where another one does better.
+    """The kernel of a problem, in a loop if it has no batch; None where another one does better.
 
     `result`, `finish`: as for `Planner`.
     """
-    p, size = problem, largest(problem)
-    single = len(p.m) == len(p.n) == len(p.k) == 1
-    if not (p.batch and single and size.is_const and size.value <= LONGEST_RUN):
+    p, lanes = problem, machine.lanes(problem.compute.bytes)
+    if not len(p.m) == len(p.n) == len(p.k) == 1:
+        return None
+    (m,), (n,), (k,) = p.m, p.n, p.k
+    along = p.batch[-1] if p.batch else m if n.size.is_one else n
+    m, n = (Axis(Expr.const(1)) if axis is along else axis for axis in (m, n))
+    size = Expr.max(Expr.max(m.size * k.size, k.size * n.size), m.size * n.size)
+    if not size.is_const or size.value > LONGEST_RUN or not lanes:
         return None
     if p.compute.is_float and not p.is_short:  # sums would be in another order
         return None
-    *outer, along = p.batch
-    (m,), (n,), (k,) = p.m, p.n, p.k
-    lanes = machine.lanes(p.compute.bytes)
-    matrices = [
-        _Matrix.of(array, *axes, along)
-        for array, axes in zip("abc", ((m, k), (k, n), (m, n)), strict=True)
-    ]
-    if along.size.is_const and along.size.value < lanes:
+    is_one_vector = along.size.is_const and along.size.value <= lanes
+    if is_one_vector == bool(p.batch):
         return None
-    if any(matrix is None for matrix in matrices) or not matrices[2].is_dense:
+    left = _Matrix.of("a", m, k, along)
+    right = _Matrix.of("b", k, n, along)
+    out = _Matrix.of("c", m, n, along)
+    if left is None or right is None or out is None or not out.is_written:
         return None
-    left, right, out = matrices
+    outer = p.batch[:-1]
     arguments = Arguments()
     arguments.buffers = list(args)
     sizes = {"V": along.size, "a_first": p.a_first, "b_first": p.b_first}
@@ -112,13 +117,20 @@ def batches_launch(
     ) -> dict[tuple[int, int], Register]:
         """The elements of the matrices of all lanes."""
         memory, element = ((a_in, p.a), (b_in, p.b))[number]
-        if matrix.apart:
+        if matrix.apart > 1:
             run = load_vectors(b, memory, lanes, first + v * matrix.apart, matrix.apart, mask)
+            found = {place: run[offset] for place, offset in matrix.offsets.items()}
+        elif matrix.apart:
+            found = {
+                place: load_vectors(b, memory, lanes, first + v + offset, 1, mask)[0]
+                for place, offset in matrix.offsets.items()
+            }
         else:
-            last = max(matrix.offsets.values())
-            run = [memory.load(first + offset) for offset in range(last + 1)]
-        run = [b.broadcast(convert(b, x, as_number(element), p.compute), lanes) for x in run]
-        return {place: run[offset] for place, offset in matrix.offsets.items()}
+            found = {place: memory.load(first + at) for place, at in matrix.offsets.items()}
+        return {
+            place: b.broadcast(convert(b, x, as_number(element), p.compute), lanes)
+            for place, x in found.items()
+        }
 
     def task(_: IndexValue, digits: list[IndexValue]) -> None:
         bases = []
@@ -141,21 +153,31 @@ def batches_launch(
                     value = convert(b, total, p.compute, p.c)
                 else:
                     here = [(axis, Ix(digit)) for axis, digit in zip(outer, digits, strict=False)]
-                    here += [(along, Ix(v, 1, multiple=lanes)), (m, Ix(b.index(i), multiple=i))]
-                    value = done.at(b, total, [*here, (n, Ix(b.index(j), multiple=j))], mask)
+                    here.append((along, Ix(v, 1, multiple=lanes)))
+                    for axis, at in ((m, i), (n, j)):
+                        if axis in (*p.m, *p.n):
+                            here.append((axis, Ix(b.index(at), multiple=at)))
+                    value = done.at(b, total, here, mask)
                 if result.kind == "b":
                     value = b.cast("arith.extui", value, "i8")
                 values[offset] = b.broadcast(value, lanes)
-            in_order = [values[offset] for offset in sorted(values)]
-            for place, (vector, on) in enumerate(by_turns(b, in_order, mask)):
-                at = bases[2] + v * out.apart + place * lanes
+            start = bases[2] + v * out.apart
+            stored = [(values[offset], mask, offset) for offset in sorted(values)]
+            if out.apart > 1:
+                turns = by_turns(b, [value for value, *_ in stored], mask)
+                stored = [(value, on, lanes * place) for place, (value, on) in enumerate(turns)]
+            for value, on, offset in stored:
                 if on is None:
-                    c_out.vector_store(vector, at)
+                    c_out.vector_store(value, start + offset)
                 else:
-                    c_out.masked_store(vector, at, on)
+                    c_out.masked_store(value, start + offset, on)
 
-        first = digits[-1] * CHUNK
-        strips(b, first, b.min(first + CHUNK, b.size("V")), lanes, strip)
+        if is_one_vector:
+            whole = along.size.value == lanes
+            strip(b.index(0), None if whole else b.mask(along.size.value, lanes), [])
+        else:
+            first = digits[-1] * CHUNK
+            strips(b, first, b.min(first + CHUNK, b.size("V")), lanes, strip)
 
     counts = [b.size(f"s{i}") for i in range(len(outer))]
     odometer(b, [*counts, b.param(ceil_div(along.size, CHUNK))], task)

@@ -65,12 +65,13 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
     plans = [planner.steps() for planner in planners]
     if len(plans) == 1:
         planner, problem = planners[0], products[0].problem
-        if (tiny := planner.in_batches()) is not None:
+        may_be_tiny = problem.batch or is_in_loop(fusion.op)
+        if may_be_tiny and (tiny := planner.in_batches()) is not None:
             return KernelPlan((tiny,))
         steps = _unless_few_columns(planner, products[0], plans[0], block)
-        if problem.batch or is_in_loop(fusion.op):
+        if may_be_tiny:
             steps = planner.unless_small(steps)
-        short = (largest(problem),) if problem.batch else ()
+        short = (largest(problem),) if may_be_tiny else ()
         return KernelPlan(*planner.split(steps), short=short)
     if (merged := fused_horizontally(plans, machine)) is not None:
         return KernelPlan(merged)

@@ -66,7 +66,7 @@ def _reduce(x: Register) -> _Reduced:
     # What the subtraction loses, exactly. Where the product is the larger of two of one sign it
     # loses nothing: `rest` is a multiple of the product's last place.
     lost = (rest - r) - product
-    low = fma(n, -third, lost - fma(n, second, -product))
+    low = lost - fma(n, third, fma(n, second, -product))
     small: _Reduced = r, low, shifted.bits() - magic_bits
     size = x.abs()
     large = (size > _BOUND[dtype]) & (size < float("inf"))
@@ -82,7 +82,7 @@ def _reduce_lanes(x: Register, large: Mask, small: _Reduced) -> _Reduced:
     """`small` with the lanes in `large` replaced."""
     b = x.b
     if not x.lanes:
-        return _reduce_large(x)
+        return _reduce_large(b.pinned(x))
     with b.loop(0, x.lanes, 1, list(small), hint="lane") as lanes:
         with b.if_(b.extract(large, lanes.index)) as branch:
             new = _reduce_large(b.extract(x, lanes.index))

@@ -1,0 +1,339 @@
+"""fold-scatters: indices that count the elements of rows become windows; sorted ones are marked.
+
+    scatter %x [v, k], %places [n, k, 2], %updates [n, k]      places[i, j] = (%i[i], j)
+==> scatter %x [v, k], %places [n, 1], %updates [n, k]         window [1, k], places[i] = (%i[i])
+
+Why     `scatter_add(0, i[:, None].expand(-1, k), x)` of PyTorch and `x.at[i[:, None], arange(k)]`
+        of JAX have an index for every element. Rows are read and written in vectors. Of sorted
+        indices, a place is read and written once (`lower/tasks/scatter.py`).
+Needs   `resolve-shapes`, and broadcasts that are plain.
+Keeps   every result: each element of a window is in the operand if the updates have no more of
+        them than the operand. Updates of one element stay in their order.
+Cost    O(ops that compute the indices) for each scatter.
+Source  StableHLO spec, scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
+from shlo_disc.mlir import ir, producer
+from shlo_disc.ops import Role, names
+from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.fold_constants import constant_array
+from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
+
+__all__ = ["RULES", "FoldScatters"]
+
+_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
+_IOTAS = ("stablehlo.iota", "stablehlo.dynamic_iota")
+_ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE)
+_WIDE = 32
+"""Bits of integers that count the elements of any dimension."""
+
+
+def of_rows(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter whose indices count along a dimension ==> scatter of windows along it."""
+    if len(op.results) != 1:
+        return None
+    numbers, (array, places, updates) = scatter_numbers(op), op.operands
+    columns = _columns(places, numbers)
+    if len(columns) < 2:
+        return None
+    dims = numbers.place_dims(places.type.rank)
+    scattered = [d for d in range(updates.type.rank) if d not in numbers.window_dims]
+    for number, column in enumerate(columns):
+        d, along = _counted(column, facts), numbers.indexed_dims[number]
+        if d not in dims or along not in numbers.collapsed_dims:
+            continue
+        others = [c for k, c in enumerate(columns) if k != number]
+        of_update = scattered[dims.index(d)]
+        fits = facts.analysis.constraints.at_least(
+            facts.shape(array)[along], facts.shape(updates)[of_update]
+        )
+        windowed = _windowed(numbers, number, d, of_update, array.type.rank)
+        if not fits or windowed is None:
+            continue
+        less = _Along(d, facts).less
+        kept = [c for column in others if (c := less(column)) is not None]
+        if len(kept) == len(others):
+            return _scatter(op, _joined(kept, windowed, facts), windowed, facts)
+    return None
+
+
+def _columns(places: ir.Value, numbers: IndexNumbers) -> list[ir.Value]:
+    """The numbers of places, each of extent 1 along `index_vector_dim`; none if they are mixed."""
+    joined = defined_by(places, "stablehlo.concatenate")
+    if joined is None or int(ir.IntegerAttr(joined.attributes["dimension"])) != (
+        numbers.index_vector_dim
+    ):
+        return []
+    columns = list(joined.operands)
+    return columns if len(columns) == len(numbers.indexed_dims) else []
+
+
+def _windowed(
+    numbers: IndexNumbers, column: int, d: int, of_update: int, rank: int
+) -> IndexNumbers | None:
+    """`numbers` with a window where `column` counts; None where windows are in another order."""
+    along = numbers.indexed_dims[column]
+    window = (*numbers.window_dims, of_update)
+    goes_to = dict(zip(window, (*numbers.kept_dims(rank), along), strict=True))
+    changed = replace(
+        numbers,
+        window_dims=tuple(sorted(window)),
+        collapsed_dims=tuple(o for o in numbers.collapsed_dims if o != along),
+        index_batching_dims=tuple(i - (i > d) for i in numbers.index_batching_dims),
+        indexed_dims=tuple(o for o in numbers.indexed_dims if o != along),
+        index_vector_dim=numbers.index_vector_dim - (numbers.index_vector_dim > d),
+    )
+    kept = changed.kept_dims(rank)
+    is_ordered = tuple(goes_to[u] for u in changed.window_dims) == kept
+    return changed if is_ordered and d not in numbers.index_batching_dims else None
+
+
+def _joined(columns: Sequence[ir.Value], numbers: IndexNumbers, facts: Facts) -> ir.Value:
+    """Places of these columns."""
+    if len(columns) == 1:
+        return columns[0]
+    first, dim = columns[0], numbers.index_vector_dim
+    sizes = list(facts.shape(first))
+    sizes[dim] *= len(columns)
+    declared = list(first.type.shape)
+    declared[dim] = len(columns)
+    kind = ir.RankedTensorType.get(declared, first.type.element_type)
+    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+    return facts.build(
+        "stablehlo.concatenate", columns, kind, tuple(sizes), {"dimension": dimension}
+    )
+
+
+def _scatter(op: ir.Operation, places: ir.Value, numbers: IndexNumbers, facts: Facts) -> ir.Value:
+    """`op` at other places."""
+    new = op.clone()
+    new.operands[1] = places
+    new.attributes["scatter_dimension_numbers"] = scatter_attribute(numbers)
+    facts.made[new.results[0]] = facts.shape(op.results[0])
+    return new.results[0]
+
+
+# --- what indices are ---------------------------------------------------------------------------
+
+
+def _counted(value: ir.Value, facts: Facts) -> int | None:
+    """The dimension whose index each element of `value` is, if there is one."""
+    op, element = producer(value), value.type.element_type
+    if op is None or not isinstance(element, ir.IntegerType) or element.width < _WIDE:
+        return None
+    if (numbers := constant_array(value, facts)) is not None:  # an iota of few elements
+        counts = np.indices(numbers.shape, sparse=True)
+        return next((d for d, own in enumerate(counts) if (numbers == own).all()), None)
+    if op.name in _IOTAS:
+        return int(ir.IntegerAttr(op.attributes["iota_dimension"]))
+    if op.name == "stablehlo.select":
+        return _counted(op.operands[2], facts) if _is_wrapped(op, facts) else None
+    if op.name not in (*_BROADCASTS, *RESHAPES, "stablehlo.convert"):
+        return None
+    inner = _counted(op.operands[0], facts)
+    if inner is None or op.name == "stablehlo.convert":
+        return inner
+    if op.name in _BROADCASTS:
+        own = broadcast_dimensions(op)[inner]
+        return own if _same_size(op, inner, own, facts) else None
+    return _moved(op, facts).get(inner)
+
+
+def _is_wrapped(select: ir.Operation, facts: Facts) -> bool:
+    """True for `x < 0 ? ... : x`: of what counts, that is x."""
+    below = defined_by(select.operands[0], "stablehlo.compare")
+    return (
+        below is not None
+        and "LT" in str(below.attributes["comparison_direction"])
+        and below.operands[0] == select.operands[2]
+        and facts.splat(below.operands[1]) == 0
+    )
+
+
+def _same_size(op: ir.Operation, inner: int, own: int, facts: Facts) -> bool:
+    """True if dimension `inner` of the operand has the size of dimension `own` of the result."""
+    return facts.same(facts.shape(op.operands[0])[inner], facts.shape(op.results[0])[own])
+
+
+def _moved(reshape: ir.Operation, facts: Facts) -> dict[int, int]:
+    """Dimension of the operand -> that of the result, where a reshape adds or drops sizes of 1."""
+    before, after = (facts.shape(v) for v in (reshape.operands[0], reshape.results[0]))
+    own, new = ([d for d, n in enumerate(s) if not n.is_one] for s in (before, after))
+    if not facts.same_shape(tuple(before[d] for d in own), tuple(after[d] for d in new)):
+        return {}
+    return dict(zip(own, new, strict=True))
+
+
+@dataclass
+class _Along:
+    """Values without dimension `d`, along which their elements are equal."""
+
+    d: int
+    facts: Facts
+    made: dict[ir.Value, ir.Value | None] = field(default_factory=dict)
+
+    def less(self, value: ir.Value) -> ir.Value | None:
+        """`value` without the dimension; None if its elements may differ along it."""
+        if value not in self.made:
+            self.made[value] = self._less(value)
+        return self.made[value]
+
+    def _less(self, value: ir.Value) -> ir.Value | None:
+        d, facts = self.d, self.facts
+        shape, kind = _lesser(facts.shape(value), d), _lesser_type(value.type, d)
+        element = facts.splat_element(value)
+        if element is not None:
+            return facts.filled(element, kind, shape)
+        op = defined_by(value, *_IOTAS, *_BROADCASTS, *RESHAPES, *_ELEMENTWISE)
+        if op is None:
+            return None
+        if op.name in _BROADCASTS:
+            return self._broadcast(op, kind, shape)
+        if op.name in RESHAPES:
+            inner = {own: inner for inner, own in _moved(op, facts).items()}.get(d)
+            less = None if inner is None else _Along(inner, facts).less(op.operands[0])
+            return None if less is None else facts.reshape(less, kind, shape)
+        attributes = dict(op.attributes.items())
+        if op.name in _IOTAS:
+            along = int(ir.IntegerAttr(op.attributes["iota_dimension"]))
+            if along == d:
+                return None
+            i64 = ir.IntegerType.get_signless(64)
+            attributes["iota_dimension"] = ir.IntegerAttr.get(i64, along - (along > d))
+            operands = [] if kind.has_static_shape else [facts.shape_operand(shape)]
+            name = _IOTAS[not kind.has_static_shape]
+            return facts.build(name, operands, kind, shape, attributes)
+        found = [v if v.type.rank == 0 else self.less(v) for v in op.operands]
+        operands = [v for v in found if v is not None]
+        if len(operands) < len(found):
+            return None
+        return facts.build(op.name, operands, kind, shape, attributes)
+
+    def _broadcast(self, op: ir.Operation, kind: ir.Type, shape: Sizes) -> ir.Value | None:
+        d, facts = self.d, self.facts
+        inner, dims = op.operands[0], broadcast_dimensions(op)
+        if d in dims:
+            own, before = dims.index(d), facts.shape(inner)
+            if not before[own].is_one:
+                return None
+            inner = facts.reshape(inner, _lesser_type(inner.type, own), _lesser(before, own))
+        return facts.broadcast(inner, [x - (x > d) for x in dims if x != d], kind, shape)
+
+
+def _lesser(shape: Sizes, d: int) -> Sizes:
+    return (*shape[:d], *shape[d + 1 :])
+
+
+def _lesser_type(kind: ir.Type, d: int) -> ir.Type:
+    """The tensor type without dimension `d`."""
+    sizes = [n for k, n in enumerate(kind.shape) if k != d]
+    return ir.RankedTensorType.get(sizes, kind.element_type)
+
+
+# --- indices that are sorted --------------------------------------------------------------------
+
+
+def in_order(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter at places that never decrease ==> the same, marked so."""
+    if len(op.results) != 1 or attr.integer(op, "indices_are_sorted", 0):
+        return None
+    if not _ascends(op.operands[1], facts):
+        return None
+    new = op.clone()
+    new.attributes["indices_are_sorted"] = ir.BoolAttr.get(True)
+    facts.made[new.results[0]] = facts.shape(op.results[0])
+    return new.results[0]
+
+
+def of_narrow(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter at places that were widened ==> at the narrow ones."""
+    if len(op.results) != 1:
+        return None
+    places = op.operands[1]
+    reshape = defined_by(places, *RESHAPES)
+    convert = defined_by(places if reshape is None else reshape.operands[0], "stablehlo.convert")
+    if convert is None or not _is_widened(convert):
+        return None
+    narrow = convert.operands[0]
+    if reshape is not None:
+        kind = ir.RankedTensorType.get(places.type.shape, narrow.type.element_type)
+        narrow = facts.reshape(narrow, kind, facts.shape(places))
+    new = op.clone()
+    new.operands[1] = narrow
+    facts.made[new.results[0]] = facts.shape(op.results[0])
+    return new.results[0]
+
+
+_SAME_ORDER = ("stablehlo.add", "stablehlo.subtract", "stablehlo.maximum", "stablehlo.minimum")
+
+
+def _ascends(value: ir.Value, facts: Facts) -> bool:
+    """True if `value` is a vector of integers, none of which is below the one before it.
+
+    Other dimensions may have one element. The numbers added are 1 at most: nothing overflows.
+    """
+    op, several = producer(value), [size for size in facts.shape(value) if not size.is_one]
+    if op is None or len(several) > 1 or not isinstance(value.type.element_type, ir.IntegerType):
+        return False
+    if (numbers := constant_array(value, facts)) is not None:
+        return bool((np.diff(numbers.flatten()) >= 0).all())
+    if op.name in _IOTAS:
+        return value.type.element_type.width >= _WIDE
+    if op.name in RESHAPES or (op.name == "stablehlo.convert" and _is_widened(op)):
+        return _ascends(op.operands[0], facts)
+    if op.name == "disc.scan":
+        return _adds_up_ones(op, facts)
+    if op.name in _SAME_ORDER:
+        number = facts.splat(op.operands[1])
+        return isinstance(number, int) and abs(number) <= 1 and _ascends(op.operands[0], facts)
+    return False
+
+
+def _is_widened(convert: ir.Operation) -> bool:
+    before, after = (v.type.element_type for v in (convert.operands[0], convert.results[0]))
+    is_integer = isinstance(before, ir.IntegerType) and not before.is_unsigned
+    return is_integer and after.width >= before.width >= _WIDE
+
+
+def _adds_up_ones(scan: ir.Operation, facts: Facts) -> bool:
+    """True for a running total of what a scatter of ones into zeros has counted."""
+    element = scan.results[0].type.element_type
+    counts = defined_by(scan.operands[0], "stablehlo.scatter")
+    return (
+        counts is not None
+        and element.width >= _WIDE
+        and len(scan.results) == 1
+        and all(map(adds, (scan, counts)))
+        and not attr.integer(scan, "reverse", 0)
+        and facts.splat(counts.operands[0]) == 0
+        and facts.splat(counts.operands[2]) == 1
+    )
+
+
+RULES = {"stablehlo.scatter": (of_rows, of_narrow, in_order)}
+
+
+@dataclass(frozen=True)
+class FoldScatters(Pass):
+    """See the module."""
+
+    name: ClassVar[str] = "fold-scatters"
+
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
+        """Rewrite `module`; the number of scatters replaced."""
+        return apply_rules(module, RULES, shapes)
+
+
+register(FoldScatters())
