@@ -361,8 +361,8 @@ class Executable(OfThisProcess):
         where a call runs its regions apart.
 
         Raises TypeError for a type without a table, for a result type that DLPack lacks, and for a
-        flag of another type, and for numbers of weights without `weights`. Raises IndexError for an
-        argument or a flag that does not exist, and ValueError for an argument that is named twice.
+        flag of another type. So it does for numbers of weights without `weights`. Raises IndexError
+        for an argument or a flag that does not exist, and ValueError for one that is named twice.
         """
         if weights is None:
             if versioned or frozen:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.known_shapes import KnownShapes
@@ -134,7 +135,7 @@ def _counted(value: ir.Value, facts: Facts) -> int | None:
     if op is None or not isinstance(element, ir.IntegerType) or element.width < _WIDE:
         return None
     if (numbers := constant_array(value, facts)) is not None:  # an iota of few elements
-        counts = np.indices(numbers.shape, sparse=True)
+        counts: Sequence[npt.NDArray[np.int_]] = np.indices(numbers.shape, sparse=True)
         return next((d for d, own in enumerate(counts) if (numbers == own).all()), None)
     if op.name in _IOTAS:
         return int(ir.IntegerAttr(op.attributes["iota_dimension"]))
@@ -290,7 +291,7 @@ def _ascends(value: ir.Value, facts: Facts) -> bool:
     if (numbers := constant_array(value, facts)) is not None:
         return bool((np.diff(numbers.flatten()) >= 0).all())
     if op.name in _IOTAS:
-        return value.type.element_type.width >= _WIDE
+        return bool(value.type.element_type.width >= _WIDE)
     if op.name in RESHAPES or (op.name == "stablehlo.convert" and _is_widened(op)):
         return _ascends(op.operands[0], facts)
     if op.name == "disc.scan":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +48,8 @@ class Binding:
         self._results = prepared.results
         self._sizes = prepared.sizes
         flags = [(one.value, given.check) for one, given in prepared.assertions if given.is_flag]
+        self.flag: int | None
+        self._check_flag: Callable[[Any], None]
         self.flag, self._check_flag = flags[0] if flags else (None, _never)
         """The result that tells whether indices are in range, and what raises if not."""
         asserted = [(one, given.check) for one, given in prepared.assertions if not given.is_flag]

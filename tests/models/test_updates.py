@@ -50,6 +50,53 @@ def test_updates_that_are_moved_first():
     check(function, [case(*s) for s in ((5, 4, 3), (17, 9, 6))])
 
 
+BY_ELEMENTS = {
+    "rows": lambda x, i, u: x.at[i[:, None], jnp.arange(u.shape[1])].add(u),
+    "last one": lambda x, i, u: x.at[i[:, None], jnp.arange(u.shape[1])[None]].set(u),
+    "columns": lambda x, i, u: x.T.at[jnp.arange(u.shape[1])[:, None], i[None]].add(u.T),
+    "transposed": lambda x, i, u: x.T.at[jnp.arange(u.shape[1])[None], i[:, None]].max(u),
+    "two counts": lambda x, i, u: jnp.zeros((x.shape[0], *u.shape)).at[
+        i[:, None], jnp.arange(u.shape[0])[:, None], jnp.arange(u.shape[1])
+    ].add(u),
+    "shifted": lambda x, i, u: x.at[i[:, None], jnp.arange(u.shape[1]) + 1].add(u),
+    "one column": lambda x, i, u: x.at[i[:, None], jnp.zeros((1, u.shape[1]), int)].add(u),
+    "computed": lambda x, i, u: x.at[((i * 7 + i * i) % 5)[:, None], jnp.arange(u.shape[1])].add(u),
+}  # fmt: skip
+
+
+def test_rows_that_are_indexed_by_elements():
+    """Some become rows, some may not."""
+    check(
+        lambda x, i, u: [update(x, i, u) for update in BY_ELEMENTS.values()],
+        [case(*size) for size in ((5, 4, 3), (17, 9, 6), (1, 1, 1))],
+    )
+
+
+def test_rows_have_no_index_of_each_element():
+    def function(x, i, u):
+        count = u.shape[1]
+        return jnp.zeros((len(x), count)).at[i[:, None], jnp.arange(count)].add(u)
+
+    text = shlo_disc.jit(function).lower(*case(9, 4, 3)).as_text("disc")
+    assert "update_window_dims = [1], inserted_window_dims = [0]" in text
+    assert "stablehlo.concatenate" not in text
+
+
+def test_updates_that_are_looked_up_are_read_by_rows():
+    """No division finds the row of an element, and no vector gathers what is a row."""
+
+    def function(x, i, u):
+        return jax.ops.segment_sum(x[i] * u, i, x.shape[0])
+
+    args = case(*SHAPES[1])
+    f = shlo_disc.jit(function)
+    np.testing.assert_allclose(f(*args), jax.jit(function)(*args), rtol=1e-5, atol=1e-6)
+    text = f.lower(*args).as_text("kernels")
+    assert "arith.addf" in text
+    assert "arith.divf" not in text
+    assert "vector.gather" not in text
+
+
 def test_gradients_of_columns_taken_in_another_order():
     def function(x, w):
         def loss(x, w):

@@ -25,8 +25,10 @@ __all__ = ["Pieces", "each_piece", "find_pieces"]
 MOST = 4
 """Pieces that any work is copied for."""
 MOST_COPIES = 64
-"""Operations in the copies of the work on elements of the concatenation, if there are more pieces:
-a vector at any place would load from all of them. What computes a piece has no copies."""
+"""Operations in the copies of the work on joined elements, if there are more pieces.
+
+A vector at any place would load from all pieces. What computes a piece has no copies.
+"""
 
 
 @dataclass(frozen=True)

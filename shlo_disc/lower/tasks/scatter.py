@@ -355,8 +355,9 @@ class _SortedPlaces:
         b = self.e.b
         last = b.min(first + count, self.n)
         begin = self._next_place(first, last)
-        (end,) = self.e.b.while_(
-            [b.select(begin < last, last, begin)],
+        start: list[Value] = [b.select(begin < last, last, begin)]
+        (end,) = b.while_(
+            start,
             lambda at: (begin < last) & self._goes_on(IndexValue.of(at[0]), self.n),
             _following,
         )
@@ -364,8 +365,9 @@ class _SortedPlaces:
 
     def _next_place(self, first: IndexValue, limit: IndexValue) -> IndexValue:
         """The first update from `first` on that is not of the place of the one before it."""
+        start: list[Value] = [first]
         (found,) = self.e.b.while_(
-            [first], lambda at: self._goes_on(IndexValue.of(at[0]), limit), _following
+            start, lambda at: self._goes_on(IndexValue.of(at[0]), limit), _following
         )
         return IndexValue.of(found)
 
