@@ -77,3 +77,26 @@ func.func @main(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<
 //       return %0, %1, %2, %3, %4, %arg1, %c, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>
 //     }
 //   }
+
+// -----
+
+// A slice of all elements is the array; one that leaves out an element is not.
+func.func @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %zeros = stablehlo.constant dense<0> : tensor<2xi64>
+  %ones = stablehlo.constant dense<1> : tensor<2xi64>
+  %all = "disc.shape"() {dims = ["n", "8"]} : () -> tensor<2xi64>
+  %fewer = "disc.shape"() {dims = ["n - 1", "8"]} : () -> tensor<2xi64>
+  %a = stablehlo.real_dynamic_slice %x, %zeros, %all, %ones : (tensor<?x8xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x8xf32>
+  %b = stablehlo.real_dynamic_slice %x, %zeros, %fewer, %ones : (tensor<?x8xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x8xf32>
+  return %a, %b : tensor<?x8xf32>, tensor<?x8xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x8xf32> {disc.shape = ["n", "8"]}) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+//       %c = stablehlo.constant dense<0> : tensor<2xi64>
+//       %c_0 = stablehlo.constant dense<1> : tensor<2xi64>
+//       %0 = "disc.shape"() {dims = ["n - 1", "8"]} : () -> tensor<2xi64>
+//       %1 = stablehlo.real_dynamic_slice %arg0, %c, %0, %c_0 : (tensor<?x8xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x8xf32>
+//       return %arg0, %1 : tensor<?x8xf32>, tensor<?x8xf32>
+//     }
+//   }

@@ -610,6 +610,8 @@ ELSEWHERE = {
     "stablehlo.gather": "an index, never a value: fold-gathers.mlir",
     "stablehlo.get_dimension_size": "symbolic: tests/dynamic",
     "stablehlo.optimization_barrier": "the identity",
+    "stablehlo.real_dynamic_slice": "of all elements only: simplify-algebra.mlir",
+    "stablehlo.scatter": "an index, never a value: fold-scatters.mlir",
 }
 
 

@@ -62,6 +62,8 @@ const std::vector<External>& externals() {
       external("nearbyintf", static_cast<F>(&::nearbyintf)),
       external("round", static_cast<D>(&::round)),
       external("roundf", static_cast<F>(&::roundf)),
+      external("roundeven", static_cast<D>(&::roundeven)),
+      external("roundevenf", static_cast<F>(&::roundevenf)),
       external("ldexp", static_cast<double (*)(double, int)>(&::ldexp)),
       external("ldexpf", static_cast<float (*)(float, int)>(&::ldexpf)),
   };
