@@ -49,7 +49,7 @@ def test_calls_that_come_again_run_through_xla(through):
 
 def test_few_results_donated_arguments_and_effects_do_not(through):
     few = shlo_disc.jit(lambda x, y: sixteen(x, y)[0])
-    given = shlo_disc.jit(sixteen, donate_argnums=0)
+    given = shlo_disc.jit(lambda x, y: (*sixteen(x, y), x * 2), donate_argnums=0)
     seen = []
 
     def tells(x, y):

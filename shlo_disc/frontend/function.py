@@ -232,7 +232,7 @@ class JitFunction(ral.Dispatcher):
         """A call at sizes that came before: a custom call of XLA's.
 
         `Version.calls_before_xla` says which. A result that XLA knows nothing of is ready at once
-        for JAX 0.11, so that our own calls on a GPU have to wait for the device.
+        for JAX 0.11: our own calls on a GPU have to wait for the device.
         """
         if self._donates:
             return by_xla(self._jax.in_place(self._trace_in_place), args, kwargs, None)

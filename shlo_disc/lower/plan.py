@@ -321,5 +321,5 @@ class KernelPlan:
     """Values of symbols for which the emitter writes kernels that are much faster, to be made where
     no call was seen."""
     short: tuple[Expr, ...] = ()
-    """Sizes of which the emitter writes kernels that are much faster where they are short numbers
-    (`dynamic/seen.py`), to be made for those of the call that was seen."""
+    """Sizes of which the emitter writes kernels that are much faster where they are short numbers.
+    They are made for those of the call that was seen (`dynamic/seen.py`)."""

@@ -1,10 +1,10 @@
 """Variants of kernels: those that cannot be needed are dropped, those for likely sizes are added.
 
 An emitter writes a kernel for sizes that are symbols; given constants in their place it may choose
-other tiles, leave out tails and loops. For values a user calls likely, short ones of the call that
-is compiled for, and those an emitter asks for, the same emitter runs once more on shapes with the
-values put in. A predicate chooses between the two at run time. A specialised kernel equal to the
-general one is not worth a predicate.
+other tiles, leave out tails and loops. The same emitter runs once more on shapes with values in
+place of symbols. They are those that a user calls likely, short ones of the call that is compiled
+for, and those that an emitter asks for. A predicate chooses between the two at run time. A
+specialised kernel equal to the general one is not worth a predicate.
 
 Variants of a plan form a tree of `If`s, so for any sizes exactly one leaf runs.
 """

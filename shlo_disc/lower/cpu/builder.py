@@ -89,8 +89,8 @@ class CpuBuilder(KernelBuilder):
 
         Without AVX-512 a masked store is slow (vmaskmov: 18 uops on Zen, 16-bit lanes one by one),
         so all lanes on, which is what most masks are, gets a store of its own. Lanes that are known
-        to be the first ones are stored in runs of powers of two: unlike what a mask stores, these
-        can be in registers from one step of a loop to the next.
+        to be the first ones are stored in runs of powers of two. Unlike what a mask stores, the
+        next step of a loop finds these before they are in memory.
         """
         if value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS:
             super().masked_store(value, memory, index, mask)

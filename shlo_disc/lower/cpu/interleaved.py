@@ -86,7 +86,7 @@ def by_turns(
     """The lanes of all `values` by turns, as vectors that follow each other, with their masks."""
     count, lanes = len(values), values[0].lanes
     masks = [None] * count if mask is None else _each(b, mask, count, lanes)
-    return zip(_interleave(b, values), masks, strict=True)
+    return zip(_interleave(b, [*values]), masks, strict=True)
 
 
 def _each(b: KernelBuilder, mask: Mask, count: int, lanes: int) -> list[Mask]:

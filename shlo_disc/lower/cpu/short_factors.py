@@ -1,7 +1,7 @@
 """Kernels whose tile space has short constant factors behind or before a long one.
 
 Lanes run over the long factor. All elements along the short factors follow for each vector. So
-every cache line of an operand is read once, every line of the result is written once, and what a
+every cache line of an operand is read once, and every line of the result is written once. What a
 concatenation, a padding or a gather has at a place along them is known while the kernel is written.
 
 =========== ==================== ===============================================================

@@ -1,8 +1,8 @@
 """Products of tiny matrices, whose elements are all in registers: lanes run along a batch of them.
 
-Where the elements of a matrix are one run of memory, those of all lanes are, too: they are loaded
-in whole vectors, which are sorted, and stored so. In a loop, where one product is worth a kernel of
-its own, lanes run along the columns of the result, or along its rows if there is one column.
+Where the elements of a matrix are one run of memory, those of all lanes are, too. They are loaded
+in whole vectors, which are sorted, and stored so. One product in a loop is worth a kernel of its
+own. Lanes run along the columns of its result, or along its rows if there is one column.
 """
 
 from __future__ import annotations
