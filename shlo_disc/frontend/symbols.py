@@ -96,7 +96,7 @@ class _Search(Generic[T]):
     def run(self, choice: Choice) -> Found[T]:
         """Trace and edit until the program can be traced."""
         start = time.perf_counter()
-        refined = False
+        refined = merged = False
         outcome = self.attempt(choice)
         while True:
             if self.traces > _LIMIT:
@@ -113,8 +113,14 @@ class _Search(Generic[T]):
                     outcome = self.attempt(choice)
                     continue
                 final = choice.copy()
-                _merge(final, session.questions.values())
-                _settle_reshapes(final, self.jaxpr_of(program))
+                jaxpr = self.jaxpr_of(program)
+                one = _merge(final, session.questions.values())
+                if one and not merged and next(_reshapes(final, jaxpr), None) is not None:
+                    # JAX may know that a reshape fits once two sizes are one from the start.
+                    merged, choice = True, final
+                    outcome = self.attempt(choice)
+                    continue
+                _settle_reshapes(final, jaxpr)
                 # Last: a reshape may have made t // 4 a symbol, which another size can be.
                 _settle(final, session.questions.values())
                 if not refined and final.dims != choice.dims and _has_remainders(final):

@@ -37,8 +37,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
-* `replace_functions`, `use_builtins`, `use_derivative_of_solve`, `use_index`, `use_numpy`: functions
-  of JAX that want constant sizes (`frontend/generic.py`).
+* `replace_functions`, `use_builtins`, `use_derivative_of_solve`, `use_index`, `use_numpy`:
+  functions of JAX that want constant sizes (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `CheckifyError`,
@@ -170,13 +170,13 @@ from shlo_disc.jax_private.states import (
 )
 
 __all__ = [
-    "CheckifyError",
-    "CheckifyException",
     "BEST",
     "CACHE_TYPE",
     "JAX_TYPES",
     "LEFT_OUT",
     "ArrayImpl",
+    "CheckifyError",
+    "CheckifyException",
     "Comparator",
     "DecisionByElimination",
     "DimExpr",
@@ -248,8 +248,8 @@ __all__ = [
     "unguarded_device_put",
     "use_bounds",
     "use_builtins",
-    "use_form",
     "use_derivative_of_solve",
+    "use_form",
     "use_index",
     "use_numpy",
     "usual_states",

@@ -17,13 +17,13 @@ from jax._src.shard_map import shard_map_p as _shard_map_p
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 __all__ = [
+    "CheckifyError",
+    "CheckifyException",
     "Literal",
     "Variable",
     "are_plain",
     "batched_by",
     "bind_equation",
-    "CheckifyError",
-    "CheckifyException",
     "check_by_jaxpr",
     "closed_over",
     "equation_line",
