@@ -42,7 +42,7 @@ def are_alike(one: Any, other: Any) -> bool:
 
     A `checkify.Error` has numbers of errors and tracebacks in its static fields.
     """
-    return one == other or _described(one) == _described(other)
+    return bool(one == other or _described(one) == _described(other))
 
 
 def _described(tree: Any) -> Any:
