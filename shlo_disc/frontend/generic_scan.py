@@ -197,9 +197,11 @@ def _map(
 ) -> Any:
     """`lax.map` in batches: a last one of the remaining rows follows, of none if none remain."""
     leaves, tree = jax.tree.flatten(xs)
-    sizes = [batch_size, *(np.shape(leaf)[0] for leaf in leaves if np.ndim(leaf))]
-    if batch_size is None or not (any(map(is_size, sizes)) or is_marking()):
+    lengths = [np.shape(leaf)[0] for leaf in leaves if np.ndim(leaf)]
+    if batch_size is None or not (any(map(is_size, [batch_size, *lengths])) or is_marking()):
         return original(f, xs, batch_size=batch_size)
+    # Asked of whole lengths. JAX compares parts, and leaves out what is longer than the first.
+    all(length == lengths[0] for length in lengths)
 
     def in_batches(*arrays: Any) -> Any:
         return original(f, jax.tree.unflatten(tree, arrays), batch_size=batch_size)

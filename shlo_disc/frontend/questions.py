@@ -271,7 +271,8 @@ def ordered(size: Any, name: str, other: Any, frame: FrameType | None, original:
             raise
     if not asked.by_program and policy.is_more_than_one(asked.frame, other):
         return name in ("__gt__", "__ge__")
-    if not asked.by_program and name == "__ge__" and other == 1 and policy.takes_a_row(asked.frame):
+    one = name == "__ge__" and isinstance(other, int) and other == 1
+    if one and not asked.by_program and policy.takes_a_row(asked.frame):
         return True
     mine, theirs = asked.value(size), asked.value(other)
     answer = ORDER[name](mine, theirs)

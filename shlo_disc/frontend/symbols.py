@@ -65,8 +65,8 @@ class _Outcome(Generic[T]):
     """None after an error, and if another trace follows."""
     error: ShapeError | None = None
     jaxpr: Any = None
-    narrowed: Choice | None = None
-    """The choice to trace with again, since this trace found multiples; see `_Search.narrowed`."""
+    better: tuple[str, Choice] | None = None
+    """The choice to trace with again, and why; see `_Search.better`."""
 
 
 def choose_symbols(
@@ -97,7 +97,7 @@ class _Search(Generic[T]):
         self.may_pin = may_pin
         self.traces = 0
         self.checked = False
-        self.is_narrowed = False
+        self.bettered: set[str] = set()
 
     def run(self, choice: Choice) -> Found[T]:
         """Trace and edit until the program can be traced."""
@@ -116,9 +116,10 @@ class _Search(Generic[T]):
                     outcome = self.attempt(choice)
                     continue
                 # Lowering may have asked more than the trace.
-                narrowed = outcome.narrowed or self.narrowed(choice, outcome)
-                if narrowed is not None:
-                    self.is_narrowed, choice = True, narrowed
+                better = outcome.better or self.better(choice, outcome)
+                if better is not None:
+                    reason, choice = better
+                    self.bettered.add(reason)
                     outcome = self.attempt(choice)
                     continue
                 assert outcome.program is not None
@@ -190,8 +191,8 @@ class _Search(Generic[T]):
                 outcome.jaxpr = jaxpr
                 if self.will_pin(choice, session):
                     return False
-                outcome.narrowed = self.narrowed(choice, outcome)
-                return outcome.narrowed is None
+                outcome.better = self.better(choice, outcome)
+                return outcome.better is None
 
             try:
                 outcome.program = self.trace(specs, lower)
@@ -209,20 +210,27 @@ class _Search(Generic[T]):
         except jax.errors.InconclusiveDimensionOperation:
             return True
 
-    def narrowed(self, choice: Choice, outcome: _Outcome[T]) -> Choice | None:
-        """The choice with the multiples that a trace found; None where another trace with it
-        would write the same program.
+    def better(self, choice: Choice, outcome: _Outcome[T]) -> tuple[str, Choice] | None:
+        """A choice with what a trace found out, and its name; None where another trace with it
+        would write the same program. Each is tried once.
 
-        With multiples known from the start, JAX writes no remainders. So much is done once.
+        `one`: sizes that are equal. Known from the start, JAX may know that a reshape fits.
+        `multiples`: sizes that a number divides. Then JAX writes no remainders.
         """
-        wrong = any(r.is_wrong(choice) for r in _reshapes(choice, outcome.jaxpr))
-        if self.is_narrowed or wrong:
+        reshapes = list(_reshapes(choice, outcome.jaxpr))
+        if any(reshape.is_wrong(choice) for reshape in reshapes):
+            return None
+        if reshapes and "one" not in self.bettered:
+            final = choice.copy()
+            if _merge(final, outcome.session.questions.values()):
+                return "one", final
+        if "multiples" in self.bettered:
             return None
         final = _settled(choice, outcome)
         if final.dims == choice.dims or not _has_remainders(final):
             return None
         final.guards = [g for g in final.guards if g.stated or g.relation == ">="]
-        return final
+        return "multiples", final
 
     def repair(self, choice: Choice, error: ShapeError, session: Session) -> _Outcome[T]:
         """Make the edit the complaint calls for, and trace again."""

@@ -133,8 +133,10 @@ def use_derivative_of_solve(rule: Callable[..., Any]) -> None:
 
     `args` are the tangent of the matrix, the solution, the matrix and the right side.
     """
-    of_matrix, of_right_side = _ad.primitive_jvps[_linalg.triangular_solve_p].args[0]  # type: ignore[attr-defined]
-    _ad.defjvp2(_linalg.triangular_solve_p, functools.partial(rule, of_matrix), of_right_side)
+    rules: Any = _ad  # untyped
+    solve = _linalg.triangular_solve_p
+    of_matrix, of_right_side = rules.primitive_jvps[solve].args[0]
+    rules.defjvp2(solve, functools.partial(rule, of_matrix), of_right_side)
 
 
 _einsum_handlers: dict[Any, Any] = getattr(_numpy_einsum, "_poly_einsum_handlers", {})
@@ -174,5 +176,5 @@ def use_index(index: Callable[[Any], Any]) -> None:
 
 def use_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
     """Let `checkify`, which compares places with sizes, use these functions instead of NumPy's."""
-    if _checkify.np is np:
+    if vars(_checkify)["np"] is np:
         vars(_checkify)["np"] = _Other(np, functions)

@@ -113,7 +113,7 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_errors_of_places_in_arrays_of_any_size(name):
-    """Messages have the sizes; numbers and tracebacks in the result's structure are those of a trace."""
+    """A result has numbers and tracebacks of a trace in its structure, and sizes of the call."""
     function = checkify.checkify(PLACES[name], errors=checkify.index_checks)
     f = shlo_disc.jit(function)
     for n, places in ((3, [3, 0]), (5, [4, 0]), (2, [9, 1])):
