@@ -76,7 +76,7 @@ TORCH_SAMPLE := $(addprefix tests/torch/test_,backend.py exported.py recurrent.p
 .PHONY: test-torch-models
 test-torch-models: .venv-torch/.installed-models  ## Models of PyTorch's libraries (SAMPLE=1: small ones of transformers and timm)
 	.venv-torch/bin/python -m pytest -q -m '$(if $(SAMPLE),torch and not slow,torch)' tests/torch/test_architectures.py \
-		$(if $(SAMPLE),,tests/torch/test_library_models.py)
+		tests/torch/test_library_models.py
 
 .venv-torch/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-torch '.[test,torch]'
