@@ -1,6 +1,7 @@
 """Models of PyTorch's libraries beside eager mode: forward, ten steps of training, export.
 
-python -m tests.torch.library_models > docs/torch-models.md     python -m tests.torch.library_models BERT GAT
+python -m tests.torch.library_models > docs/torch-models.md
+python -m tests.torch.library_models BERT GAT           what these do
 
 Small ones with random weights, made from configurations: none can be downloaded.
 """
@@ -441,7 +442,7 @@ MODELS = {
         "transformers",
         language("Llama", num_key_value_heads=2, max_position_embeddings=8, rope_parameters={
             "rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}),
-        words, TEXTS, ALL,
+        words, TEXTS, ALL, exports=False,
     ),
     "Mistral, window of 4": Model(
         "transformers", language("Mistral", num_key_value_heads=2, sliding_window=4),
@@ -450,7 +451,7 @@ MODELS = {
     "Mixtral": Model(
         "transformers",
         language("Mixtral", num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2),
-        words, TEXTS, ALL,
+        words, TEXTS, ALL, counts=(1, 0, 12),
     ),
     "Mamba": Model(
         "transformers", language("Mamba", state_size=4, time_step_rank=4), words, TEXTS, ALL
@@ -478,7 +479,7 @@ MODELS = {
     "Conformer": Model(
         "torchaudio", torchaudio_model(lambda t: t.Conformer(16, 4, 32, 1, 7)),
         lambda b, s: (torch.randn(b, s, 16), torch.arange(s, s - b, -1)),
-        ((3, 17), (2, 23), (5, 12)), ({0, 1}, {0}),
+        ((3, 17), (2, 23), (5, 12)), ({0, 1}, {0}), exports=False,
     ),
     "Conv-TasNet": Model(
         "torchaudio", torchaudio_model(lambda t: t.ConvTasNet(2, 16, 16, 3, 8, 16, 2, 1)),
@@ -486,11 +487,13 @@ MODELS = {
     ),
     "GCN": Model("torch_geometric", lambda: TwoLayers("GCNConv"), graphs, GRAPHS, NODES),
     "GAT": Model("torch_geometric", lambda: TwoLayers("GATConv", 2), graphs, GRAPHS, NODES),
-    "GraphSAGE": Model("torch_geometric", lambda: TwoLayers("SAGEConv"), graphs, GRAPHS, NODES),
+    "GraphSAGE": Model(
+        "torch_geometric", lambda: TwoLayers("SAGEConv"), graphs, GRAPHS, NODES, counts=(1, 0, 0)
+    ),
     "SchNet": Model(
         "torch_geometric", schnet,
         lambda n: (torch.randint(1, 9, (n,)), torch.randn(n, 3)), ((9,), (13,), (17,)),
-        ({0}, {0}),
+        ({0}, {0}), exports=False,
     ),
     "UNet of text": Model(
         "diffusers", UNET,
@@ -512,8 +515,8 @@ MODELS = {
         ((2, 4, 6), (3, 6, 4), (5, 3, 7)), ({0, 2, 3}, {0, 2, 3}),
     ),
     "Region proposals": Model("", Proposals, channels(8), MAPS, ({0, 2, 3},)),
-    "DLRM": Model("", Dlrm, clicks, ((5,), (13,), (32,)), ({0},) * 4),
-    "TabNet": Model("", TabNet, channels(12), ((5,), (13,), (32,)), ({0},), 1e-3),
+    "DLRM": Model("", Dlrm, clicks, ((5,), (13,), (32,)), ({0},) * 4, counts=(1, 0, 0)),
+    "TabNet": Model("", TabNet, channels(12), ((5,), (13,), (32,)), ({0},), 1e-3, counts=(1, 0, 0)),
     "FNO": Model("", Fourier, channels(2), MAPS, ({0, 2, 3},)),
 }  # fmt: skip
 """By the names of the page."""
@@ -690,13 +693,14 @@ def page() -> str:
     return "\n".join([
         "# Models of PyTorch",
         "",
-        f"{len(rows)} models of PyTorch's libraries, small ones with random weights, are right beside",
-        "eager mode: forward at three sets of sizes, ten steps of AdamW with these in turn, and",
-        "exported with dynamic sizes while gradients are recorded, where PyTorch can.",
+        f"{len(rows)} models of PyTorch's libraries, small ones with random weights, are right",
+        "beside eager mode: forward at three sets of sizes, ten steps of AdamW with these in turn,",
+        "and exported with dynamic sizes while gradients are recorded, where PyTorch can.",
         "`make test-torch-models` compares them. Printed from `tests/torch/library_models.py`.",
         "",
-        "Compilations are those of inference. Graph breaks are Dynamo's own, at training too, with",
-        "`capture_dynamic_output_shape_ops` and `capture_scalar_outputs` of `torch._dynamo.config`.",
+        "Compilations are those of inference. Graph breaks are Dynamo's own, at training too,",
+        "with `capture_dynamic_output_shape_ops` and `capture_scalar_outputs` set in",
+        "`torch._dynamo.config`.",
         "Eager operations are those that PyTorch runs between compiled regions, of all graphs.",
         "",
         "| Model | Library | Compilations | Graph breaks | Eager operations | Export |",
