@@ -74,8 +74,9 @@ test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-to
 TORCH_SAMPLE := $(addprefix tests/torch/test_,backend.py exported.py recurrent.py versions.py)
 
 .PHONY: test-torch-models
-test-torch-models: .venv-torch/.installed-models  ## Architectures of transformers and timm (SAMPLE=1: small ones)
-	.venv-torch/bin/python -m pytest -q -m '$(if $(SAMPLE),torch and not slow,torch)' tests/torch/test_architectures.py
+test-torch-models: .venv-torch/.installed-models  ## Models of PyTorch's libraries (SAMPLE=1: small ones of transformers and timm)
+	.venv-torch/bin/python -m pytest -q -m '$(if $(SAMPLE),torch and not slow,torch)' tests/torch/test_architectures.py \
+		tests/torch/test_library_models.py
 
 .venv-torch/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-torch '.[test,torch]'
@@ -91,10 +92,13 @@ TENSORFLOW_SAMPLE := $(addprefix tests/tensorflow/test_,compile.py versions.py)
 .venv-tensorflow/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-tensorflow '.[test,tensorflow]'
 
-# timm asks for torchvision, whose wheel is a CUDA build: tests/torch/torchvision_names.py.
+# timm asks for torchvision, whose wheel is a CUDA build: tests/torch/torchvision_names.py. So is that of
+# torchaudio, of whose kernels no model needs one.
 .venv-torch/.installed-models: .venv-torch/.installed
-	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet transformers==5.23.0 pillow
-	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet --no-deps timm==1.0.31
+	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet transformers==5.23.0 pillow \
+		diffusers==0.42.1 torch_geometric==2.8.1
+	.venv-torch/bin/python -m pip install --disable-pip-version-check --quiet --no-deps timm==1.0.31 torchaudio==2.11.1
+	rm -f .venv-torch/lib/python3*/site-packages/torchaudio/lib/_torchaudio.so
 	touch $@
 
 .PHONY: sanitize

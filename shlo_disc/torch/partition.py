@@ -22,6 +22,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from shlo_disc.compile import examine
+from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.torch.constants import state_constants
 from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
@@ -109,6 +110,8 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
         try:
             alone, names = _alone(node)
             examine(lower_part(alone, names, self._known).module)
+        except NeedsSeveralPrograms:
+            return None  # which a region is compiled as
         except Exception as error:  # whatever it is, PyTorch runs the op
             return reason_of(error)
         return None

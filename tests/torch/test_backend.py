@@ -276,6 +276,15 @@ def test_what_compiles_alone_but_not_together_is_in_regions_of_its_own(monkeypat
     assert graph.eager == {}
 
 
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_regions_have_sizes_from_data(monkeypatch):
+    def function(x):
+        return x.sin()[x[:, 0] > 0.5] * 2, x.cos()
+
+    graph = in_halves(function, monkeypatch)
+    assert graph.eager == {}
+
+
 @torch._dynamo.config.patch(capture_scalar_outputs=True)
 def test_a_size_from_data_between_two_halves_is_computed_by_pytorch(monkeypatch):
     """The first half has what the size is made of, and what is made of it."""
