@@ -41,11 +41,22 @@ class _View:
     """The view stands for other elements than the base has in its memory."""
 
 
+@dataclass(frozen=True)
+class _Chain:
+    """A result with memory of an argument, or of the result with the number `base`."""
+
+    graph: torch.fx.GraphModule
+    """Makes it of the inputs, and of that result behind them."""
+    base: int | None
+
+
 class Aliases:
     """Which results of a functional graph are views; how a call makes them."""
 
     def __init__(self, graph: torch.fx.GraphModule) -> None:
         self._views: dict[int, _View] = {}
+        self._chains: dict[int, _Chain] = {}
+        """Views whose offsets are computed, as where an index is data: PyTorch makes them."""
         self._strided: dict[int, tuple[Any, ...]] = {}
         """Results that others are views of, and that are not contiguous: their strides."""
         nodes = list(graph.graph.nodes)
@@ -79,10 +90,18 @@ class Aliases:
             if not is_input and base == number:
                 continue
             view = _view(is_input, base, value, whole, item in placeholders)
-            if self._knows(view):
+            strides = tuple(map(expression, whole.stride()))
+            if self._knows(*view.sizes, *view.strides, view.offset):
                 self._views[number] = view
-                if not is_input and not whole.is_contiguous():
-                    self._strided[base] = tuple(map(expression, whole.stride()))
+            elif is_input or self._knows(*strides):
+                start = None if is_input else self._every[base]
+                self._chains[number] = _Chain(
+                    _chain(graph, item, start), None if is_input else base
+                )
+            else:
+                continue
+            if not is_input and not whole.is_contiguous():
+                self._strided[base] = strides
 
     @staticmethod
     def _shared(
@@ -102,14 +121,14 @@ class Aliases:
                     found[memory] = node
         return list(found.values())
 
-    def _knows(self, view: _View) -> bool:
-        """True if inputs have all the symbols of `view`."""
-        used = frozenset[str]().union(*map(symbols_of, (*view.sizes, *view.strides, view.offset)))
-        return used <= self._sizes.places.keys()
+    def _knows(self, *terms: Any) -> bool:
+        """True if inputs have all the symbols of `terms`."""
+        return frozenset[str]().union(*map(symbols_of, terms)) <= self._sizes.places.keys()
 
     def without(self, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """`graph`, or a copy of it that gives None in the place of views."""
-        if not self._views:
+        made = {*self._views, *self._chains}
+        if not made:
             return graph
         rest = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         (output,) = (node for node in rest.graph.nodes if node.op == "output")
@@ -117,7 +136,7 @@ class Aliases:
         output.args = (
             tuple(
                 by_name[item.name] if isinstance(item, torch.fx.Node) else item
-                for item in (None if k in self._views else e for k, e in enumerate(self._every))
+                for item in (None if k in made else e for k, e in enumerate(self._every))
             ),
         )
         rest.graph.eliminate_dead_code()
@@ -126,7 +145,7 @@ class Aliases:
 
     def restore(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
         """All results of a call: the computed ones, and the views."""
-        if not self._views:
+        if not self._views and not self._chains:
             return results
         every = list(results)
         for number, strides in self._strided.items():
@@ -138,6 +157,9 @@ class Aliases:
         for number, view in self._views.items():
             base = (inputs if view.is_input else every)[view.base]
             every[number] = base if view.is_base else self._made(view, base, inputs)
+        for number, chain in self._chains.items():
+            more = () if chain.base is None else (every[chain.base],)
+            every[number] = chain.graph(*inputs, *more)
         return every[: self._count]
 
     def _made(self, view: _View, base: torch.Tensor, inputs: Sequence[Any]) -> torch.Tensor:
@@ -162,6 +184,23 @@ def _is_whole(value: torch.Tensor) -> bool:
 def _memory(value: torch.Tensor) -> Any:
     """Equal for fake tensors that share memory and have one type."""
     return StorageWeakRef(value.untyped_storage()), value.dtype
+
+
+def _chain(
+    graph: torch.fx.GraphModule, item: torch.fx.Node, start: torch.fx.Node | None
+) -> torch.fx.GraphModule:
+    """The operations of `graph` that make `item` of its inputs, and of `start` if there is one."""
+    found = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    by_name = {node.name: node for node in found.graph.nodes}
+    if start is not None:
+        *_, last = (node for node in found.graph.nodes if node.op == "placeholder")
+        with found.graph.inserting_after(last):
+            by_name[start.name].replace_all_uses_with(found.graph.placeholder("start"))
+    (output,) = (node for node in found.graph.nodes if node.op == "output")
+    output.args = (by_name[item.name],)
+    found.graph.eliminate_dead_code()
+    found.recompile()
+    return found
 
 
 def _view(

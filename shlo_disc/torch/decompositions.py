@@ -38,12 +38,13 @@ from shlo_disc.torch.narrow_numbers import (
 )
 from shlo_disc.torch.number_rewrites import division_rule, fused_rule
 from shlo_disc.torch.places import note_place
+from shlo_disc.torch.quantized_rewrites import quantized_rule
 from shlo_disc.torch.rewrites import REWRITES
 from shlo_disc.torch.scalar_rewrites import operand_rule, promotion_rule
 from shlo_disc.torch.sizes import expression, is_plain_symbol
 from shlo_disc.torch.view_rewrites import parts_rule
 
-__all__ = ["KEPT", "decompose", "inline", "table"]
+__all__ = ["KEPT", "decompose", "inline", "is_composite", "table"]
 
 aten = torch.ops.aten
 
@@ -112,14 +113,14 @@ def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposit
     An op with a composite kernel is traced from itself: PyTorch runs the ops that it is made of.
     """
     op = node.target
-    found = rules.get(op) or parts_rule(node) or fused_rule(node)
+    found = rules.get(op) or parts_rule(node) or fused_rule(node) or quantized_rule(node)
     if found is not None:
         return found
-    return op if isinstance(op, torch._ops.OpOverload) and _is_composite(op) else None
+    return op if isinstance(op, torch._ops.OpOverload) and is_composite(op) else None
 
 
 @functools.cache
-def _is_composite(op: torch._ops.OpOverload) -> bool:
+def is_composite(op: torch._ops.OpOverload) -> bool:
     """True for an op that PyTorch defines by other ops, and that torch-mlir lacks."""
     kept = op.namespace != "aten" or op.overloadpacket in KEPT
     return not kept and torch._C._dispatch_has_kernel_for_dispatch_key(

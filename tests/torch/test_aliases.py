@@ -85,6 +85,27 @@ def test_results_share_memory_as_in_eager_mode(name):
     assert len(shlo_disc.torch.compilations()) == 1
 
 
+AT_COMPUTED_PLACES = {
+    "slice": lambda x, i: x[:, i.item() : i.item() + 2],
+    "row": lambda x, i: x.select(1, i.item()),
+    "of a result": lambda x, i: (y := x * 2, y.narrow(1, i.item(), 2)),
+}
+
+
+@pytest.mark.parametrize("name", AT_COMPUTED_PLACES)
+def test_views_at_places_that_are_computed(name):
+    torch._dynamo.reset()
+    function = AT_COMPUTED_PLACES[name]
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for rows, columns, place in ((4, 6, 3), (5, 7, 1)):
+            x, i = torch.randn(rows, columns), torch.tensor(place)
+            got, want = fast(x, i), function(x, i)
+            got, want = ((r,) if isinstance(r, torch.Tensor) else r for r in (got, want))
+            assert all(map(torch.equal, got, want))
+            assert memory([x], got) == memory([x], want)
+
+
 def test_saved_weights_are_not_copied():
     torch._dynamo.reset()
     model = nn.Linear(300, 200)

@@ -160,3 +160,29 @@ def test_a_refusal_names_the_op_whose_constants_are_left():
     )
     with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.unique_dim has no"):
         shlo_disc.torch.compile(program)
+
+
+QUANTIZED = {
+    "tensor": ("quantize_per_tensor", "dequantize_per_tensor", (0.1, 3, -128, 127, torch.int8)),
+    "channels": (
+        "quantize_per_channel",
+        "dequantize_per_channel",
+        (torch.tensor([0.1, 0.02, 0.3]), torch.tensor([0, 5, -7]), 1, 0, 255, torch.uint8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_ops_of_quantized_models(name):
+    import torch.ao.quantization.fx._decomposed  # defines them
+
+    down, up, numbers = QUANTIZED[name]
+    ops = torch.ops.quantized_decomposed
+
+    def function(x):
+        small = getattr(ops, down)(x, *numbers)
+        return small, getattr(ops, up)(small, *numbers)
+
+    assert_right(
+        function, lambda b: (torch.randn(b, 3) * 9,), ({0: B},), ((2,), (1,), (7,)), torch.float32
+    )
