@@ -28,7 +28,7 @@ class Pass(ABC):
     """kebab-case: the name in pipelines, dumps, error messages and test files."""
 
     keeps_shapes: ClassVar[bool] = False
-    """The shapes it was given are those of the module that it leaves: it changes attributes that no
+    """The shapes it was given are those of the module that it leaves. It changes attributes that no
     shape depends on, or says of which value each new one is a copy (`ShapeAnalysis.carry`)."""
 
     @abstractmethod
