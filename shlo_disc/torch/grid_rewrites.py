@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch._decomp.decompositions import _upsample_cubic_interp1d
 
 __all__ = ["GRIDS"]
@@ -244,7 +245,14 @@ def _resized(
 _linear, _linear_backward = _resized(_triangle, 1)
 _bicubic, _bicubic_backward = _resized(_cubic, 2)
 
+_INTERPOLATIONS = (
+    aten.upsample_bicubic2d.default, aten.upsample_bilinear2d.default,
+    aten.upsample_linear1d.default, aten.upsample_trilinear3d.default,
+)  # fmt: skip
+"""Ops that PyTorch decomposes, but not for exported programs."""
+
 GRIDS: dict[Any, Callable[..., Any]] = {
+    **{op: decomposition_table[op] for op in _INTERPOLATIONS},
     aten._upsample_bicubic2d_aa.default: _bicubic,
     aten._upsample_bicubic2d_aa_backward.default: _bicubic_backward,
     aten._upsample_bilinear2d_aa.default: _linear,

@@ -207,6 +207,11 @@ def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewritten
 
 
+def _starts_of_rows(rows: torch.Tensor, size: int, *, out_int32: bool = False) -> torch.Tensor:
+    """How many of the sorted `rows` lie before each row."""
+    return torch.searchsorted(rows, torch.arange(size + 1, dtype=rows.dtype), out_int32=out_int32)
+
+
 def _any(x: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
     """One dimension after the other: torch-mlir knows no way to name all of them."""
     found = x.to(torch.bool)
@@ -340,6 +345,8 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     **WINDOWS,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_attention_backward,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_inference,
+    aten._convert_indices_from_coo_to_csr.default: _starts_of_rows,
+    aten._efficientzerotensor.default: _empty,
     aten._neg_view.default: torch.neg,
     aten.angle.default: _angle,
     aten.any.dims: _any,

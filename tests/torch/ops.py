@@ -1,6 +1,6 @@
-"""The core ATen ops, each with the way it is compiled; docs/torch-ops.md is printed from it.
+"""The ops that tests try, each with the way it is compiled; docs/torch-ops.md is printed from them.
 
-python -m shlo_disc.torch.ops > docs/torch-ops.md
+python -m tests.torch.ops > docs/torch-ops.md
 """
 
 from __future__ import annotations
@@ -12,63 +12,126 @@ from pathlib import Path
 import torch
 
 from shlo_disc.torch.bodies import BODIES, only_some
-from shlo_disc.torch.decompositions import KEPT, table
+from shlo_disc.torch.decompositions import KEPT, is_composite, table
 from shlo_disc.torch.rewrites import REWRITES
+from tests.torch.library_ops import listed
 
-__all__ = ["NOT_TRIED", "PAGE", "core_ops", "page", "way"]
+__all__ = ["EAGER", "ELSEWHERE", "NOT_TRIED", "PAGE", "REFUSED", "core_ops", "page", "way"]
 
 PAGE = Path("docs/torch-ops.md")
 
+_SPARSE = "of sparse tensors, which PyTorch itself runs"
+
 NOT_TRIED = {
     "resize_.default": "writes its operand, and PyTorch cannot trace it",
-}
-"""Core op -> why no test calls it."""
+    "upsample_bicubic2d_backward.default": "PyTorch can trace the decomposition of the op only",
+    "randn.generator": "takes a generator, which no exported program can",
+    "set_.source_Storage": "gives a tensor other memory, where models are copied",
+    "set_.source_Storage_storage_offset": "gives a tensor other memory, where models are copied",
+    **dict.fromkeys(
+        ("_sparse_coo_tensor_with_dims_and_tensors.default",
+         "sparse_compressed_tensor.comp_plain_value_size"), _SPARSE),
+}  # fmt: skip
+"""Op -> why no test calls it."""
+
+ELSEWHERE = frozenset({
+    "mkldnn_rnn_layer.default", "mkldnn_rnn_layer_backward.default", "rnn_relu.input",
+})  # fmt: skip
+"""Ops that tests/torch/test_recurrent.py tries, in layers."""
+
+EAGER = {
+    "linalg_eig.default": "no rule for it",
+    "igamma.default": "no rule for it",
+    "bernoulli.default": "its numbers depend on data",
+    "multinomial.default": "its numbers depend on data",
+    "equal.default": "its result decides what Python does",
+    **dict.fromkeys(
+        ("_to_sparse.default", "_to_sparse_csr.default", "indices.default", "values.default",
+         "crow_indices.default", "col_indices.default"), _SPARSE),
+}  # fmt: skip
+"""Op -> why PyTorch runs it; exported programs refuse it."""
+
+REFUSED = {"unique_dim.default": "the number of its rows depends on data"}
+"""Op -> why exported programs refuse it, where `torch.compile` compiles it."""
 
 
-def core_ops() -> Iterator[tuple[str, torch._ops.OpOverload]]:
-    """(`add.Tensor`, the overload) of every op that PyTorch calls core, in order of names."""
+def core_ops() -> Iterator[str]:
+    """`add.Tensor` and every other op that PyTorch calls core, in order of names."""
     for full in sorted(torch._C._dispatch_get_all_op_names()):  # `dir` has those used before
         space, _, name = full.partition("::")
-        packet, _, overload = name.partition(".")
-        if space != "aten" or overload.endswith("out"):
+        name = name if "." in name else f"{name}.default"
+        if space != "aten" or name.partition(".")[2].endswith("out"):
             continue
-        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-        if torch.Tag.core in op.tags:
-            yield f"{packet}.{overload or 'default'}", op
+        if torch.Tag.core in op_of(name).tags:
+            yield name
 
 
-def way(name: str, op: torch._ops.OpOverload) -> str:
+def op_of(name: str) -> torch._ops.OpOverload:
+    """The overload that `add.Tensor` names."""
+    packet, _, overload = name.rpartition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload)
+
+
+def way(name: str) -> str:
     """How an op is compiled, in words."""
+    op = op_of(name)
     if name in NOT_TRIED:
         return f"not tried: {NOT_TRIED[name]}"
+    if name in EAGER:
+        return f"PyTorch runs it: {EAGER[name]}"
+    if name in REFUSED:
+        return f"`torch.compile` only: {REFUSED[name]}"
     if torch.Tag.nondeterministic_seeded in op.tags:
         return "PyTorch itself draws the numbers, before the program runs"
     if op in BODIES and not only_some(op):
         return "StableHLO written here"
     if op in REWRITES:
         return "other ops, written here"
-    if op in table() and op._overloadpacket not in KEPT:
+    if op._schema.is_mutable:
+        return "the op without the write"
+    if (op in table() and op._overloadpacket not in KEPT) or is_composite(op):
         return "other ops, by PyTorch's decomposition"
     return "torch-mlir"
 
 
 def page() -> str:
     """The text of docs/torch-ops.md."""
-    rows = [f"| `{name}` | {way(name, op)} |" for name, op in core_ops()]
-    covered = sum("| not" not in row for row in rows)
+    core, used = set(core_ops()), listed()
+    sets = {"core": core} | {
+        library: {op for op, by in used.items() if library in by}
+        for library in sorted({library for by in used.values() for library in by})
+    }
+    kinds = {
+        "Operations": core | set(used),
+        "Run by PyTorch": set(EAGER),
+        "Not tried": set(NOT_TRIED),
+    }
+    rows = [
+        f"| `{name}` | {', '.join(['core'] * (name in core) + used.get(name, []))} | {way(name)} |"
+        for name in sorted(core | set(used))
+    ]
     return "\n".join([
         "# Operations of PyTorch",
         "",
-        f"Tests try each of these at four sizes: {covered} of the {len(rows)} operations that",
-        "PyTorch calls core. It decomposes others into these, or torch-mlir takes them whole.",
-        "Printed from `shlo_disc/torch/ops.py`.",
+        "Tests run each of these at four sizes in three ways: exported with inputs that require",
+        "gradients, by `torch.compile`, and by `torch.compile` with gradients. They are those that",
+        "PyTorch calls core, and those that models of some libraries use, forward and backward.",
+        "Printed from `tests/torch/ops.py`; `tests/torch/library_ops.py` runs the models.",
+        "",
+        "| | all | " + " | ".join(sets) + " |",
+        "|---|" + "---|" * (1 + len(sets)),
+        *(
+            f"| {kind} | {len(names & kinds['Operations'])} | "
+            + " | ".join(str(len(names & own)) for own in sets.values()) + " |"
+            for kind, names in kinds.items()
+        ),
         "",
         "PyTorch runs what is not covered, between compiled regions of `torch.compile`. It raises",
         "UnsupportedError, with the line of the model, for exported programs and with",
         '`options={"on_unsupported": "error"}`.',
         "",
-        "| Operation | Compiled by |",
-        "|---|---|",
+        "| Operation | Used by | Compiled by |",
+        "|---|---|---|",
         *rows,
         "",
     ])  # fmt: skip
