@@ -231,8 +231,8 @@ class JitFunction(ral.Dispatcher):
     def _call_through(self, *args: Any, **kwargs: Any) -> Any:
         """A call at sizes that came before: a custom call of XLA's.
 
-        `Version.calls_before_xla` says which. A result that XLA knows nothing of is ready at once
-        for JAX 0.11: our own calls on a GPU have to wait for the device.
+        `Version.calls_before_xla` says which. JAX 0.11 takes a result that XLA knows nothing of
+        for ready. Our own calls on a GPU have to wait for the device.
         """
         if self._donates:
             return by_xla(self._jax.in_place(self._trace_in_place), args, kwargs, None)

@@ -87,8 +87,8 @@ when the program runs."""
 _RUNS_AT_ZERO = frozenset(
     ["_scan_impl", "_batch_and_remainder", "_in1d", "cumred_reduce_window_impl"]
 )
-"""Functions of JAX that leave out work on no elements: a loop of no rounds, the rest of a division
-that leaves none, totals of an empty row. Their general way is right for those, too."""
+"""Functions of JAX that leave out work on no elements, such as a loop of no rounds or totals of an
+empty row. Their general way is right for those, too."""
 
 _ROUND = "_scan_impl.<locals>.body_fun"
 _IF_THERE_ARE_ANY = {

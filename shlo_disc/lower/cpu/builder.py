@@ -141,8 +141,8 @@ class CpuBuilder(KernelBuilder):
     def pinned(self, value: Register) -> Register:
         """The scalar `value`, of which nothing is computed ahead of this region's condition.
 
-        LLVM moves what has no effect out of branches, and of loops: 60 operations that are needed
-        once in a million runs took twice the time of a sine. What it reads by `volatile` stays.
+        LLVM moves what has no effect out of branches and loops. 60 operations that one run in a
+        million needs took twice the time of a sine. What it reads by `volatile` stays.
         """
         one = self._enter(Register, "one", "llvm.mlir.constant(1 : i64) : i64", "i64")
         kind = value.type

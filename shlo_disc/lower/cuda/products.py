@@ -288,11 +288,11 @@ class MatrixProduct(FragmentProduct):
         write = functools.partial(self._by_way, way)
         if not others:
             return write()
-        least: list[tuple[Expr, int]] = []
+        least: Least = ()
         if way.parts > 1:
-            least.append((MOST_SPLIT - way.tile.count(self), 0))
+            least += ((MOST_SPLIT - way.tile.count(self), 0),)
         if way.stays:
-            least.append((self.p.depth, 1))
+            least += ((self.p.depth, 1),)
         asked = self._all(_no_more(time, [other for _, other in others]), self._asked_of(least))
         return self._where(asked, write, lambda: self._least_of(others), LEAST_TIME)
 
