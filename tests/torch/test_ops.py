@@ -121,9 +121,9 @@ NO_GRADIENT = re.compile(
 )
 
 OF_FIXED_SIZES = frozenset({
-    "hann_window.default", "istft.default", "linalg_cross.default", "linspace.default", "logspace.default", "split.Tensor",
-    "take_along_dim.default", "tril_indices.default", "triu_indices.default",
-    "unsafe_split.Tensor",
+    "hann_window.default", "istft.default", "linalg_cross.default", "linspace.default",
+    "logspace.default", "split.Tensor", "take_along_dim.default", "tril_indices.default",
+    "triu_indices.default", "unsafe_split.Tensor",
 })  # fmt: skip
 """Ops that PyTorch exports for numbers only."""
 
