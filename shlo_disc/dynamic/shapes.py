@@ -31,7 +31,7 @@ from shlo_disc.dynamic.float_values import DIGITS
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
-from shlo_disc.dynamic.seen import SEEN
+from shlo_disc.dynamic.seen import SEEN, short_sizes
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, FloatType, IntegerType, follow
 from shlo_disc.dynamic.size_sources import (
     GLOBAL,
@@ -352,7 +352,8 @@ class ShapeAnalysis:
         constraints = _constraints(func)
         if SEEN in func.attributes:
             numbers = ir.DictAttr(func.attributes[SEEN])
-            self.seen = {one.name: ir.IntegerAttr(one.attr).value for one in numbers}
+            seen = {one.name: ir.IntegerAttr(one.attr).value for one in numbers}
+            self.seen = short_sizes(seen, seen)
         self.lowered = tuple(
             dict.fromkeys(
                 bound[0]

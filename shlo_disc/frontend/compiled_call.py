@@ -55,11 +55,15 @@ _programs_lock = locks.lock()
 def compiled_once(
     lowered: LoweredModule, compile: Callable[..., CompiledCall], **options: Any
 ) -> CompiledCall:
-    """`compile(lowered, **options)`; equal programs alive at the same time are compiled once."""
+    """`compile(lowered, **options)`; equal programs alive at the same time are compiled once.
+
+    Programs that differ in `seen` alone are equal: no result depends on it (`dynamic/seen.py`).
+    """
     data = lowered.data
     digest = hashlib.sha256(data.encode() if isinstance(data, str) else data)
     known = lowered.dims, lowered.constraints, getattr(compile, "target", "cpu")
-    digest.update(repr((known, sorted(options.items()), flags.fusion())).encode())
+    named = sorted((name, value) for name, value in options.items() if name != "seen")
+    digest.update(repr((known, named, flags.fusion())).encode())
     key = digest.hexdigest()
     with _programs_lock:
         lock = _pending.setdefault(key, locks.lock())

@@ -172,9 +172,17 @@ def _is_strings(value: ir.Attribute) -> bool:
     return isinstance(value, ir.ArrayAttr) and all(isinstance(v, ir.StringAttr) for v in value)
 
 
+def _are_sizes(value: ir.Attribute) -> bool:
+    if not isinstance(value, ir.DictAttr):
+        return False
+    i64 = ir.IntegerType.get_signless(64, value.context)
+    return all(isinstance(x.attr, ir.IntegerAttr) and x.attr.type == i64 for x in value)
+
+
 _OURS = {
     "disc.constraints": (_is_strings, "an array of strings"),
     "disc.name": (_is_string, "a string"),
+    "disc.seen": (_are_sizes, "a dictionary of sizes, i64"),
     "disc.shape": (_is_strings, "an array of strings"),
     "jax.global_constant": (_is_string, "a string"),
 }

@@ -59,6 +59,7 @@ def test_functions_that_call_each_other_are_refused_with_the_cycle():
     ("main", "argument", "op", "message"),
     [
         ("disc.arena = 1", "", "", "disc.arena is one that only passes of shlo_disc may set"),
+        ("disc.seen = {b = 1 : i8}", "", "", "it must be a dictionary of sizes, i64"),
         ("disc.constraints = 1", "", "", "disc.constraints is 1 : i64; it must be an array of str"),
         ("disc.constraints = [1]", "", "", "it must be an array of strings"),
         ("", "disc.shape = [1]", "", "disc.shape of argument 0 is [1]; it must be an array"),

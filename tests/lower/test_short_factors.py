@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,24 @@ def test_rows_that_do_not_follow_each_other() -> None:
         x, y = sample((n, m, 3), "f32"), sample((m, n, 3), "f32", 1)
         (r,) = run(emitted, [x, y])
         np.testing.assert_array_equal(r, x.transpose(2, 1, 0) - y.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("perm", [p for p in itertools.permutations(range(3)) if p != (0, 1, 2)])
+@pytest.mark.parametrize("long", [0, 1, 2])
+def test_short_factors_before_and_behind_the_lanes(long: int, perm: tuple[int, ...]) -> None:
+    """Every transpose of two short factors and a long one."""
+    sizes = ["3", "2"]
+    sizes.insert(long, "n")
+    moved = [sizes[k] for k in perm]
+    kinds = [f"tensor<{'x'.join(s).replace('n', '?')}xf32>" for s in (sizes, moved)]
+    body = f"""%t = stablehlo.transpose %x, dims = {list(perm)} : ({kinds[0]}) -> {kinds[1]}
+    %r = stablehlo.negate %t : {kinds[1]}"""
+    operands, results = [f"x: {','.join(sizes)} f32"], [f"r: {','.join(moved)} f32"]
+    emitted = plan_of(emit, fusion_text("loop", operands, body, results))
+    for n in (1, 7, 18, 35):
+        x = sample([n if s == "n" else int(s) for s in sizes], "f32")
+        (r,) = run(emitted, [x])
+        np.testing.assert_array_equal(r, -x.transpose(perm))
 
 
 def test_a_value_of_another_row_is_not_taken_for_this_one() -> None:

@@ -30,7 +30,7 @@ from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.tasks.strips import vector_loop
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Group, Index, Ix
+from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir, producer
 
@@ -231,12 +231,13 @@ def of_run(
     return cast("list[Register]", known)[offset]
 
 
-def _run(e: Elemental, long: int, index: Index) -> tuple[Index, int, int] | None:
-    """The groups of `index` up to the one of the lanes, the place in those behind it, and of how
-    many elements.
+def _run(e: Elemental, long: int, index: Index) -> tuple[tuple[Ix, ...], int, int] | None:
+    """Where the group of the lanes and those before it are, the place in those behind it, and of
+    how many elements.
     """
     space, offset, count = e.space, 0, Expr.const(1)
-    for number, group in reversed([*enumerate(space.joined(index))]):
+    groups = space.joined(index)
+    for number, group in reversed([*enumerate(groups)]):
         tile = group.at.tile
         is_cut = tile is not None and tile[0] <= long < tile[1] - 1
         inner = space.flat(long + 1, tile[1]) if tile and is_cut else space.force(group.at)
@@ -247,8 +248,9 @@ def _run(e: Elemental, long: int, index: Index) -> tuple[Index, int, int] | None
             sizes = space.factors[long + 1 : tile[1]] if tile and is_cut else group.sizes
             count = count * Expr.product(sizes)
         if is_cut or not inner.is_uniform:
-            head = Group((), Ix(None, tile=(tile[0], long + 1))) if tile and is_cut else group
             if not count.is_const or not 1 < count.value <= LONGEST_RUN:
                 return None
-            return (*index[:number], head), offset, count.value
+            head = space.flat(tile[0], long + 1) if tile and is_cut else inner
+            # Short factors may be in front of the lanes, too: their places are part of the answer.
+            return (*(space.force(g.at) for g in groups[:number]), head), offset, count.value
     return None
