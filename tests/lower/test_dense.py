@@ -368,10 +368,12 @@ def test_tiny_matrices_are_in_lanes_of_their_batch(
 
 
 def test_matrices_that_may_be_long_are_not_in_lanes_of_their_batch() -> None:
-    for tiny in ({"m": 5, "k": 4, "n": 3}, {"m": 3, "k": 3}):
+    # Without rows and columns no matrix has elements, at whatever depth.
+    for tiny in ({"m": 5, "k": 4, "n": 3}, {"m": 3, "k": 3}, {"m": 0, "n": 0}):
         sizes = {c: str(tiny.get(c, c)) for c in "bmkn"}
-        steps = emit(Dot("bmk,bkn", "b", "k", sizes)).plan.steps
-        assert variants(steps, {"b": 9, "n": 3}) != {"dense_batches"}
+        for dtype in ("f32", "i32"):
+            steps = emit(Dot("bkm,bkn", "b", "k", sizes, dtype, dtype, dtype)).plan.steps
+            assert variants(steps, {"b": 9, "k": 3, "n": 3}) != {"dense_batches"}
 
 
 @pytest.mark.parametrize("target", [WIDE, NARROW])

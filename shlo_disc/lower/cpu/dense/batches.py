@@ -88,7 +88,10 @@ def batches_launch(
     along = p.batch[-1] if p.batch else m if n.size.is_one else n
     m, n = (Axis(Expr.const(1)) if axis is along else axis for axis in (m, n))
     size = Expr.max(Expr.max(m.size * k.size, k.size * n.size), m.size * n.size)
-    if not size.is_const or size.value > LONGEST_RUN or not lanes:
+    # Each size, too: without rows and columns the matrices have no elements at any depth.
+    if not all(x.is_const for x in (m.size, n.size, k.size, size)):
+        return None
+    if size.value > LONGEST_RUN or not lanes:
         return None
     if p.compute.is_float and not p.is_short:  # sums would be in another order
         return None
