@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from shlo_disc.mlir import ir, producer, stablehlo
 
-__all__ = ["comparison", "conjuncts", "is_total_order"]
+__all__ = ["comparison", "conjuncts", "is_total_order", "less_than"]
 
 
 def comparison(op: ir.Operation) -> str:
     """The direction of a `compare`: EQ, NE, LT, LE, GT or GE."""
     return str(stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value)
+
+
+def less_than(condition: ir.Value) -> tuple[ir.Value, ir.Value] | None:
+    """`(a, b)` for the condition `a < b`; None for another one."""
+    op = producer(condition)
+    if op is None or op.name != "stablehlo.compare" or comparison(op) != "LT":
+        return None
+    return op.operands[0], op.operands[1]
 
 
 def conjuncts(condition: ir.Value) -> list[ir.Value]:

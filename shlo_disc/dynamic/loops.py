@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shlo_disc.comparisons import comparison, conjuncts
+from shlo_disc.comparisons import conjuncts, less_than
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, producer, terminator
@@ -48,14 +48,12 @@ def counted(loop: ir.Operation, shapes: ShapeAnalysis) -> Counted | None:
 def _counted(loop: ir.Operation, condition: ir.Value, shapes: ShapeAnalysis) -> Counted | None:
     """The loop as if it had this condition alone."""
     before, body = (region.blocks[0] for region in loop.regions)
-    test = producer(condition)
-    if test is None or test.name != "stablehlo.compare" or comparison(test) != "LT":
+    arguments, test = list(before.arguments), less_than(condition)
+    if test is None or test[0] not in arguments:
         return None
-    arguments = list(before.arguments)
-    steps = _number(test.operands[1], shapes)
-    if test.operands[0] not in arguments or steps is None:
+    k, steps = arguments.index(test[0]), _number(test[1], shapes)
+    if steps is None:
         return None
-    k = arguments.index(test.operands[0])
     step = along(terminator(body).operands[k], body.arguments[k], shapes)
     if _number(loop.operands[k], shapes) != 0 or step != (Expr.const(1), 1):
         return None

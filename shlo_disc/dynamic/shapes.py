@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shlo_disc.builders import number_of
-from shlo_disc.comparisons import comparison, conjuncts
+from shlo_disc.comparisons import conjuncts, less_than
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
@@ -42,7 +42,7 @@ from shlo_disc.dynamic.size_sources import (
 )
 from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, ops_of, producer, terminator
+from shlo_disc.mlir import ir, ops_of, terminator
 
 __all__ = [
     "COMPUTED",
@@ -764,14 +764,11 @@ def _bounded_counters(
     condition, body = (region.blocks[0] for region in loop.regions)
     arguments, returned = list(condition.arguments), _returned(body)
     for part in conjuncts(_source(_returned(condition)[0])):
-        test = producer(part)
-        if test is None or test.name != "stablehlo.compare" or comparison(test) != "LT":
-            continue
-        tested = _source(test.operands[0])
-        if tested not in arguments:
+        test = less_than(part)
+        if test is None or (tested := _source(test[0])) not in arguments:
             continue
         k = arguments.index(tested)
-        first, bound = s.elements(loop.operands[k]), s.elements(test.operands[1])
+        first, bound = s.elements(loop.operands[k]), s.elements(test[1])
         if first and bound and returned[k] != body.arguments[k]:
             yield body.arguments[k], first[0], bound[0]
 

@@ -24,7 +24,7 @@ from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.op_classes import BROADCASTS, RESHAPES
 from shlo_disc.passes.rules import (
     Facts,
     Sizes,
@@ -34,8 +34,6 @@ from shlo_disc.passes.rules import (
 )
 
 __all__ = ["RULES", "FoldBroadcasts", "added_unit_dimensions"]
-
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 
 
 def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -62,7 +60,7 @@ def of_units_only(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def of_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(broadcast(x)) ==> broadcast(x)."""
-    inner = defined_by(op.operands[0], *_BROADCASTS)
+    inner = defined_by(op.operands[0], *BROADCASTS)
     if inner is None:
         return None
     outer_dims = broadcast_dimensions(op)
@@ -125,7 +123,7 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """
     sides = dot_sides(op)
     for k, side in enumerate(sides):
-        inner = defined_by(op.operands[k], *_BROADCASTS)
+        inner = defined_by(op.operands[k], *BROADCASTS)
         if inner is None:
             continue
         dims = broadcast_dimensions(inner)
@@ -155,7 +153,7 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 
 _ALL = (of_same_shape, of_units_only, of_broadcast, of_added_unit_dimensions)
-RULES = {"stablehlo.dot_general": (into_dot,), **dict.fromkeys(_BROADCASTS, _ALL)}
+RULES = {"stablehlo.dot_general": (into_dot,), **dict.fromkeys(BROADCASTS, _ALL)}
 
 
 @dataclass(frozen=True)

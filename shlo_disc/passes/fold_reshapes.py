@@ -25,7 +25,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES
+from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES
 from shlo_disc.passes.rules import (
     Facts,
     Sizes,
@@ -35,8 +35,6 @@ from shlo_disc.passes.rules import (
 )
 
 __all__ = ["RULES", "FoldReshapes"]
-
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 
 
 def to_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -58,7 +56,7 @@ def of_reshape(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 def of_scalar_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """reshape(broadcast(scalar)) ==> broadcast(scalar)."""
-    inner = defined_by(op.operands[0], *_BROADCASTS)
+    inner = defined_by(op.operands[0], *BROADCASTS)
     if inner is None or inner.operands[0].type.rank != 0:
         return None
     result = op.results[0]
@@ -231,7 +229,7 @@ def _before(
     kind = _tensor(sizes, value.type.element_type)
     if (element := facts.splat_element(value)) is not None:
         return facts.filled(element, kind, sizes)
-    broadcast = defined_by(value, *_BROADCASTS)
+    broadcast = defined_by(value, *BROADCASTS)
     if broadcast is not None and places is not None:
         dims = broadcast_dimensions(broadcast)
         if any(len(places[d]) > 1 for d in dims):

@@ -22,21 +22,18 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.comparisons import less_than
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.mlir import ir, producer
-from shlo_disc.ops import Role, names
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_constants import constant_array
-from shlo_disc.passes.op_classes import RESHAPES
+from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
 
 __all__ = ["RULES", "FoldScatters"]
 
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
-_IOTAS = ("stablehlo.iota", "stablehlo.dynamic_iota")
-_ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE)
 _WIDE = 32
 """Bits of integers that count the elements of any dimension."""
 
@@ -66,7 +63,9 @@ def of_rows(op: ir.Operation, facts: Facts) -> ir.Value | None:
         less = _Along(d, facts).less
         kept = [c for column in others if (c := less(column)) is not None]
         if len(kept) == len(others):
-            return _scatter(op, _joined(kept, windowed, facts), windowed, facts)
+            dimensions = scatter_attribute(windowed)
+            joined = _joined(kept, windowed, facts)
+            return _again(op, facts, joined, scatter_dimension_numbers=dimensions)
     return None
 
 
@@ -117,11 +116,15 @@ def _joined(columns: Sequence[ir.Value], numbers: IndexNumbers, facts: Facts) ->
     )
 
 
-def _scatter(op: ir.Operation, places: ir.Value, numbers: IndexNumbers, facts: Facts) -> ir.Value:
-    """`op` at other places."""
+def _again(
+    op: ir.Operation, facts: Facts, places: ir.Value | None = None, **attributes: ir.Attribute
+) -> ir.Value:
+    """The scatter `op`, perhaps at other places, with these attributes changed."""
     new = op.clone()
-    new.operands[1] = places
-    new.attributes["scatter_dimension_numbers"] = scatter_attribute(numbers)
+    if places is not None:
+        new.operands[1] = places
+    for name, value in attributes.items():
+        new.attributes[name] = value
     facts.made[new.results[0]] = facts.shape(op.results[0])
     return new.results[0]
 
@@ -137,16 +140,16 @@ def _counted(value: ir.Value, facts: Facts) -> int | None:
     if (numbers := constant_array(value, facts)) is not None:  # an iota of few elements
         counts: Sequence[npt.NDArray[np.int_]] = np.indices(numbers.shape, sparse=True)
         return next((d for d, own in enumerate(counts) if (numbers == own).all()), None)
-    if op.name in _IOTAS:
+    if op.name in IOTAS:
         return int(ir.IntegerAttr(op.attributes["iota_dimension"]))
     if op.name == "stablehlo.select":
         return _counted(op.operands[2], facts) if _is_wrapped(op, facts) else None
-    if op.name not in (*_BROADCASTS, *RESHAPES, "stablehlo.convert"):
+    if op.name not in (*BROADCASTS, *RESHAPES, "stablehlo.convert"):
         return None
     inner = _counted(op.operands[0], facts)
     if inner is None or op.name == "stablehlo.convert":
         return inner
-    if op.name in _BROADCASTS:
+    if op.name in BROADCASTS:
         own = broadcast_dimensions(op)[inner]
         return own if _same_size(op, inner, own, facts) else None
     return _moved(op, facts).get(inner)
@@ -154,13 +157,8 @@ def _counted(value: ir.Value, facts: Facts) -> int | None:
 
 def _is_wrapped(select: ir.Operation, facts: Facts) -> bool:
     """True for `x < 0 ? ... : x`: of what counts, that is x."""
-    below = defined_by(select.operands[0], "stablehlo.compare")
-    return (
-        below is not None
-        and "LT" in str(below.attributes["comparison_direction"])
-        and below.operands[0] == select.operands[2]
-        and facts.splat(below.operands[1]) == 0
-    )
+    below = less_than(select.operands[0])
+    return below is not None and below[0] == select.operands[2] and facts.splat(below[1]) == 0
 
 
 def _same_size(op: ir.Operation, inner: int, own: int, facts: Facts) -> bool:
@@ -197,24 +195,24 @@ class _Along:
         element = facts.splat_element(value)
         if element is not None:
             return facts.filled(element, kind, shape)
-        op = defined_by(value, *_IOTAS, *_BROADCASTS, *RESHAPES, *_ELEMENTWISE)
+        op = defined_by(value, *IOTAS, *BROADCASTS, *RESHAPES, *ELEMENTWISE)
         if op is None:
             return None
-        if op.name in _BROADCASTS:
+        if op.name in BROADCASTS:
             return self._broadcast(op, kind, shape)
         if op.name in RESHAPES:
             inner = {own: inner for inner, own in _moved(op, facts).items()}.get(d)
             less = None if inner is None else _Along(inner, facts).less(op.operands[0])
             return None if less is None else facts.reshape(less, kind, shape)
         attributes = dict(op.attributes.items())
-        if op.name in _IOTAS:
+        if op.name in IOTAS:
             along = int(ir.IntegerAttr(op.attributes["iota_dimension"]))
             if along == d:
                 return None
             i64 = ir.IntegerType.get_signless(64)
             attributes["iota_dimension"] = ir.IntegerAttr.get(i64, along - (along > d))
             operands = [] if kind.has_static_shape else [facts.shape_operand(shape)]
-            name = _IOTAS[not kind.has_static_shape]
+            name = "stablehlo.iota" if kind.has_static_shape else "stablehlo.dynamic_iota"
             return facts.build(name, operands, kind, shape, attributes)
         found = [v if v.type.rank == 0 else self.less(v) for v in op.operands]
         operands = [v for v in found if v is not None]
@@ -252,10 +250,7 @@ def in_order(op: ir.Operation, facts: Facts) -> ir.Value | None:
         return None
     if not _ascends(op.operands[1], facts):
         return None
-    new = op.clone()
-    new.attributes["indices_are_sorted"] = ir.BoolAttr.get(True)
-    facts.made[new.results[0]] = facts.shape(op.results[0])
-    return new.results[0]
+    return _again(op, facts, indices_are_sorted=ir.BoolAttr.get(True))
 
 
 def of_narrow(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -271,10 +266,7 @@ def of_narrow(op: ir.Operation, facts: Facts) -> ir.Value | None:
     if reshape is not None:
         kind = ir.RankedTensorType.get(places.type.shape, narrow.type.element_type)
         narrow = facts.reshape(narrow, kind, facts.shape(places))
-    new = op.clone()
-    new.operands[1] = narrow
-    facts.made[new.results[0]] = facts.shape(op.results[0])
-    return new.results[0]
+    return _again(op, facts, narrow)
 
 
 _SAME_ORDER = ("stablehlo.add", "stablehlo.subtract", "stablehlo.maximum", "stablehlo.minimum")
@@ -290,7 +282,7 @@ def _ascends(value: ir.Value, facts: Facts) -> bool:
         return False
     if (numbers := constant_array(value, facts)) is not None:
         return bool((np.diff(numbers.flatten()) >= 0).all())
-    if op.name in _IOTAS:
+    if op.name in IOTAS:
         return bool(value.type.element_type.width >= _WIDE)
     if op.name in RESHAPES or (op.name == "stablehlo.convert" and _is_widened(op)):
         return _ascends(op.operands[0], facts)

@@ -26,12 +26,12 @@ from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import scatter_numbers
 from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.op_classes import BROADCASTS
 from shlo_disc.passes.rules import Facts, Sizes, apply_rules, broadcast_dimensions, defined_by
 
 __all__ = ["RULES", "FoldSelects"]
 
 _UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 
 
 def into_update(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -151,10 +151,10 @@ class _Choice:
         source = producer(predicate)
         if source is None or not predicate.type.rank:
             return _Choice(predicate, tuple(range(predicate.type.rank)), is_true)
-        if source.name in _BROADCASTS:
+        if source.name in BROADCASTS:
             return _Choice(source.operands[0], tuple(broadcast_dimensions(source)), is_true)
         if source.name == "stablehlo.compare":  # of broadcasts, as `vmap` compares branch numbers
-            sides = [defined_by(value, *_BROADCASTS) for value in source.operands]
+            sides = [defined_by(value, *BROADCASTS) for value in source.operands]
             wide = [s for s in sides if s is not None and s.operands[0].type.rank]
             narrow = [facts.splat_element(value) for value in source.operands]
             if len(wide) == 1 and any(n is not None for n in narrow):

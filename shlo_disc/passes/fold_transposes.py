@@ -26,7 +26,7 @@ from shlo_disc.indexing import gather_numbers
 from shlo_disc.mlir import ir, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
-from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_splat_constant
+from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES, is_splat_constant
 from shlo_disc.passes.rules import (
     Facts,
     Sizes,
@@ -40,7 +40,6 @@ from shlo_disc.passes.rules import (
 
 __all__ = ["RULES", "FoldTransposes"]
 
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 _PER_DIMENSION = ("limit_indices", "start_indices", "strides")
 """Attributes of a slice with a number for each dimension."""
 
@@ -152,7 +151,7 @@ def _before(value: ir.Value, dims: Sequence[int], sizes: Sizes, facts: Facts) ->
         operand: ir.Value = op.operands[0]
         return operand
     kind = permuted(value.type, _inverse(dims))
-    if op.name in _BROADCASTS:
+    if op.name in BROADCASTS:
         places = [dims[d] for d in broadcast_dimensions(op)]
         if places == sorted(places):  # emitters read a broadcast as strides
             return facts.broadcast(op.operands[0], places, kind, sizes)

@@ -34,7 +34,7 @@ from shlo_disc.convolutions import ImageDims, conv_numbers
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
+from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.rules import Facts, broadcast_dimensions, permuted
 
 __all__ = ["LEAST_CONVOLUTIONS", "LEAST_FEATURES", "LayOutImages"]
@@ -53,7 +53,6 @@ with its features in front. Seven in a row take 0.3 to 0.95 of the time with the
 """
 
 _CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 
 _DIMENSION = {
     "disc.reduce_window": "dimension",
@@ -205,7 +204,7 @@ class _Region:
                 self._convolution(op)
             elif op.name == "stablehlo.reduce" and self._is_turned(op):
                 self._reduction(op)
-            elif op.name in _BROADCASTS and op.results[0] in self.images:
+            elif op.name in BROADCASTS and op.results[0] in self.images:
                 self._broadcast(op)
             elif is_splat_constant(op) and op.results[0] in self.images:
                 self._splat(op)

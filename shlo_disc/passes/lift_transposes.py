@@ -26,15 +26,13 @@ from typing import ClassVar
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
+from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.rules import Facts, broadcast_dimensions, permutation, permuted
 
 __all__ = ["LiftTransposes"]
 
 MAX_OPS = 32
 """Ops followed from a product on: an attention has a handful."""
-
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 
 
 @dataclass(frozen=True)
@@ -216,13 +214,13 @@ class _Region:
 def _spreads(value: ir.Value) -> bool:
     """True for a broadcast or a splat, which has any order for nothing."""
     op = producer(value)
-    return op is not None and (op.name in _BROADCASTS or is_splat_constant(op))
+    return op is not None and (op.name in BROADCASTS or is_splat_constant(op))
 
 
 def _stays_sorted(value: ir.Value, order: Sequence[int]) -> bool:
     """True if a broadcast still keeps the order of its dimensions: emitters read it as strides."""
     op = producer(value)
-    if op is None or op.name not in _BROADCASTS:
+    if op is None or op.name not in BROADCASTS:
         return True
     dims = broadcast_dimensions(op)
     if value.type.rank != len(order):

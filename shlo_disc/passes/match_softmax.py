@@ -21,6 +21,7 @@ from shlo_disc.element_types import element_type
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.op_classes import (
+    BROADCASTS,
     DATA_MOVEMENT,
     ELEMENTWISE,
     FREE,
@@ -31,7 +32,6 @@ from shlo_disc.passes.op_classes import (
 
 __all__ = ["Softmax", "match_softmax", "why_not_online"]
 
-_BROADCASTS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"})
 _SAFE = ELEMENTWISE | DATA_MOVEMENT | FREE | {"disc.shape", "stablehlo.constant"}
 """What may stand between the scores and their maximum, and between values of a row."""
 
@@ -130,7 +130,7 @@ def _source(value: ir.Value) -> ir.Operation | None:
 def _repeated(value: ir.Value, lines: Sequence[Expr], shapes: ShapeAnalysis) -> ir.Value | None:
     """The value with one element a row that `value` repeats along the rows; else None."""
     op = _source(value)
-    if op is None or op.name not in _BROADCASTS:
+    if op is None or op.name not in BROADCASTS:
         return None
     found: ir.Value = op.operands[0]
     same = shapes.constraints.product_equal(shapes.shape(found), list(lines))

@@ -12,6 +12,7 @@ from shlo_disc.ops.ffi import is_ffi_call
 from shlo_disc.scalar_regions import takes_lanes
 
 __all__ = [
+    "BROADCASTS",
     "CONTROL",
     "DATA_MOVEMENT",
     "EFFECTS",
@@ -19,6 +20,7 @@ __all__ = [
     "FREE",
     "GATHERS",
     "HOST_SCALARS",
+    "IOTAS",
     "LOOP_BEARING",
     "MATERIALIZED_OPERANDS",
     "RESHAPES",
@@ -47,6 +49,9 @@ MATERIALIZED_OPERANDS = {name: row.materialized for name, row in OPS.items() if 
 RESULT_SHAPE_OPERAND = {
     name: row.result_shape for name, row in OPS.items() if row.result_shape is not None
 }
+
+BROADCASTS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"})
+IOTAS = frozenset({"stablehlo.dynamic_iota", "stablehlo.iota"})
 
 GATHERS = frozenset({"stablehlo.dynamic_gather", "stablehlo.gather"})
 """Operand 1 tells where operand 0 is read."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.attributes import integer, integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -21,11 +22,10 @@ from shlo_disc.element_types import element_type
 from shlo_disc.lower.schedule.attention import Attention
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_softmax import Softmax
-from shlo_disc.passes.op_classes import RESHAPES, is_splat_constant
+from shlo_disc.passes.op_classes import BROADCASTS, IOTAS, RESHAPES, is_splat_constant
 
 __all__ = ["VisibleKeys", "visible_keys"]
 
-_BROADCASTS = ("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 _MOST = 1 << 30
 """Constants of a mask are smaller, so that no position overflows 32 bits."""
 
@@ -92,9 +92,9 @@ class _Reader:
             if hidden is not None and one != hidden:
                 return None
             hidden = one
-            for comparison, distance in self._comparisons(select.operands[0]):
+            for kind, distance in self._comparisons(select.operands[0]):
                 if rows is not None and distance.steps == {rows: 1, columns: -1}:
-                    return VisibleKeys(distance.first, comparison, hidden)
+                    return VisibleKeys(distance.first, kind, hidden)
             select = producer(select.operands[1])
         return None
 
@@ -113,7 +113,7 @@ class _Reader:
     def _splat(self, value: ir.Value) -> float | None:
         """The one float that `value` holds at every index."""
         op = producer(value)
-        while op is not None and (op.name in RESHAPES or op.name in _BROADCASTS):
+        while op is not None and (op.name in RESHAPES or op.name in BROADCASTS):
             op = producer(op.operands[0])
         if op is None or op.name != "stablehlo.constant" or not is_splat_constant(op):
             return None
@@ -148,7 +148,7 @@ class _Reader:
     def _flag(self, value: ir.Value) -> bool | None:
         """The one flag that `value` holds at every index."""
         op = producer(value)
-        while op is not None and (op.name in RESHAPES or op.name in _BROADCASTS):
+        while op is not None and (op.name in RESHAPES or op.name in BROADCASTS):
             op = producer(op.operands[0])
         if op is None or op.name != "stablehlo.constant" or not is_splat_constant(op):
             return None
@@ -169,7 +169,7 @@ class _Reader:
             "LE": lambda: -between,
             "LT": lambda: -between + one,
         }
-        name = str(op.attributes["comparison_direction"]).rpartition(" ")[2].rstrip(">")
+        name = comparison(op)
         return directions[name]() if name in directions else None
 
     # ---------------------------------------------------------------- positions
@@ -183,7 +183,7 @@ class _Reader:
         if op is None or not ir.ShapedType(value.type).rank:
             known = self.shapes.contents(value)
             return _Affine(known[0], {}) if known is not None and len(known) == 1 else None
-        if op.name in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+        if op.name in IOTAS:
             return _Affine(Expr.const(0), {integer(op, "iota_dimension"): 1})
         if op.name == "stablehlo.constant":
             if not is_splat_constant(op):
@@ -203,13 +203,13 @@ class _Reader:
 
     def _places(self, op: ir.Operation) -> dict[int, int | None] | None:
         """Where the dimensions of the operand of `op` are in its result; None: index 0 alone."""
-        if op.name not in RESHAPES and op.name not in _BROADCASTS:
+        if op.name not in RESHAPES and op.name not in BROADCASTS:
             return None
         equal = self.shapes.constraints.equal
         mine, theirs = (self.shapes.shape(x) for x in (op.operands[0], op.results[0]))
         ones: dict[int, int | None] = {d: None for d, size in enumerate(mine) if size.is_one}
         kept = [d for d, size in enumerate(mine) if not size.is_one]
-        if op.name in _BROADCASTS:
+        if op.name in BROADCASTS:
             to = integers(op, "broadcast_dimensions")
             places = [to[d] for d in kept]
         else:

@@ -19,6 +19,7 @@ from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir, producer
+from shlo_disc.passes.op_classes import IOTAS
 
 __all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body", "takes_any_order"]
 
@@ -92,7 +93,7 @@ def _is_arg_reduce(op: ir.Operation) -> bool:
     if op.name != "stablehlo.reduce" or len(op.results) != 2:
         return False
     index, rank = producer(op.operands[1]), len(ir.RankedTensorType(op.operands[1].type).shape)
-    if index is None or index.name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+    if index is None or index.name not in IOTAS:
         return False
     dimension = ir.IntegerAttr(index.attributes["iota_dimension"]).value
     if reduced_dims(op) != [rank - 1] or dimension != rank - 1:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shlo_disc.builders import convert, create, number_of
+from shlo_disc.comparisons import comparison
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.ingest.size_values import scalar_type
 from shlo_disc.locations import source_line
@@ -126,10 +127,10 @@ class _Loop:
 def _bound(op: ir.Operation, counters: list[ir.Value]) -> ir.Value | None:
     """`n` of a comparison `counter < n`."""
     left, right = op.operands
-    direction = str(op.attributes["comparison_direction"])
-    if "LT" in direction and left in counters:
+    direction = comparison(op)
+    if direction == "LT" and left in counters:
         return right
-    return left if "GT" in direction and right in counters else None
+    return left if direction == "GT" and right in counters else None
 
 
 class _Stack:
