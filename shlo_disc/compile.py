@@ -434,7 +434,7 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
         shapes = known.now()
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         try:
-            emit_host(main, shapes, program, machine, None, lambda _: None)
+            emit_host(main, shapes, program, machine, None, lambda *_: None)
         except Refused as refused:
             for fusion, error in refused.fusions:
                 has_emitter = ir.StringAttr(fusion.attributes["kind"]).value in machine.emitters
@@ -466,11 +466,11 @@ def _native(
     Texts are written to `dumps`, those that do not compile below the error.
     """
 
-    def written(kernel: Kernel) -> None:
+    def written(kernel: Kernel, wanted: bool) -> None:
         if dumps is not None:  # first: LLVM may crash on it
             symbol = target.function_name(kernel.text)
             dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
-        builder.add(kernel.text)
+        builder.add(kernel.text, wanted=wanted)
 
     host = emit_host(main, shapes, program, target, likely, written)
     if dumps is not None:

@@ -53,7 +53,7 @@ class JaxModule:
     constraints: Sequence[str] = ()
     """Relations of these that every call must satisfy, such as "t >= 2"."""
     seen: Mapping[str, int] | None = None
-    """Those that are short in a call (`dynamic/seen.py`); None: there is no call."""
+    """Those of a call (`dynamic/seen.py`); None: there is no call."""
 
 
 def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:

@@ -23,10 +23,11 @@ def as_text(program: dict[str, Any]) -> str:
     stages = ", ".join(f"{stage} {ms:.0f}" for stage, ms in program["compile_ms"].items())
     kernels = program["kernels"]
     total = sum(program["compile_ms"].values())
-    loaded = f" ({program['loaded_kernels']} loaded)" if program["loaded_kernels"] else ""
+    counts = {"loaded": program["loaded_kernels"], "not needed so far": program["late_kernels"]}
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     lines = [
         f"{program['name']}: {len(kernels)} kernels, {program['distinct_kernels']} different"
-        f"{loaded}, {program['code_bytes']:,} bytes of machine code; compiled in {total:.0f} ms "
+        f"{f' ({said})' if said else ''}, {program['code_bytes']:,} bytes of machine code; compiled in {total:.0f} ms "
         f"({stages})"
     ]
     given = program["sizes"]

@@ -10,7 +10,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.uses import Site
-from shlo_disc.lower.host.writer import ADDRESS, INLINED, KERNELS, PACKED, PACKED_DONE
+from shlo_disc.lower.host.writer import ADDRESS, INLINED, KERNEL, KERNELS, PACKED, PACKED_DONE
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -49,10 +49,11 @@ _ALL_COPIED_LINES = 1500
 class Launches:
     """Writes the steps of plans, and lists what they refer to by index.
 
-    `written` is given each kernel as soon as its text is known.
+    `written` is given each kernel as soon as its text is known, and whether the first call needs
+    it; once more when that turns out later.
     """
 
-    def __init__(self, frame: Frame, written: Callable[[Kernel], object] | None) -> None:
+    def __init__(self, frame: Frame, written: Callable[[Kernel, bool], object] | None) -> None:
         self.frame = frame
         self.w = frame.w
         self.written = written
@@ -66,6 +67,10 @@ class Launches:
         self._copies: dict[str, str] = {}
         """Texts of kernels to the functions of the host program that are copies of them."""
         self._copied_lines = 0
+        self._in_variant, self._is_chosen = False, True
+        """Is what is written one of several variants, and that of the first call?"""
+        self._wanted: set[str] = set()
+        """Texts of kernels that the first call needs."""
 
     def places(self, sizes: tuple[Expr, ...]) -> _Places:
         """The addresses of a plan's temporary blocks, of these sizes in bytes."""
@@ -84,12 +89,28 @@ class Launches:
             elif isinstance(step, FftCall):
                 self._fft(step, op, places)
             elif isinstance(step, If):
+                holds = self._holds(step.condition)
                 with self.w.if_(self._condition(step.condition)) as branch:
-                    self.steps(step.then, op, places)
-                    with branch.otherwise():
+                    with self._variant(holds is not False):
+                        self.steps(step.then, op, places)
+                    with branch.otherwise(), self._variant(not holds):
                         self.steps(step.otherwise, op, places)
             else:
                 self._pack(step, op, places)
+
+    def _holds(self, condition: Condition | All) -> bool | None:
+        """Whether `condition` holds at the sizes of the first call; None where that is unknown."""
+        sizes = self.frame.shapes.at_call or {}
+        asked = {s for c in condition.conditions for e in (c.lhs, c.rhs) for s in e.symbols()}
+        return condition.holds(sizes) if asked <= sizes.keys() else None
+
+    @contextmanager
+    def _variant(self, is_chosen: bool) -> Iterator[None]:
+        """What is written inside is one of several variants, which the first call chooses or not."""
+        outside = self._in_variant, self._is_chosen
+        self._in_variant, self._is_chosen = True, self._is_chosen and is_chosen
+        yield
+        self._in_variant, self._is_chosen = outside
 
     def _condition(self, condition: Condition | All) -> Mask:
         w = self.w
@@ -148,7 +169,7 @@ class Launches:
     def _call_copy(self, launch: Launch, given: list[Pointer]) -> None:
         """Call a copy of the kernel, which LLVM inlines: addresses and sizes are in registers."""
         w, site = self.w, len(self.sites)
-        self._kernel(launch.kernel)
+        self._listed(launch.kernel, wanted=False)
         arguments = w.array(len(given), ADDRESS, f"arguments {site}")
         for position, address in enumerate(given):
             w.store_element(address, arguments, position)
@@ -184,12 +205,26 @@ class Launches:
 
     def _kernel(self, kernel: Kernel) -> Pointer:
         """The address of a kernel, which is compiled once for equal texts."""
-        if kernel.text not in self.kernels:
+        frame = self.frame
+        # After a failure loops would go on for ever: what they run is compiled before the call.
+        is_late = self._in_variant and frame.memory.calls_kernels and not frame.loops
+        index = self._listed(kernel, wanted=self._is_chosen or not is_late)
+        if is_late:
+            make = self.w.context(KERNEL)
+            return self.w.call_for_address(make, self.w.the_context, self.w.const(index), hint="k")
+        return self.w.pointer(self.w.context(KERNELS), index)
+
+    def _listed(self, kernel: Kernel, *, wanted: bool) -> int:
+        """The index of `kernel` in the table."""
+        is_new = kernel.text not in self.kernels
+        if is_new:
             self.kernel_index[kernel.text] = len(self.kernels)
             self.kernels[kernel.text] = kernel
-            if self.written is not None:
-                self.written(kernel)
-        return self.w.pointer(self.w.context(KERNELS), self.kernel_index[kernel.text])
+        if self.written is not None and (is_new or (wanted and kernel.text not in self._wanted)):
+            self.written(kernel, wanted)
+        if wanted:
+            self._wanted.add(kernel.text)
+        return self.kernel_index[kernel.text]
 
     def _buffer(self, buffer: Buffer, op: ir.Operation, places: _Places) -> Pointer:
         if isinstance(buffer, Input):
@@ -213,14 +248,16 @@ class Launches:
             given = w.the_context, *place, w.size(part.bytes), found
             state = w.call_for(32, keeper, *given, hint="state")
             here = w.load_address(found, "kept")
-            with w.if_(state.equals(2)):
+            with w.if_(state.equals(2)), self._variant(True):
                 self._launch(part.fill, op, {Packed(part.operand): here}, packs=True)
                 w.call(w.context(PACKED_DONE), w.the_context, *place, here)
             none = state.equals(0)
             copies[Packed(part.operand)] = here
             missing = none if missing is None else missing | none
         assert missing is not None, "a pack without parts"
+        is_known = self.frame.shapes.at_call is not None
         with w.if_(missing) as branch:
-            self.steps(pack.otherwise, op, places)
-            with branch.otherwise():
+            with self._variant(not is_known):  # the first call makes the copies
+                self.steps(pack.otherwise, op, places)
+            with branch.otherwise(), self._variant(True):
                 self.steps(pack.then, op, {**places, **copies})

@@ -72,12 +72,12 @@ def emit_host(
     program: ShapeProgram,
     target: Target,
     likely: Likely | None = None,
-    written: Callable[[Kernel], object] | None = None,
+    written: Callable[[Kernel, bool], object] | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
     `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
-    kernel as soon as its text is known. Raises Refused with the fusions no kernel could be written
+    kernel as soon as its text is known, and whether the first call needs it. Raises Refused with the fusions no kernel could be written
     for, ValueError when `likely` names no symbol of the program.
     """
     run = _Run(func, shapes, program, target, likely or {}, written)
@@ -116,7 +116,7 @@ class _Run:
         program: ShapeProgram,
         target: Target,
         likely: Likely,
-        written: Callable[[Kernel], object] | None,
+        written: Callable[[Kernel, bool], object] | None,
     ) -> None:
         self.program = program
         self.reuses = reuses_of(func)

@@ -28,6 +28,7 @@ __all__ = [
     "GPU_WRITE",
     "GPU_ZERO",
     "INLINED",
+    "KERNEL",
     "KERNELS",
     "PACKED",
     "PACKED_DONE",
@@ -37,7 +38,7 @@ __all__ = [
 
 PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
 FOREIGN, FAILED, FFT = 7, 8, 9
-GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE = range(10, 15)
+GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE, KERNEL = range(10, 16)
 """Fields of `disc_context` (`ral/include/disc_ral.h`)."""
 
 INLINED = "inlined"
@@ -268,6 +269,11 @@ class HostWriter(TextBuilder):
         type_ = f"i{bits}"
         right = _call(function, operands, type_)
         return self.define(Register, right, type_, operands, hint, pure=False)
+
+    def call_for_address(self, function: Pointer, *operands: Value, hint: str) -> Pointer:
+        """Call a function that gives an address."""
+        right = _call(function, operands, ADDRESS)
+        return self.define(Pointer, right, ADDRESS, operands, hint, pure=False)
 
     def _intrinsic(self, name: str, *operands: Value) -> None:
         types = ", ".join(operand.type for operand in operands)
