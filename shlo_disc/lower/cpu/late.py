@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from shlo_disc import flags, locks
 
@@ -72,7 +72,7 @@ _PAUSE_S = 0.5
 """The first call runs meanwhile, and perhaps the next compilation."""
 _NICENESS = 10
 
-_waiting: deque[weakref.ref[LateFunction[_Code]]] = deque()
+_waiting: deque[weakref.ref[LateFunction[Any]]] = deque()
 _lock = locks.lock()
 _busy = threading.Lock()
 """Held while a kernel is compiled: a fork, and the end of the process, wait for that."""
@@ -80,7 +80,7 @@ _ends = threading.Event()
 _thread: threading.Thread | None = None
 
 
-def compile_in_background(functions: Iterable[LateFunction[_F]]) -> None:
+def compile_in_background(functions: Iterable[LateFunction[Any]]) -> None:
     """Have those compiled that still live by then, unless SHLO_DISC_COMPILE_AHEAD is 0."""
     global _thread  # noqa: PLW0603 - there is one for the process
     found = [weakref.ref(function) for function in functions]
@@ -122,11 +122,7 @@ def _end() -> None:
         pass
 
 
-def _renew() -> None:
-    global _busy  # noqa: PLW0603
-    _busy = threading.Lock()
-
-
 atexit.register(_end)
-os.register_at_fork(before=lambda: _busy.acquire(), after_in_parent=lambda: _busy.release(),
-                    after_in_child=_renew)  # fmt: skip
+os.register_at_fork(
+    before=_busy.acquire, after_in_parent=_busy.release, after_in_child=_busy.release
+)

@@ -68,7 +68,7 @@ class Launches:
         """Texts of kernels to the functions of the host program that are copies of them."""
         self._copied_lines = 0
         self._in_variant, self._is_chosen = False, True
-        """Is what is written one of several variants, and that of the first call?"""
+        """Whether the text is of one of several variants, and whether the first call takes it."""
         self._wanted: set[str] = set()
         """Texts of kernels that the first call needs."""
 
@@ -106,7 +106,7 @@ class Launches:
 
     @contextmanager
     def _variant(self, is_chosen: bool) -> Iterator[None]:
-        """What is written inside is one of several variants, which the first call chooses or not."""
+        """What is written inside is one of several variants; the first call takes it or not."""
         outside = self._in_variant, self._is_chosen
         self._in_variant, self._is_chosen = True, self._is_chosen and is_chosen
         yield

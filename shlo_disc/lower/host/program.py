@@ -77,8 +77,10 @@ def emit_host(
     """The host program of `func`, a `main` annotated by plan-buffers.
 
     `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
-    kernel as soon as its text is known, and whether the first call needs it. Raises Refused with the fusions no kernel could be written
-    for, ValueError when `likely` names no symbol of the program.
+    kernel as soon as its text is known, and whether the first call needs it.
+
+    Raises Refused with the fusions no kernel could be written for, and ValueError when `likely`
+    names no symbol of the program.
     """
     run = _Run(func, shapes, program, target, likely or {}, written)
     run_text = run.emit()
