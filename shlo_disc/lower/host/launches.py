@@ -50,7 +50,7 @@ class Launches:
     """Writes the steps of plans, and lists what they refer to by index.
 
     `written` is given each kernel as soon as its text is known, and whether the first call needs
-    it; once more when that turns out later.
+    it. A kernel that a later place makes needed is given once more.
     """
 
     def __init__(self, frame: Frame, written: Callable[[Kernel, bool], object] | None) -> None:
