@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
@@ -65,7 +66,8 @@ class Frame:
     ) -> None:
         self.shapes = shapes
         self.memory = memory
-        self.w = w = HostWriter("symbols", symbols)
+        is_natural = functools.cache(lambda size: shapes.constraints.at_least(size, 0))
+        self.w = w = HostWriter("symbols", symbols, is_natural)
         self.pointers = Addresses()
         self.origins = Origins(shapes)
         self.record = UseRecorder(shapes)
