@@ -66,7 +66,7 @@ class HostWriter(TextBuilder):
         is_natural: Callable[[Expr], bool] = lambda _: False,
     ) -> None:
         super().__init__()
-        self._is_natural = is_natural
+        self.is_natural = is_natural
         self._arguments: dict[str, Pointer] = {}
         self._sizes: dict[Expr, Register] = {}
         self._named: dict[str, Register] = {}
@@ -132,7 +132,7 @@ class HostWriter(TextBuilder):
             return self.larger(a, b)
         if not _is_positive(atom.args[1]):
             b = self._divisor(b)
-        if self._is_natural(atom.args[0]):
+        if self.is_natural(atom.args[0]):
             return self.op("arith.divui" if atom.op == "floordiv" else "arith.remui", a, b)
         quotient, rest = self._floor_division(a, b)
         return quotient if atom.op == "floordiv" else rest
