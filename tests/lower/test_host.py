@@ -7,6 +7,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host import launches
 from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir, new_context, ops_of
@@ -95,6 +96,55 @@ def test_carried_values_of_known_sizes(shape, order):
             values = [(a, b, a - c)[k] for k in order]
         for x, y in zip(got, values, strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+STARTS = {
+    "f16": ("1.5", np.float16(1.5)),
+    "f64": ("-0.0", np.float64(-0.0)),
+    "i8": ("-3", np.int8(-3)),
+    "ui64": (str(2**64 - 1), np.uint64(2**64 - 1)),
+    "i1": ("true", np.bool_(True)),
+    "2xf32": ("[3.0, -2.0]", np.array([3, -2], F32)),
+}
+
+
+@pytest.mark.parametrize("element", STARTS)
+def test_a_loop_that_begins_at_constants(element):
+    t, (values, start) = f"tensor<{element}>", STARTS[element]
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%n: tensor<i32>, %p: {t}) -> (tensor<i32>, {t}, {t}) {{
+          %zero = stablehlo.constant dense<-2> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %c = stablehlo.constant dense<{values}> : {t}
+          %r:3 = stablehlo.while(%i = %zero, %a = %c, %b = %p) : tensor<i32>, {t}, {t}
+          cond {{
+            %g = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %g : tensor<i1>
+          }} do {{
+            %j = stablehlo.add %i, %one : tensor<i32>
+            stablehlo.return %j, %b, %a : tensor<i32>, {t}, {t}
+          }}
+          return %r#0, %r#1, %r#2 : tensor<i32>, {t}, {t}
+        }}"""
+    )
+    ahead, _ = executable.as_text("host").split("func.func @run")[1].split("scf.while")
+    assert ahead.count("memcpy") == 1, "LLVM does not know where the loop begins"
+    other = np.zeros_like(start)
+    for n in (-3, 0, 1):
+        i, a, b = executable.run_numpy([np.int32(n), other])
+        assert i == max(n, -2)
+        want = (start, other) if max(n, -2) % 2 == 0 else (other, start)
+        assert [a.tobytes(), b.tobytes()] == [w.tobytes() for w in want]
+
+
+def test_a_long_kernel_in_a_loop_is_called_without_the_runtime(monkeypatch):
+    monkeypatch.setattr(launches, "_COPIED_LINES", 0)
+    executable = shlo_disc.compile(LOOP.replace("?", "3"))
+    _, body = executable.as_text("host").split("scf.while")
+    calls = [line for line in body.splitlines() if "llvm.call" in line]
+    assert len(calls) == 1 and "%ctx" not in calls[0]
+    i, p, q = executable.run_numpy([np.int32(3), np.ones(3, F32), np.ones(3, F32)])
+    assert (i, p[0], q[2]) == (3, 3, 5)
 
 
 def test_a_loop_in_a_loop():

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.row import emit
-from shlo_disc.lower.plan import Launch
+from shlo_disc.lower.plan import If, Kernel, Launch, Step
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
 from tests.lower.test_row import CHAIN, REDUCTIONS, chain, reduce
 
 ROWS = (0, 1, 7, 67)
+
+
+def kernels(steps: Sequence[Step]) -> list[Kernel]:
+    """All kernels of a plan of launches and choices."""
+    found: list[Kernel] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            found.append(step.kernel)
+        else:
+            assert isinstance(step, If)
+            found += kernels((*step.then, *step.otherwise))
+    return found
 
 
 def emitted(operands: list[str], body: str, results: list[str], cols: int) -> Emitted:
@@ -114,3 +128,29 @@ def test_leading_dimensions_that_an_operand_lacks() -> None:
         np.testing.assert_array_equal(d, x - c[:, None])
         want = ((x - c[:, None]).astype(np.float64) ** 2).sum(-1)
         np.testing.assert_allclose(y, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cols", ["m", "2", "3", "4", "8"])
+def test_a_sum_over_rows_that_have_a_value_each(cols: str) -> None:
+    body = """
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = "disc.shape"() {dims = ["n", "m"]} : () -> tensor<2xi64>
+      %p = stablehlo.dynamic_broadcast_in_dim %w, %s, dims = [0] : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+      %y = stablehlo.multiply %x, %p : tensor<?x?xf32>
+      %sum = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<?x?xf32>, tensor<f32>) -> tensor<f32>
+    """  # noqa: E501
+    if cols != "m":
+        body = body.replace('"m"', f'"{cols}"').replace("?x?x", f"?x{cols}x")
+    ins, outs = [f"x: n,{cols} f32", "w: n f32"], [f"y: n,{cols} f32", "sum: f32"]
+    plan = plan_of(emit, fusion_text("row", ins, body, outs, "reduced = array<i64: 0, 1>"))
+    if cols == "m":
+        assert Expr.symbol("m") in plan.plan.short, "no variant for the length of rows seen"
+    else:
+        texts = [kernel.text for kernel in kernels(plan.plan.steps)]
+        assert texts and not any("%part" in text for text in texts), "vectors hold one row each"
+    for n in (0, 1, 7, 67, 3000):
+        x, w = sample((n, 3 if cols == "m" else int(cols)), "f32"), sample((n,), "f32", 1)
+        y, total = run(plan, [x, w])
+        np.testing.assert_array_equal(y, x * w[:, None])
+        want = (x.astype(np.float64) * w[:, None]).sum()
+        np.testing.assert_allclose(total, want, rtol=1e-5, atol=1e-3)

@@ -104,8 +104,7 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
         along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
         few = Condition(along, "<", Expr.const(wide))
         steps, at = (If(few, emitter.steps(narrow), emitter.steps(wide)),), ()
-    short = (plan.cols,) if plan.layout is Layout.WHOLE else ()
-    return KernelPlan(steps, tuple(emitter.workspaces), better_at=at, short=short)
+    return KernelPlan(steps, tuple(emitter.workspaces), better_at=at, short=tuple(emitter.runs))
 
 
 class _Emitter:
@@ -117,6 +116,8 @@ class _Emitter:
         self.plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
         self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
+        self.runs = {self.plan.cols} if self.plan.layout is Layout.WHOLE else set[Expr]()
+        """How long the runs are that vectors are along."""
 
     def lanes(self) -> tuple[int, int]:
         """Lanes of a kernel, and lanes where these would not be filled. Lanes that are off cost as
@@ -188,6 +189,7 @@ class _Emitter:
             cols = factors[-1]
             if cols != plan.cols and (not cols.is_const or cols.value >= lanes):
                 writer.b.forget()
+                self.runs.add(cols)
                 cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
                 return self._whole(cut, lanes)
         return writer
