@@ -142,7 +142,7 @@ class Frame:
             memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
 
     def _immediate(self, value: ir.Value) -> Register | None:
-        """A scalar constant, if the host program can store it; LLVM then knows where loops begin."""
+        """A small constant as a number: LLVM then knows where a loop begins."""
         op = producer(value)
         while op is not None and op.name in RESHAPES:
             op = producer(op.operands[0])
