@@ -139,12 +139,12 @@ def test_a_loop_that_begins_at_constants(element):
 
 def test_a_long_kernel_in_a_loop_is_called_without_the_runtime(monkeypatch):
     monkeypatch.setattr(launches, "_COPIED_LINES", 0)
-    executable = shlo_disc.compile(LOOP.replace("?", "3000"))  # several tasks
+    executable = shlo_disc.compile(LOOP.replace("?", "9000"))  # several tasks
     _, body = executable.as_text("host").split("scf.while")
     calls = [line for line in body.splitlines() if "llvm.call" in line]
     assert len(calls) == 1
     assert "%ctx" not in calls[0]
-    i, p, q = executable.run_numpy([np.int32(3), np.ones(3000, F32), np.ones(3000, F32)])
+    i, p, q = executable.run_numpy([np.int32(3), np.ones(9000, F32), np.ones(9000, F32)])
     assert (i, p[0], q[-1]) == (3, 3, 5)
 
 
