@@ -33,6 +33,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
+from shlo_disc.lower.cpu.short_factors import SHORT
 from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
@@ -63,6 +64,10 @@ bytes."""
 _MOST_COLUMNS = 64
 """Columns of a task: with more, of small integers, code and the time to compile it grow for
 nothing."""
+
+_FEW_LOADS = 16
+"""Columns at most of few rows whose elements are loaded one by one. Three rows of 12 and a sine
+take 0.6 of the time in lanes; such as lie in memory as they are read take as long, or longer."""
 
 _PIECE = {
     Layout.WHOLE: SPLIT_COLUMNS,
@@ -98,6 +103,8 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     if are_short(plan, one):
         return KernelPlan(emitter.short_rows(one))
     wide, narrow = emitter.lanes()
+    if emitter.has_few_rows(one, wide):
+        return KernelPlan(emitter.short_rows(one))
     if narrow == wide:
         steps, at = emitter.steps(wide), short_at(plan, fusion.op)
     else:
@@ -136,6 +143,26 @@ class _Emitter:
         while wide > one and ceil_div(columns, wide) * wide > 1.3 * columns:
             wide //= 2
         return wide, wide
+
+    def has_few_rows(self, lanes: int, wide: int) -> bool:
+        """True if rows too few to fill a vector of `lanes` are better off in lanes all the same.
+
+        What is computed of them, such as a sine, is computed once then. `wide`: lanes along a row.
+        """
+        plan, rows = self.plan, Expr.product(self.plan.rows)
+        if plan.layout is not Layout.WHOLE or not rows.is_const or not plan.cols.is_const:
+            return False
+        if not 1 < rows.value < lanes or any(s.outputs or s.stores for s in plan.sweeps):
+            return False
+        if plan.cols.value <= SHORT and 2 * rows.value >= lanes:
+            return True
+        return plan.cols.value <= _FEW_LOADS and self._looks_up(wide)
+
+    def _looks_up(self, lanes: int) -> bool:
+        """True if lanes along a row are elements that are loaded one by one."""
+        writer = self._whole(self.plan, lanes)
+        writer.b.forget()
+        return any(not read.is_close for read in writer.e.reads)
 
     def short_rows(self, lanes: int) -> tuple[Step, ...]:
         """The kernel of rows that are shorter than a vector."""
