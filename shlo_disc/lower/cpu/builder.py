@@ -47,6 +47,18 @@ class CpuBuilder(KernelBuilder):
         """See `KernelBuilder.has_ldexp`: `vscalef` of AVX-512."""
         return bool(lanes_of(type_)) and {"avx512f", "avx512dq"} <= self.machine.features
 
+    def unchosen(self, value: Register) -> Register:
+        """See `TextBuilder.unchosen`: without AVX-512 a masked store is slow."""
+        bits = value.lanes * value.element_bits
+        if bits != 8 * self.machine.vector_bytes or bits >= _WHOLE_REGISTER_BITS:
+            return value
+        return self._hidden(value)
+
+    def _hidden(self, value: V) -> V:
+        """The register `value`, of which LLVM does not know how it is computed."""
+        right = f'llvm.inline_asm "", "=v,0" {value} : ({value.type}) -> {value.type}'
+        return self.define(type(value), right, value.type, [value])
+
     def shuffle(self, a: V, b: V, lanes: Sequence[int]) -> V:
         """`vector.shuffle`: lanes of a, then of b."""
         # LLVM moves arithmetic before a shuffle of 64 bytes or more and behind it again, for ever:
@@ -56,9 +68,7 @@ class CpuBuilder(KernelBuilder):
             return super().shuffle(a, b, lanes)
         whole: V | None = None
         for first in range(0, len(lanes), _REGISTER_BYTES):
-            part = super().shuffle(a, b, lanes[first : first + _REGISTER_BYTES])
-            hidden = f'llvm.inline_asm "", "=v,0" {part} : ({part.type}) -> {part.type}'
-            part = self.define(type(part), hidden, part.type, [part])
+            part = self._hidden(super().shuffle(a, b, lanes[first : first + _REGISTER_BYTES]))
             if whole is None:
                 whole = part
             else:
