@@ -33,7 +33,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
-from shlo_disc.lower.cpu.short_factors import SHORT
+from shlo_disc.lower.cpu.short_factors import SHORT, is_in_loop
 from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
@@ -106,11 +106,13 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     if emitter.has_few_rows(one, wide):
         return KernelPlan(emitter.short_rows(one))
     if narrow == wide:
-        steps, at = emitter.steps(wide), short_at(plan, fusion.op)
+        steps = emitter.steps(wide)
     else:
         along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
         few = Condition(along, "<", Expr.const(wide))
-        steps, at = (If(few, emitter.steps(narrow), emitter.steps(wide)),), ()
+        fewer = emitter.steps(narrow, are_short=plan.layout is Layout.WHOLE)
+        steps = (If(few, fewer, emitter.steps(wide)),)
+    at = short_at(plan, fusion.op)
     return KernelPlan(steps, tuple(emitter.workspaces), better_at=at, short=tuple(emitter.runs))
 
 
@@ -121,7 +123,7 @@ class _Emitter:
         self.block, self.shapes, self.machine = fusion.block, fusion.shapes, machine
         self.record = fusion.record
         self.plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
-        self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
+        self.op, self.name = fusion.op, fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
         self.runs = {self.plan.cols} if self.plan.layout is Layout.WHOLE else set[Expr]()
         """How long the runs are that vectors are along."""
@@ -133,7 +135,8 @@ class _Emitter:
         plan, one = self.plan, choose_lanes(self.block, self.machine)
         if plan.layout is not Layout.SIDE_BY_SIDE:
             wide = choose_row_lanes(plan, self.machine)
-            may_be_few = plan.layout is Layout.PARTS and not plan.cols.is_const
+            has_parts = plan.layout is Layout.PARTS
+            may_be_few = not plan.cols.is_const and (has_parts or is_in_loop(self.op))
             return wide, min(one, wide) if may_be_few else wide
         wide = one * min(8, max(1, _PANEL_BYTES // self.machine.vector_bytes))
         wide = max(one, min(wide, _MOST_COLUMNS))
@@ -176,14 +179,14 @@ class _Emitter:
         time = cost.of_rows(self.block, self.shapes, elements, self.machine)
         return (writer.launch(self.name, time),)
 
-    def steps(self, lanes: int) -> tuple[Step, ...]:
-        """All of it with vectors of `lanes`."""
+    def steps(self, lanes: int, *, are_short: bool = False) -> tuple[Step, ...]:
+        """All of it with vectors of `lanes`; `are_short`: no row is long."""
         plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
         time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.machine)
         whole = writer.launch(self.name, time)
         split, bounds = _split(plan), shapes.constraints.bounds
         highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]
-        never_long = any(high is not None and high < least for high, least in highest)
+        never_long = are_short or any(h is not None and h < least for h, least in highest)
         tasks = bounds(whole.extent)[0]
         if never_long or (split.few is not None and tasks is not None and tasks >= split.few):
             return (whole,)
