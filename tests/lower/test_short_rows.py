@@ -201,3 +201,28 @@ def test_few_rows_that_lie_in_memory_as_they_are_read(rows: int, *, full: bool) 
     np.testing.assert_allclose(y, np.sin(x.astype(np.float64).sum(1)), atol=1e-6)
     for z in others:
         np.testing.assert_array_equal(z, -x)
+
+
+@pytest.mark.parametrize("cols", ["m", "4"])
+def test_a_window_of_short_rows_is_one_run(cols: str) -> None:
+    body = f"""
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %at = stablehlo.constant dense<0> : tensor<i32>
+      %d = stablehlo.dynamic_slice %x, %i, %at, sizes = [8, 4] : (tensor<?x{cols}xf32>, tensor<i32>, tensor<i32>) -> tensor<8x4xf32>
+      %y = stablehlo.reduce(%d init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<8x4xf32>, tensor<f32>) -> tensor<f32>
+    """  # noqa: E501
+    ins = [f"x: n,{cols} f32", "i: i32"]
+    text = fusion_text(
+        "row", ins, body.replace("xm", "x?"), ["y: f32"], "reduced = array<i64: 0, 1>"
+    )
+    plan = plan_of(emit, text)
+    if cols == "m":
+        assert Expr.symbol("m") in plan.plan.short, "no variant for the length of rows seen"
+    else:
+        (kernel,) = kernels(plan.plan.steps)
+        assert "gather" not in kernel.text
+    for n, m, i in [(8, 4, 3), (20, 4, 5)] + ([(11, 7, 2)] if cols == "m" else []):
+        x = sample((n, m), "f32")
+        first = min(i, n - 8)
+        want = x[first : first + 8, :4].astype(np.float64).sum()
+        np.testing.assert_allclose(run(plan, [x, np.array(i, np.int32)])[0], want, atol=1e-5)

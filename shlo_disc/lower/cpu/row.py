@@ -25,7 +25,7 @@ fit a cache: see `row_split.py`. The choice depends on sizes alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -213,6 +213,7 @@ class _Emitter:
             return make(plan, factors, lanes, make.builder(self.machine)).write()
 
         writer = write_rows(plan, self.shapes, write)
+        self.runs.update(_runs_of(writer))
         if plan.layout is Layout.WHOLE:
             space = writer.space
             factors = refine(space.factors, space.wanted, self.shapes.constraints.equal)
@@ -223,6 +224,13 @@ class _Emitter:
                 cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
                 return self._whole(cut, lanes)
         return writer
+
+
+def _runs_of(writer: RowWriter) -> Iterator[Expr]:
+    """How long the runs are of operands whose elements are loaded one by one."""
+    for read in writer.e.reads:
+        sizes = writer.e.shape(read.value)
+        yield from (Expr.product(sizes[k:]) for k in range(1, len(sizes)) if not read.is_close)
 
 
 def _split(plan: Plan) -> _Split:
