@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - MLIR text
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -229,8 +231,13 @@ ARGMAX = """%z = stablehlo.constant dense<0xFF800000> : tensor<f32>
 def test_arg_max_takes_the_first_of_equals_and_the_first_nan(width: int) -> None:
     text = fusion_text("row", ["x: n,m f32"], ARGMAX, ["v: n f32", "y: n i32"], "rows = 1 : i64")
     emitted = plan_of(emit, text, Machine(vector_bytes=width))
-    for m in (1, 2, 7, 16, 33, 100, 1000):
-        x = np.round(sample((5, m), "f32"))
+    (step,) = emitted.plan.steps
+    assert isinstance(step, If)
+    (short,) = step.then
+    assert isinstance(short, Launch)
+    assert short.extent.evaluate({"n": 37}) == -(-37 // (width // 4)), "a row is not in a lane"
+    for n, m in itertools.product((5, 37), (1, 2, 7, 16, 33, 100, 1000)):
+        x = np.round(sample((n, m), "f32"))
         x[4, m // 2 :: 3] = np.nan
         v, y = run(emitted, [x])
         np.testing.assert_array_equal(y, x.argmax(1))
@@ -261,8 +268,8 @@ def affine(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_a_body_that_does_not_commute_keeps_the_order() -> None:
     text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], AFFINE, ["u: n i32", "v: n i32"])
     emitted = plan_of(emit, text)
-    for m in (0, 1, 5, 16, 64, 65, 200):
-        x, w = sample((3, m), "i32"), sample((3, m), "i32", 1)
+    for n, m in itertools.product((3, 37), (0, 1, 5, 16, 64, 65, 200)):
+        x, w = sample((n, m), "i32"), sample((n, m), "i32", 1)
         a, b = affine(x, w)
         u, v = run(emitted, [x, w])
         np.testing.assert_array_equal(u, a)
