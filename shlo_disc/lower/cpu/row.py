@@ -70,7 +70,7 @@ _FEW_LOADS = 16
 take 0.6 of the time in lanes; such as lie in memory as they are read take as long, or longer."""
 
 _FEW_VECTORS = 8
-"""Vectors that rows of an arg-max fill at most to be in lanes. Up to here they take half the time."""
+"""Vectors that rows of an arg-max fill at most to be in lanes: these take half the time or less."""
 
 _PIECE = {
     Layout.WHOLE: SPLIT_COLUMNS,
