@@ -37,7 +37,7 @@ __all__ = ["PlanWriter", "Tables", "addresses"]
 _ARGUMENTS = 64
 """Addresses an array for a launch has room for; of more there are arrays of powers of two."""
 
-_COPIED_LINES = 300
+_COPIED_LINES = 500
 """Of a kernel that a host program has a copy of, such as one with a sine; longer ones take longer
 than a launch."""
 
@@ -186,6 +186,8 @@ class PlanWriter:
                     w.call(kernel, arguments, sizes, *self._tasks(launch), w.null())
                     with branch.otherwise():
                         memory.launch(w, launch, kernel, arguments, sizes)
+            elif alone:
+                w.call(kernel, arguments, sizes, *self._tasks(launch), w.null())
             else:
                 memory.launch(w, launch, kernel, arguments, sizes)
 
