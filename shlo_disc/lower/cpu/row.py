@@ -33,7 +33,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
-from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at
+from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
@@ -96,7 +96,7 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     emitter = _Emitter(fusion, machine)
     plan, one = emitter.plan, choose_lanes(fusion.block, machine)
     if are_short(plan, one):
-        return KernelPlan(emitter.short_rows(one))
+        return KernelPlan(emitter.short_rows(short_row_lanes(plan, one, machine)))
     wide, narrow = emitter.lanes()
     if narrow == wide:
         steps, at = emitter.steps(wide), short_at(plan, fusion.op)
@@ -144,8 +144,7 @@ class _Emitter:
             return ShortRows(plan, factors, lanes, self.machine.builder()).write()
 
         writer = write_rows(plan, self.shapes, write)
-        elements = plan.cols * lanes
-        time = cost.of_rows(self.block, self.shapes, elements, self.machine)
+        time = cost.of_short_rows(self.block, self.shapes, plan.cols.value, lanes, self.machine)
         return (writer.launch(self.name, time),)
 
     def steps(self, lanes: int) -> tuple[Step, ...]:
