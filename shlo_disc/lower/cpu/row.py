@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
@@ -93,6 +94,8 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
+    if has_few_elements(fusion):
+        return emit_few_elements(fusion, machine)
     emitter = _Emitter(fusion, machine)
     plan, one = emitter.plan, choose_lanes(fusion.block, machine)
     if are_short(plan, one):
