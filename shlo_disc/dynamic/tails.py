@@ -1,16 +1,16 @@
 """Equations of sizes that hold from a size on.
 
-`floordiv(max(n - 2, 0), 2) = floordiv(n, 2) - 1` is no identity, but it holds for every `n >= 2`. Sizes
-that a program writes in two ways are often equal so: a slice, a crop or a window needs some rows. One
-bound of one symbol then says all that the equation says of larger sizes.
+`floordiv(max(n - 2, 0), 2) = floordiv(n, 2) - 1` is no identity, but it holds for every `n >= 2`.
+Sizes that a program writes in two ways are often equal so: a slice, a crop or a window needs some
+rows. One bound of one symbol then says all that the equation says of larger sizes.
 
 A function `f` of one integer has the tail (b, p, s) if `f(n + p) = f(n) + s` for all `n >= b`. The
 symbol has (1, 1, 1). Let `x` and `y` have tails from `b` on, with changes `s` and `t` over a common
 period `p`:
 
 * `x + y` has (b, p, s + t).
-* `floordiv(x, k)` has (b, p, s/k) where `k` divides `s`, as the change over enough periods is. There
-  `mod(x, k)` has (b, p, 0).
+* `floordiv(x, k)` has (b, p, s/k) where `k` divides `s`; over `k` periods it divides the change.
+  There `mod(x, k)` has (b, p, 0).
 * `max(x, y)` has (b, p, s) where `s = t`: the difference repeats. Where `s > t`, each period adds
   `s - t` to `x - y`. So `x` is the larger one from some period on, and so is the tail.
 

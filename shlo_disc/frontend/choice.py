@@ -150,7 +150,7 @@ class Choice:
         return True
 
     def holds_from_on(self, a: Expr, b: Expr) -> bool:
-        """True if a bound of a symbol, which is true of this call, says that two sizes are equal."""
+        """True if two sizes are equal by a bound of a symbol, which is true of this call."""
         return as_bound(a, b, self.hints) is not None
 
     def multiple(self, symbol: str, factor: int, reason: str, where: str) -> bool:

@@ -55,6 +55,7 @@ _FUNCTIONS_OF_SIZES = {
     "_get_window_mask": "jax._src.nn.functions",
     "canonicalize_axis": "jax._src.util",
     "delete": "jax._src.numpy.lax_numpy",
+    "digitize": "jax._src.numpy.lax_numpy",
     "diag_indices_from": "jax._src.numpy.lax_numpy",
     "diagonal": "jax._src.numpy.lax_numpy",
     "hamming": "jax._src.numpy.window_functions",
