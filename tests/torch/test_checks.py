@@ -35,7 +35,10 @@ CASES = {
     "embedding": (lambda x, i: F.embedding(i, x), [0, 4, 1], [0, 5, 1], [0, -1, 1]),
     "bag": (lambda x, i: F.embedding_bag(i[None], x, mode="sum"), [0, 4, 1], [5, 0, 1], [0, 1, -1]),
     "gather": (
-        lambda x, i: x.gather(0, i[:, None].expand(-1, 3)), [0, 4, 1], [0, 5, 1], [0, -1, 1],
+        lambda x, i: x.gather(0, i[:, None].expand_as(x[:3])), [0, 4, 1], [0, 5, 1], [0, -1, 1],
+    ),
+    "words of 32 bits": (
+        lambda x, i: F.embedding(i.to(torch.int32), x), [0, 4, 1], [0, 5, 1], [0, -1, 1],
     ),
     "rows": (lambda x, i: x[i] * 2, [0, -5, 4], [0, 5, 1], [0, -6, 1]),
     "columns": (lambda x, i: x[:, i], [0, -3, 2], [0, 3, 1], [0, 1, -4]),
@@ -101,6 +104,41 @@ def test_training_raises_in_the_forward_and_names_the_line():
     says = r"test_checks\.py:\d+: aten\.embedding\.default: an index is out of range: not from 0 to"
     with pytest.raises(shlo_disc.IndexRangeError, match=says):
         fast(table, torch.tensor([1, 5]))
+
+
+def in_three_ways(x, i, j, k):
+    wide = k[:, None].expand(-1, 3)
+    return F.embedding(j, x) + x.index_select(0, i) + x.gather(0, wide)
+
+
+OF_PARTS = {
+    "rows": (lambda x, i: in_three_ways(x, i[0], i[-2], i[2]), 0),
+    "columns": (lambda x, i: in_three_ways(x, *i.unbind(1)), 1),
+    "some": (lambda x, i: x.index_select(0, i[0]) + F.embedding(i[1], x), 0),
+}
+
+
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_the_op_of_a_part_of_a_tensor_is_named(name):
+    """One reduction checks all parts, if the op of each part requires the same."""
+    function, axis = OF_PARTS[name]
+    x, dims = torch.randn(5, 3), (None, {1 - axis: Dim("n")})
+    shape = (3, 4) if axis == 0 else (4, 3)
+    exe = shlo_disc.torch.compile(
+        export(Of(function), (x, torch.zeros(shape, dtype=torch.int64)), dynamic_shapes=(dims,))
+    )
+    for n in (1, 2, 67):
+        i = torch.randint(0, 5, (3, n) if axis == 0 else (n, 3))
+        torch.testing.assert_close(exe(x, i), function(x, i))
+        for part, op in enumerate(("index_select", "embedding", "gather")):
+            wrong = i.clone()
+            wrong.select(axis, part)[-1] = (5, -1, 2**62)[part]
+            if name == "some" and op == "gather":
+                torch.testing.assert_close(exe(x, wrong), function(x, wrong))
+            else:
+                with pytest.raises(shlo_disc.IndexRangeError, match=rf"aten\.{op}\."):
+                    exe(x, wrong)
+    assert exe(x, i[:, :0] if axis == 0 else i[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("checks", [True, False])

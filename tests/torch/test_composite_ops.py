@@ -156,8 +156,8 @@ def test_operands_whose_nodes_are_equal_stay_apart():
 def test_a_refusal_names_the_op_whose_constants_are_left():
     """Of an op without a lowering, torch-mlir reports the constants that are its operands."""
     program = export(
-        Of(lambda x: torch.segment_reduce(x, "sum", lengths=torch.tensor([4]))), (torch.randn(4, 3),),
-        dynamic_shapes=(({0: B},),),
+        Of(lambda x: torch.segment_reduce(x, "sum", lengths=torch.tensor([4]))),
+        (torch.randn(4, 3),), dynamic_shapes=(({0: B},),),
     )  # fmt: skip
     with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.segment_reduce has no"):
         shlo_disc.torch.compile(program)
