@@ -10,8 +10,8 @@ The flags of all ops are one more result: the number of the first op that failed
 it. Maxima of no elements are conditions on sizes.
 
 Ops are those of the given graph: what decompositions index is in range. A backward graph has the
-indices of the forward one, which has checked them. Branches and loops have no checks, as not all of
-them run.
+indices of the forward one, which has checked them. Branches and loops have checks of their own
+(:mod:`shlo_disc.torch.graph_checks`), as not all of them run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import sympy
 import torch
 
 from shlo_disc.errors import IndexRangeError
-from shlo_disc.torch.importer import schema_arguments
+from shlo_disc.torch.graph_checks import Code, code_of_graphs, shifted
+from shlo_disc.torch.importer import is_control, schema_arguments
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.results import Assertion
 from shlo_disc.torch.sizes import expression
@@ -214,12 +215,24 @@ def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
     Each is checked where it is used first. The assertion raises IndexRangeError with the source
     line of such an op, or RuntimeError for a division.
     """
+    found = _code(graph)
+    if found is None:
+        return []
+    code, errors = found
+    return [Assertion(code, functools.partial(_raise_first, errors), is_flag=True)]
+
+
+def _code(graph: torch.fx.Graph) -> Code | None:
+    """Add the code of what fails in `graph`, if anything can."""
     ranges: dict[Any, tuple[torch.fx.Node, _Range]] = {}
     others: dict[Any, _Flag] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target in _IN_RANGE:
+        if is_control(node):
+            if (found := code_of_graphs(node, _code)) is not None:
+                others[node] = _Flag(node, found[0], *found[1], is_code=True)
+        elif node.target in _IN_RANGE:
             for one in _IN_RANGE[node.target](schema_arguments(node)):
                 one = dataclasses.replace(one, index=_same_elements(one.index))
                 if not _is_in_range(one) and not _is_empty(one.index):
@@ -233,25 +246,29 @@ def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
     places = {node: place for place, node in enumerate(graph.nodes)}
     flags = [*_range_flags(list(ranges.values())), *others.values()]
     flags.sort(key=lambda flag: places[flag.at])
-    if not flags:
-        return []
     errors = [error for flag in flags for error in flag.errors]
-    return [Assertion(_joined(flags), functools.partial(_raise_first, errors), is_flag=True)]
+    return (_joined(flags), errors) if flags else None
 
 
 class _Flag:
     """What is checked of one tensor."""
 
     def __init__(
-        self, at: torch.fx.Node, fails: torch.fx.Node, *errors: Exception, axis: int | None = None
+        self,
+        at: torch.fx.Node,
+        fails: torch.fx.Node,
+        *errors: Exception,
+        axis: int | None = None,
+        is_code: bool = False,
     ) -> None:
         self.at = at
         """The op that it is checked for."""
         self.fails = fails
-        """True, or negative, for elements that the op refuses."""
+        """True, or negative, for elements that the op refuses; or a code."""
         self.errors = errors
-        """What is raised; of several, each for one place of the dimension `axis`."""
+        """What is raised; of several, each for one place of the dimension `axis`, or as coded."""
         self.axis = axis
+        self.is_code = is_code
 
     @property
     def is_truth(self) -> bool:
@@ -364,13 +381,13 @@ def _joined(flags: Sequence[_Flag]) -> torch.fx.Node:
     Tensors of one shape have one reduction: tables of embeddings have many of these.
     """
     total = sum(len(flag.errors) for flag in flags)
-    if total == 1:
-        return _any(flags[0].at, flags[0])
+    if len(flags) == 1 and (total == 1 or flags[0].is_code):
+        return flags[0].fails if flags[0].is_code else _any(flags[0].at, flags[0])
     groups: dict[Any, list[tuple[int, _Flag]]] = {}
     weight = total
     for number, flag in enumerate(flags):
         shape = tuple(map(expression, flag.fails.meta["val"].shape))
-        key = shape if flag.axis is None else number
+        key = shape if flag.axis is None and not flag.is_code else number
         groups.setdefault(key, []).append((weight, flag))
         weight -= len(flag.errors)
     code: Any = None
@@ -394,6 +411,9 @@ def _any(at: torch.fx.Node, flag: _Flag, kept: int | None = None) -> torch.fx.No
 def _largest(at: torch.fx.Node, group: Sequence[tuple[int, _Flag]]) -> torch.fx.Node:
     """The largest weight in a group of flags that is true: flags of one shape, or one."""
     (weight, first), *others = group
+    if first.is_code:
+        call = functools.partial(_call, at)
+        return shifted(call, first.fails, weight - len(first.errors))
     if not others:
         number = _call(at, aten._to_copy.default, _any(at, first, first.axis), dtype=torch.int32)
         if first.axis is None:

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
 
 import torch.nn.functional as F  # noqa: E402
+from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
@@ -139,6 +140,56 @@ def test_the_op_of_a_part_of_a_tensor_is_named(name):
                 with pytest.raises(shlo_disc.IndexRangeError, match=rf"aten\.{op}\."):
                     exe(x, wrong)
     assert exe(x, i[:, :0] if axis == 0 else i[:0]).shape == (0, 3)
+
+
+def branch(p, x, i):
+    def positive(x, i):
+        return F.embedding(i, x) + x.index_select(0, i + 1)
+
+    y = torch.cond(p.sum() > 0, positive, lambda x, i: x.index_select(0, i) * 2, (x, i))
+    return y + x[i - 1]
+
+
+def nested(p, x, i):
+    def positive(x, i):
+        return torch.cond(i.sum() > 9, lambda x, i: x.index_select(0, i), of_two_steps, (x, i))
+
+    return torch.cond(p.sum() > 0, positive, lambda x, i: x[: i.shape[0]] * 2, (x, i))
+
+
+def of_two_steps(x, i):
+    start = torch.tensor(0), x, i
+    step = lambda k, x, i: (k + 1, x + x[i].sum(), i + 1)  # noqa: E731
+    return while_loop(lambda k, x, i: k < 2, step, start)[1][: i.shape[0]]
+
+
+def in_steps(p, x, i):
+    def step(total, k):
+        row = x.index_select(0, k[None])[0]
+        return total + row, row * total
+
+    return scan(step, p, i)
+
+
+@pytest.mark.parametrize("function", [branch, nested, in_steps])
+def test_branches_and_loops_raise_for_what_they_run(function):
+    x, dims = torch.randn(5, 3), (None, None, {0: Dim("n", min=2, max=5)})
+    example = torch.ones(3), x, torch.tensor([0, 1, 2])
+    program = export(Of(function), example, dynamic_shapes=(dims,))
+    run = compiled(function) if function is nested else shlo_disc.torch.compile(program)
+    raised = 0
+    for sign in (1, -1):
+        for numbers in ([0, 1, 2], [3, 4], [0, 3, 2, 3], [0, 5], [4, 0], [-1, 2], [-5, 0, 0]):
+            args = torch.full([3], float(sign)), x, torch.tensor(numbers)
+            try:
+                want = function(*args)
+            except (IndexError, RuntimeError) as error:
+                raised += 1
+                with pytest.raises(type(error)):
+                    run(*args)
+            else:
+                torch.testing.assert_close(run(*args), want)
+    assert 2 < raised < 12
 
 
 @pytest.mark.parametrize("checks", [True, False])
