@@ -156,9 +156,10 @@ def test_operands_whose_nodes_are_equal_stay_apart():
 def test_a_refusal_names_the_op_whose_constants_are_left():
     """Of an op without a lowering, torch-mlir reports the constants that are its operands."""
     program = export(
-        Of(lambda x: torch.unique(x, dim=0)), (torch.randn(4, 3),), dynamic_shapes=(({0: B},),)
-    )
-    with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.unique_dim has no"):
+        Of(lambda x: torch.segment_reduce(x, "sum", lengths=torch.tensor([4]))),
+        (torch.randn(4, 3),), dynamic_shapes=(({0: B},),),
+    )  # fmt: skip
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.segment_reduce has no"):
         shlo_disc.torch.compile(program)
 
 
@@ -186,3 +187,18 @@ def test_ops_of_quantized_models(name):
     assert_right(
         function, lambda b: (torch.randn(b, 3) * 9,), ({0: B},), ((2,), (1,), (7,)), torch.float32
     )
+
+
+@pytest.mark.parametrize("name", ["choose_qparams", "choose_qparams_symmetric"])
+def test_numbers_of_quantization_that_are_chosen_from_a_tensor(name):
+    import torch.ao.quantization.fx._decomposed  # defines them
+
+    choose = getattr(torch.ops.quantized_decomposed, name).tensor
+
+    def function(x):
+        return *choose(x, -128, 127, 1e-5, torch.int8), *choose(x + 3, 0, 255, 1e-5, torch.uint8)
+
+    def make(b):
+        return (torch.randn(b, 3) * b,)
+
+    assert_right(function, make, ({0: B},), ((2,), (1,), (7,)), torch.float32)

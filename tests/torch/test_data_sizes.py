@@ -57,6 +57,23 @@ def test_results_whose_sizes_come_from_data(name):
         torch.testing.assert_close(exe(*args), function(*args))
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_distinct_slices_of_any_size(dim):
+    """Rows are sorted by their columns, in a loop over these."""
+
+    def make(b, s):
+        return (torch.randint(-1, 1, (b, s, 2)).to(torch.float32),)
+
+    def function(x):
+        return torch.unique(x, dim=dim, return_inverse=True, return_counts=True)
+
+    dims = (({0: Dim("b"), 1: Dim("s")},),)
+    exe = shlo_disc.torch.compile(export(Of(function), make(4, 3), dynamic_shapes=dims))
+    for sizes in ((4, 3), (1, 5), (7, 1), (61, 2)):
+        args = make(*sizes)
+        torch.testing.assert_close(exe(*args), function(*args))
+
+
 def test_a_mask_of_another_size_is_refused():
     program = export(
         Of(lambda x, m: written(x, m, 1.5)),
