@@ -135,3 +135,26 @@ def test_rows_repeated_as_often_as_data_say():
             grads = [torch.autograd.grad((a**2).sum() + b.sum() + (d**2).sum(), x)[0]
                      for a, b, _, d in results]  # fmt: skip
             torch.testing.assert_close(*grads)
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True)
+def test_equal_operations_with_sizes_of_data_are_merged():
+    """PyTorch's partitioner merges them, too, and leaves sizes of the one that it drops."""
+
+    def function(x, w):
+        first, second = x[x > 0] * w, (x[x > 0] + w).sin()
+        return first, second, x.sum().item() * first.sum() + x.sum().item()
+
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True)
+    for size in (7, 3, 12):
+        x = torch.randn(size)
+        mine, own = (torch.tensor(1.5, requires_grad=True) for _ in range(2))
+        got, want = fast(x, mine), function(x, own)
+        torch.testing.assert_close(got, want)
+        sum(part.sum() for part in got).backward()
+        sum(part.sum() for part in want).backward()
+        torch.testing.assert_close(mine.grad, own.grad)
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x, mine), function(x, own))
+    graphs = shlo_disc.torch.compilations()
+    assert [len(graph.parts) for graph in graphs] == [1, 1, 1]
