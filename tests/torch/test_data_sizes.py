@@ -8,9 +8,11 @@ torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-
 
 from torch import nn  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
 from shlo_disc import ral  # noqa: E402
+from shlo_disc.torch.equal_operations import merge_equal_operations  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -137,24 +139,23 @@ def test_rows_repeated_as_often_as_data_say():
             torch.testing.assert_close(*grads)
 
 
-@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True)
-def test_equal_operations_with_sizes_of_data_are_merged():
-    """PyTorch's partitioner merges them, too, and leaves sizes of the one that it drops."""
+def test_equal_operations_have_equal_sizes_of_data():
+    """PyTorch's partitioner merges them, and leaves sizes of the one that it drops."""
 
-    def function(x, w):
-        first, second = x[x > 0] * w, (x[x > 0] + w).sin()
-        return first, second, x.sum().item() * first.sum() + x.sum().item()
+    def function(x):
+        first, second = (torch.cat([x[x > 0], x]) for _ in range(2))
+        return first * x.sum().item(), second + x.sum().item(), x[x < 0]
 
-    fast = torch.compile(function, backend="shlo_disc", dynamic=True)
-    for size in (7, 3, 12):
-        x = torch.randn(size)
-        mine, own = (torch.tensor(1.5, requires_grad=True) for _ in range(2))
-        got, want = fast(x, mine), function(x, own)
-        torch.testing.assert_close(got, want)
-        sum(part.sum() for part in got).backward()
-        sum(part.sum() for part in want).backward()
-        torch.testing.assert_close(mine.grad, own.grad)
-        with torch.no_grad():
-            torch.testing.assert_close(fast(x, mine), function(x, own))
-    graphs = shlo_disc.torch.compilations()
-    assert [len(graph.parts) for graph in graphs] == [1, 1, 1]
+    module = make_fx(function, tracing_mode="symbolic")(torch.randn(7))
+    (output,) = (node for node in module.graph.nodes if node.op == "output")
+    first, second, other = (node.meta["val"].shape[0] for node in output.args[0])
+    assert str(first) != str(second)
+    merge_equal_operations(module)
+    assert str(first) == str(second)
+    assert str(first - 7) != str(other)
+    targets = [node.target for node in module.graph.nodes]
+    assert targets.count(torch.ops.aten.index.Tensor) == 2
+    assert targets.count(torch.ops.aten._local_scalar_dense.default) == 1
+    x = torch.randn(5)
+    for mine, own in zip(module(x), function(x), strict=True):
+        torch.testing.assert_close(mine, own)
