@@ -24,6 +24,7 @@ from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
 from shlo_disc.torch.effects import without_tokens
+from shlo_disc.torch.equal_operations import equate_sizes, merge_equal_operations
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
@@ -96,6 +97,7 @@ def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
     Saves arguments, not their transposes, and computes cheap values again.
     """
     save_draws(joint.graph)
+    equate_sizes(joint.graph)
     return min_cut_rematerialization_partition(joint, inputs, **more)
 
 
@@ -123,6 +125,8 @@ class CompiledGraph:
         self._options = options
         start = time.perf_counter()
         graph = without_tokens(graph)
+        if kind == "inference":  # the others are merged by PyTorch's partitioner
+            merge_equal_operations(graph)
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fix_steps(graph.graph)
         self._known = _known(placeholders)

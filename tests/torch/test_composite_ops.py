@@ -119,7 +119,11 @@ def test_decompositions_that_write(name):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [F.instance_norm, F.batch_norm])
+def native_norm(x, mean, variance, weight, bias, training):
+    return torch.native_batch_norm(x, weight, bias, mean, variance, training, 0.1, 1e-5)[0]
+
+
+@pytest.mark.parametrize("function", [F.instance_norm, F.batch_norm, native_norm])
 def test_running_statistics_are_written(function):
     """Their schemas tell nothing of that."""
     is_instance = function is F.instance_norm
@@ -139,6 +143,18 @@ def test_running_statistics_are_written(function):
         torch.testing.assert_close(exe(*args).double(), norm(*copies), rtol=1e-4, atol=1e-4)
         for mine, theirs in zip(args, copies, strict=True):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_native_norm_of_given_statistics():
+    """Its statistics of the batch have no elements."""
+
+    def function(x, mean, variance):
+        return torch.native_batch_norm(x, None, mean, mean, variance, False, 0.1, 1e-5)
+
+    assert_right(
+        function, lambda b: (torch.randn(b, 3, 2), torch.randn(3), torch.rand(3)),
+        ({0: B}, None, None), [(4,), (1,), (7,)],
+    )  # fmt: skip
 
 
 def test_operands_whose_nodes_are_equal_stay_apart():
