@@ -260,7 +260,7 @@ class Executable(OfThisProcess):
             name=name,
             prepare=prepare.address,
             run=run.address,
-            kernels=[] if gpu is not None else [kernel.address for kernel in kernels],
+            kernels=[kernel.cell for kernel in kernels if kernel.cell is not None],
             constants=host.constants,
             arguments=[
                 # A number may be stated where the type has none.
@@ -287,7 +287,7 @@ class Executable(OfThisProcess):
             keep_alive=(prepare, run, *kernels, *targets.values()),
             foreign=foreign,
             gpu=gpu,
-            make_kernel=None if gpu is not None else _maker(self._kernels),
+            make_kernel=None if gpu is not None else _compiler_of(self._kernels),
         )
         self._fingerprint: int | None = None
         self._make_apart = apart
@@ -670,8 +670,8 @@ def foreign_call_error(error: ral.ForeignError) -> Exception:
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
 
 
-def _maker(kernels: Sequence[Function]) -> Callable[[int], int]:
-    return lambda index: kernels[index].compiled().address
+def _compiler_of(kernels: Sequence[Function]) -> Callable[[int], object]:
+    return lambda index: kernels[index].compiled()
 
 
 def _gpu_program(

@@ -108,8 +108,8 @@ _TABLE = (
         "SHLO_DISC_COMPILE_AHEAD",
         "1",
         _SWITCH,
-        "0 compiles a variant of a kernel that the first call does not need when a call needs it, "
-        "and not in the background before.",
+        "0 compiles nothing in the background: the first call waits for the best code of what it "
+        "needs, not for quickly made one, and later calls wait for variants that they need.",
     ),
     Flag(
         "SHLO_DISC_CUDA_LIBRARY",

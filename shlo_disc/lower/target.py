@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.loader import KernelCell
 from shlo_disc.locks import once
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.plan import KernelPlan
@@ -48,6 +49,10 @@ class Function(Protocol):
     @property
     def name(self) -> str:
         """The symbol of the function."""
+
+    @property
+    def cell(self) -> KernelCell | None:
+        """Where programs find the code; None where a device loads it."""
 
     @property
     def address(self) -> int:

@@ -1,4 +1,4 @@
-"""Variants of kernels that the first call does not need: compiled when a call asks for them."""
+"""Code that comes after the first call: better code, and variants that other calls need."""
 
 import json
 import subprocess
@@ -13,7 +13,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc.errors import InternalError
+from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.store.entries import COUNTS
+from tests.lower.test_codegen import ANSWER
 
 SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))
 
@@ -132,9 +135,7 @@ def run(code, **env):
 
 def test_in_the_background_before_calls_need_them():
     done = run("""
-        end = time.monotonic() + 120
-        while late() and time.monotonic() < end:
-            time.sleep(0.05)
+        assert shlo_disc.finish_compiling(120)
         assert late() == 0
         assert same(1)
     """)
@@ -150,3 +151,40 @@ def test_a_process_ends_and_forks_while_kernels_are_compiled():
         assert os.waitpid(child, 0)[1] == 0
     """)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def in_background(compiled_anew, monkeypatch):
+    monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "1")
+    monkeypatch.setattr(background, "_PAUSE_S", 0)
+    yield
+    assert shlo_disc.finish_compiling(120)
+
+
+def test_better_code_takes_the_place_of_quick_code(in_background):
+    @shlo_disc.jit
+    def function(x, w):
+        return jax.nn.softmax(x @ w) * 0.6875  # no other program has these kernels
+
+    given = operands(200, 40, 48)
+    first = np.asarray(function(*given))
+    kernels = function.lower(*given).compile().executable._kernels
+    assert shlo_disc.finish_compiling(120)
+    assert kernels
+    assert all(kernel.is_finished for kernel in kernels)
+    assert len({len(kernel._codes) for kernel in kernels}) == 2  # those that ran have both
+    assert np.array_equal(function(*given), first)
+
+
+def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_path):
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path))
+    text = ANSWER.format(881)
+    with codegen.Builder() as builder:
+        (function,) = builder.functions([text])
+    assert function.address
+    assert not function.is_finished
+    key_count = COUNTS.now()["stored"]
+    function.finish()
+    assert function.is_finished
+    assert COUNTS.now()["stored"] == key_count + 1

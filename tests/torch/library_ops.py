@@ -471,7 +471,6 @@ def torchvision_() -> Iterator[tuple[str, Run]]:
                 "keypoints": torch.rand(2, 17, 3) * 40} for p in pictures]  # fmt: skip
     for name in ("fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "keypointrcnn_resnet50_fpn",
                  "retinanet_resnet50_fpn", "fcos_resnet50_fpn", "ssd300_vgg16", "ssdlite320_mobilenet_v3_large"):  # fmt: skip
-
         small = {} if name.startswith("ssd") else {"min_size": 96, "max_size": 128}
 
         def run(train, name=name, small=small):

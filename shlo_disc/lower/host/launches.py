@@ -145,7 +145,8 @@ class PlanWriter:
                 self._pack(step)
             else:
                 assert self._call is not None, step
-                self._call(step)
+                with self._site(f"@{step.target}" if isinstance(step, FfiCall) else "fft"):
+                    self._call(step)
 
     @contextmanager
     def _variant(self) -> Iterator[None]:
@@ -167,7 +168,7 @@ class PlanWriter:
 
     def _launch(self, launch: Launch, packs: bool = False) -> None:
         w, memory = self.w, self.memory
-        with self.site(launch.kernel.name, packs=packs):
+        with self._site(launch.kernel.name, packs=packs):
             if launch.zeroed is not None:
                 buffer, count = launch.zeroed
                 memory.zero(w, self._buffer(buffer), count)
@@ -206,7 +207,7 @@ class PlanWriter:
         w.call_symbol(copy, arguments, sizes, *self._tasks(launch), w.null())
 
     @contextmanager
-    def site(self, name: str, *, packs: bool = False) -> Iterator[None]:
+    def _site(self, name: str, *, packs: bool = False) -> Iterator[None]:
         """Mark what is written inside as the launch of `name`, which `profile()` times."""
         number = self._site_number(name, packs)
         self.w.comment(f"launch {number}")
@@ -221,7 +222,8 @@ class PlanWriter:
         if is_late:
             make = self.w.context(KERNEL)
             return self.w.call_for_address(make, self.w.the_context, self.w.const(index), hint="k")
-        return self.w.pointer(self.w.context(KERNELS), index)
+        entry = self.w.pointer(self.w.context(KERNELS), index)
+        return self.w.load_address(entry, "k") if self.memory.calls_kernels else entry
 
     def _pack(self, pack: Pack) -> None:
         w = self.w

@@ -26,7 +26,6 @@ from shlo_disc.lower.plan import (
     Buffer,
     Call,
     Condition,
-    FfiCall,
     FftCall,
     If,
     Input,
@@ -101,10 +100,6 @@ class PlanCalls:
             self.tables.sites.append(Site(len(frame.record.uses) - 1, name, packs))
             return str(len(self.tables.sites) - 1)
 
-        def call(step: Call) -> None:
-            with writer.site(f"@{step.target}" if isinstance(step, FfiCall) else "fft"):
-                self._runtime(step, op)
-
         writer = PlanWriter(
             self.tables,
             w,
@@ -113,7 +108,7 @@ class PlanCalls:
             packed=packed,
             site=site,
             in_loop=frame.loops > 0,
-            call=call,
+            call=lambda step: self._runtime(step, op),
         )
         writer.steps(plan.steps)
 

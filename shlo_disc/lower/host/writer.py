@@ -312,6 +312,11 @@ class HostWriter(TextBuilder):
         self.emit("default {" if number is None else f"case {number} {{")
         self._regions[-1].lines += [*("  " + line for line in inside), "}"]
 
+    def forget(self) -> None:
+        """As of kernels: values refer to the writer, which knows of facts about the module."""
+        super().forget()
+        self.is_natural = lambda _: False
+
     def function(self, signature: str, result: Register | None = None) -> str:
         """The finished function, which returns `result`."""
         returned = "" if result is None else f" {result} : {result.type}"

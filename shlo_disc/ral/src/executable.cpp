@@ -295,12 +295,7 @@ void Executable::read_size_elements(void* const* arguments, int64_t* out) const 
   }
 }
 
-static_assert(sizeof(std::atomic<disc_kernel>) == sizeof(disc_kernel), "generated code reads it");
-
-Executable::Executable(ProgramSpec spec)
-    : spec_(std::move(spec)),
-      kernels_(std::make_unique<std::atomic<disc_kernel>[]>(spec_.kernels.size())) {
-  for (size_t i = 0; i < spec_.kernels.size(); ++i) kernels_[i].store(spec_.kernels[i]);
+Executable::Executable(ProgramSpec spec) : spec_(std::move(spec)) {
   for (const ArgumentSpec& argument : spec_.arguments) {
     argument_ranks_ += static_cast<int64_t>(argument.sizes.size());
   }
@@ -378,11 +373,9 @@ std::string Executable::describe_guard(int64_t guard) const {
 }
 
 disc_kernel Executable::kernel(int64_t index, std::string* message) const {
-  std::atomic<disc_kernel>& entry = kernels_[static_cast<size_t>(index)];
-  if (const disc_kernel known = entry.load(std::memory_order_acquire)) return known;
-  const disc_kernel made = spec_.make_kernel(index, message);
-  if (made != nullptr) entry.store(made, std::memory_order_release);
-  return made;
+  const KernelCell& cell = *spec_.kernels[static_cast<size_t>(index)];
+  if (const disc_kernel known = cell.load(std::memory_order_acquire)) return known;
+  return spec_.make_kernel(index, message) ? cell.load(std::memory_order_acquire) : nullptr;
 }
 
 std::string Executable::describe(const RunFailure& failure) const {
@@ -396,7 +389,7 @@ bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* 
                      RunFailure* failure) const {
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
-                    &context_packed_done, reinterpret_cast<const disc_kernel*>(kernels_.get()),
+                    &context_packed_done, reinterpret_cast<const void* const*>(spec_.kernels.data()),
                     constants_.data(), &context_mark, &context_foreign, 0, &context_fft, nullptr,
                     nullptr, nullptr, nullptr, nullptr, &context_kernel},
                    pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),

@@ -56,14 +56,18 @@ struct ResultSpec {
   int64_t rank;
 };
 
-// Has kernel `index` compiled; null with a message if that fails. Any thread may call it.
-using MakeKernel = std::function<disc_kernel(int64_t index, std::string* message)>;
+// Where the code of a kernel is; programs share it. Any thread may change it, for code of equal bits.
+using KernelCell = std::atomic<disc_kernel>;
+static_assert(sizeof(KernelCell) == sizeof(disc_kernel), "generated code reads it");
+
+// Has kernel `index` compiled, into its cell; a message if that fails. Any thread may call it.
+using MakeKernel = std::function<bool(int64_t index, std::string* message)>;
 
 struct ProgramSpec {
   std::string name;
   disc_prepare prepare = nullptr;
   disc_run run = nullptr;
-  std::vector<disc_kernel> kernels;  // null: `make_kernel` gives it when it is first needed
+  std::vector<KernelCell*> kernels;  // empty ones: `make_kernel` fills them when they are first needed
   MakeKernel make_kernel;
   std::shared_ptr<const void> code;  // owns the machine code; any thread may drop it
   std::vector<ArgumentSpec> arguments;
@@ -168,7 +172,7 @@ class Executable {
 
   GpuCalls& gpu_calls() const { return gpu_calls_; }
 
-  // Entry `index` of the kernel table; null with `message` if it cannot be compiled.
+  // The kernel of entry `index` of the table; null with `message` if it cannot be compiled.
   disc_kernel kernel(int64_t index, std::string* message) const;
 
   // Where a call failed that is_told(): "linalg.py:7: @lapack_spotrf_ffi", "main: kernel 3".
@@ -176,8 +180,6 @@ class Executable {
 
  private:
   const ProgramSpec spec_;
-  // Entries are set once: by any thread, and read by generated code.
-  std::unique_ptr<std::atomic<disc_kernel>[]> kernels_;
   std::vector<uint32_t> pack_keys_;
   std::vector<ScopedBlock> constant_blocks_;
   std::vector<const void*> constants_;

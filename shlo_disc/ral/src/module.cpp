@@ -140,23 +140,19 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
   new (self) SharedForeignCall{std::move(call)};
 }
 
-// `make` is called with the index of a kernel, and returns the address of its code or raises.
+// `make` is called with the index of a kernel, and fills its cell or raises.
 MakeKernel kernel_maker(const nb::object& make) {
   return [owner = shared_reference(make.ptr())](int64_t index, std::string* message) {
     const WithGil gil;
     PyObject* const function = static_cast<PyObject*>(const_cast<void*>(owner.get()));
-    const PyRef address(PyObject_CallFunction(function, "L", static_cast<long long>(index)));
-    const uint64_t made = address ? PyLong_AsUnsignedLongLong(address.get()) : 0;
-    if (PyErr_Occurred()) {
-      *message = take_error_text();
-      return disc_kernel{nullptr};
-    }
-    return function_at<disc_kernel>(made);
+    const PyRef made(PyObject_CallFunction(function, "L", static_cast<long long>(index)));
+    if (!made) *message = take_error_text();
+    return static_cast<bool>(made);
   };
 }
 
 void init_executable(
-    PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<uint64_t>& kernels,
+    PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<KernelCell*>& kernels,
     const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
     std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
@@ -187,9 +183,12 @@ void init_executable(
     }
     spec.gpu = gpu->program;
   }
-  for (const uint64_t kernel : kernels) {
-    if (kernel == 0 && make_kernel.is_none()) throw nb::value_error("make_kernel must give a kernel of address 0");
-    spec.kernels.push_back(kernel == 0 ? nullptr : function_at<disc_kernel>(kernel));
+  for (KernelCell* const kernel : kernels) {
+    if (kernel == nullptr) throw nb::type_error("kernels are cells");
+    if (kernel->load() == nullptr && make_kernel.is_none()) {
+      throw nb::value_error("without make_kernel every kernel has its code");
+    }
+    spec.kernels.push_back(kernel);
   }
   if (!make_kernel.is_none()) spec.make_kernel = kernel_maker(make_kernel);
 
@@ -601,6 +600,16 @@ NB_MODULE(_ral, m) {
            "size_attributes"_a = std::vector<size_t>(),
            "state_types"_a = std::vector<std::pair<uint64_t, uint64_t>>(),
            "on_device"_a = false);
+
+  nb::class_<KernelCell>(m, "KernelCell")
+      .def("__init__", [](KernelCell* self, uint64_t address) {
+        new (self) KernelCell(function_at<disc_kernel>(address));
+      }, "address"_a = 0)
+      .def_prop_rw("address",
+          [](const KernelCell& self) { return reinterpret_cast<uintptr_t>(self.load()); },
+          [](KernelCell& self, uint64_t address) {
+            self.store(function_at<disc_kernel>(address), std::memory_order_release);
+          });
 
   nb::class_<PyExecutable>(m, "Executable")
       .def("__init__", &init_executable, nb::kw_only(), "name"_a, "prepare"_a, "run"_a, "kernels"_a,
