@@ -132,7 +132,8 @@ class _Emitter:
         self.plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
         self.op, self.name = fusion.op, fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
-        self.runs = {self.plan.cols} if self.plan.layout is Layout.WHOLE else set[Expr]()
+        along = {Layout.WHOLE: self.plan.cols, Layout.SIDE_BY_SIDE: self.plan.apart}
+        self.runs = {along[self.plan.layout]} if self.plan.layout in along else set[Expr]()
         """How long the runs are that vectors are along."""
 
     def lanes(self) -> tuple[int, int]:
