@@ -286,7 +286,7 @@ def problem_of(
     """
     sizes, concrete = traced.values(shapes), concrete_at(shapes)
     problem = _unlike(program, sizes, concrete)
-    if problem is None or _unlike(program, sizes, concrete, units=False) is not None:
+    if problem is None or _unlike(program, sizes, concrete, units=False, empty=False) is not None:
         return problem
     for larger in _larger(pattern, shapes):
         try:
@@ -294,7 +294,7 @@ def problem_of(
         except Exception:  # the function refuses these sizes, for a reason that no guard tells
             _log.debug("no trace at the larger sizes %s", larger, exc_info=True)
             continue
-        if _unlike(program, traced.values(larger), concrete) is None:
+        if _unlike(program, traced.values(larger), concrete, empty=False) is None:
             return None
     return problem
 
@@ -328,11 +328,11 @@ def _larger(pattern: Pattern, shapes: Shapes) -> Iterator[Shapes]:
 
 
 def _unlike(
-    program: Traced, hints: Mapping[str, int], concrete: Any, *, units: bool = True
+    program: Traced, hints: Mapping[str, int], concrete: Any, **compared: bool
 ) -> tuple[str, str] | None:
     lowered, jaxpr = program
     if isinstance(lowered, InParts):
         hints = {**hints, **lowered.fresh}
     if not same_trees(tree_at(lowered.out_tree, hints), concrete.out_tree):
         return f"the result is {lowered.out_tree}, but {concrete.out_tree} at these sizes", ""
-    return difference(jaxpr, hints, concrete.jaxpr, units=units)
+    return difference(jaxpr, hints, concrete.jaxpr, **compared)

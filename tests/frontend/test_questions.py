@@ -705,6 +705,15 @@ def test_bisection_of_the_smallest_arrays_and_of_nan():
     same(f, *[(x, q) for x in arrays])
 
 
+@pytest.mark.parametrize("n", [7, 2])  # of the first call
+def test_bisection_of_what_may_be_empty(n):
+    def f(x):
+        rows = jax.vmap(lambda r: jnp.searchsorted(r[2:], x))(jnp.stack([x, x + 1]))
+        return rows, jnp.searchsorted(x[2:], x, side="right"), jnp.digitize(x, x[2:])
+
+    same(f, *[(F(k),) for k in (n, 1, 2, 7)], misses=1)
+
+
 # ---- arguments with many leaves ------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost, short_factors
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.interleaved import interleaved_parts
 from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.machine import Machine
@@ -64,6 +65,8 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     roots, shape, constraints = record.roots, record.space, shapes.constraints
     if not roots:
         return KernelPlan(())
+    if has_few_elements(fusion):
+        return emit_few_elements(fusion, machine)
     lanes = choose_lanes(block, machine)
     heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
     if heavy:  # Several vectors at once hide the latency of the accumulation.

@@ -30,11 +30,12 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.cpu.short_factors import SHORT, is_in_loop
-from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at
+from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
@@ -101,10 +102,12 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
+    if has_few_elements(fusion):
+        return emit_few_elements(fusion, machine)
     emitter = _Emitter(fusion, machine)
     plan, one = emitter.plan, choose_lanes(fusion.block, machine)
     if are_short(plan, one):
-        return KernelPlan(emitter.short_rows(one))
+        return KernelPlan(emitter.short_rows(short_row_lanes(plan, one, machine)))
     wide, narrow = emitter.lanes()
     if emitter.has_few_rows(one, wide):
         return KernelPlan(emitter.short_rows(one))
@@ -207,8 +210,7 @@ class _Emitter:
             return ShortRows(plan, factors, lanes, self.machine.builder()).write()
 
         writer = write_rows(plan, self.shapes, write)
-        elements = plan.cols * lanes
-        time = cost.of_rows(self.block, self.shapes, elements, self.machine)
+        time = cost.of_short_rows(self.block, self.shapes, plan.cols.value, lanes, self.machine)
         return (writer.launch(self.name, time),)
 
     def steps(self, lanes: int, *, are_short: bool = False) -> tuple[Step, ...]:

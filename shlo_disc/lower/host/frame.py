@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
-from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.constants import constant_bytes
@@ -23,7 +24,7 @@ from shlo_disc.passes.places import At, Place, places_of
 __all__ = ["Frame"]
 
 
-_SMALL_BYTES = 8
+_SMALL_BYTES = 16
 _SMALL_SLOTS = 64
 """Of a program that has loops, so many slots of at most so many bytes are on the stack. LLVM does
 not keep longer ones in registers, which kernels read under masks; there, copies take longer."""
@@ -66,7 +67,8 @@ class Frame:
     ) -> None:
         self.shapes = shapes
         self.memory = memory
-        self.w = w = HostWriter("symbols", symbols)
+        is_natural = functools.cache(lambda size: shapes.constraints.at_least(size, 0))
+        self.w = w = HostWriter("symbols", symbols, is_natural)
         self.pointers = Addresses()
         self.origins = Origins(shapes)
         self.record = UseRecorder(shapes)
@@ -90,7 +92,10 @@ class Frame:
 
     def _small_slots(self, slots: Sequence[Expr]) -> dict[int, Pointer]:
         small = [number for number, size in enumerate(slots) if _is_small(size)]
-        return {number: self.w.array(1, "i64", f"slot {number}") for number in small[:_SMALL_SLOTS]}
+        return {
+            number: self.w.array(ceil_div(slots[number].value, 8), "i64", f"slot {number}")
+            for number in small[:_SMALL_SLOTS]
+        }
 
     def is_small(self, place: Place) -> bool:
         """True for a slot on the stack: it is copied, rather than another one used in its turn."""
