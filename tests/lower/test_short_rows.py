@@ -226,3 +226,27 @@ def test_a_window_of_short_rows_is_one_run(cols: str) -> None:
         first = min(i, n - 8)
         want = x[first : first + 8, :4].astype(np.float64).sum()
         np.testing.assert_allclose(run(plan, [x, np.array(i, np.int32)])[0], want, atol=1e-5)
+
+
+@pytest.mark.parametrize("cols", ["m", "3"])
+def test_few_columns_are_stored_without_a_mask(cols: str) -> None:
+    body = """
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>
+      %s = "disc.shape"() {dims = ["n", "m"]} : () -> tensor<2xi64>
+      %p = stablehlo.dynamic_broadcast_in_dim %sum, %s, dims = [1] : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+      %y = stablehlo.subtract %x, %p : tensor<?x?xf32>
+    """  # noqa: E501
+    if cols == "3":
+        body = body.replace('"m"', '"3"').replace("?x?x", "?x3x").replace("<?xf32>", "<3xf32>")
+    ins, outs = [f"x: n,{cols} f32"], [f"y: n,{cols} f32", f"sum: {cols} f32"]
+    plan = plan_of(emit, fusion_text("column", ins, body, outs, "reduced = array<i64: 0>"), AVX2)
+    if cols == "m":
+        assert Expr.symbol("m") in plan.plan.short, "no variant for the number of columns seen"
+    else:
+        assert all("vector.maskedstore" not in k.text for k in kernels(plan.plan.steps))
+    for n, m in [(0, 3), (1, 3), (37, 3)] + ([(5, 1), (3, 70)] if cols == "m" else []):
+        x = sample((n, m), "f32")
+        y, total = run(plan, [x])
+        np.testing.assert_allclose(total, x.astype(np.float64).sum(0), atol=1e-5)
+        np.testing.assert_array_equal(y, x - total)

@@ -122,7 +122,7 @@ class CpuBuilder(KernelBuilder):
 
     def _runs(self, value: Register, mask: Mask) -> list[tuple[int, int]] | None:
         """The runs of `value` to load or store one by one; None: by `mask`."""
-        return None if _is_wide(value) and self.machine.vector_bytes == 64 else _runs(mask)
+        return None if _is_wide(value) and self.machine.vector_bytes == 64 else _runs_of(mask)
 
     # ---------------------------------------------------------------- kernels and threads
 
@@ -177,7 +177,7 @@ def _is_wide(value: Register) -> bool:
     return value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS
 
 
-def _runs(mask: Mask) -> list[tuple[int, int]] | None:
+def _runs_of(mask: Mask) -> list[tuple[int, int]] | None:
     """Where runs of powers of two begin, and their lengths, if `mask` has the first lanes on."""
     lanes = mask.constant_lanes
     if lanes is None or list(lanes) != sorted(lanes, reverse=True):
