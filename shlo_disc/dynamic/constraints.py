@@ -343,6 +343,8 @@ class Constraints:
                 return x // divisor, Expr.const(0)
         elif low is not None and low >= 0 and self._is_nonnegative(divisor - x - 1):
             return Expr.const(0), x
+        elif high is not None and high < 0 and self._is_nonnegative(divisor + x):
+            return Expr.const(-1), x + divisor  # jnp.roll(x, 1) begins at mod(-1, n)
         return None
 
     def _residue(self, x: Expr, k: int) -> int | None:
