@@ -59,7 +59,8 @@ def outer_product(op: ir.Operation, facts: Facts) -> ir.Value | None:
         return None
     shape, sides = facts.shape(result), dot_sides(op)
     factors = []
-    for operand, side in zip(op.operands, sides, strict=True):
+    for given, side in zip(op.operands, sides, strict=True):
+        operand = given
         sizes = facts.shape(operand)
         if not all(sizes[d].is_one for d in side.contracting):
             return None
@@ -68,12 +69,13 @@ def outer_product(op: ir.Operation, facts: Facts) -> ir.Value | None:
             **dict(zip(side.free, side.results, strict=True)),
         }
         kept = sorted(dims)
-        declared = [operand.type.shape[d] for d in kept]
-        kind = ir.RankedTensorType.get(declared, element)
-        factor = facts.reshape(operand, kind, tuple(sizes[d] for d in kept))
-        turned = sorted(range(len(kept)), key=lambda k: dims[kept[k]])
-        factor = facts.transpose(factor, turned)
-        factors.append(facts.broadcast(factor, sorted(dims.values()), result.type, shape))
+        if side.contracting:
+            kind = ir.RankedTensorType.get([operand.type.shape[d] for d in kept], element)
+            operand = facts.reshape(operand, kind, tuple(sizes[d] for d in kept))
+        order = sorted(range(len(kept)), key=lambda k: dims[kept[k]])
+        if order != sorted(order):
+            operand = facts.transpose(operand, order)
+        factors.append(facts.broadcast(operand, sorted(dims.values()), result.type, shape))
     return facts.build("stablehlo.multiply", factors, result.type, shape)
 
 
