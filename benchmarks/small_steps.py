@@ -138,6 +138,108 @@ def matrix_loop(c: jax.Array, v: jax.Array) -> jax.Array:
     return _loop(lambda c: jnp.tanh(v @ c))(c)
 
 
+def suppressed(points: jax.Array) -> jax.Array:
+    """Which points stay, if each removes those near it that follow."""
+    count = points.shape[0]
+
+    def body(i: Any, kept: jax.Array) -> jax.Array:
+        near = jnp.sum((points - points[i]) ** 2, -1) < 0.01
+        return kept & ~(near & (jnp.arange(count) > i) & kept[i])
+
+    return lax.fori_loop(0, count, body, jnp.ones(count, bool))
+
+
+def runge_kutta(field: Callable[[Any], Any], count: int) -> Callable[[Any], Any]:
+    """The classical method of order 4."""
+
+    def step(y: Any, _: None) -> Any:
+        h = 0.01
+        k1 = field(y)
+        k2 = field(y + h / 2 * k1)
+        k3 = field(y + h / 2 * k2)
+        k4 = field(y + h * k3)
+        y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return y, y
+
+    return lambda y: lax.scan(step, y, None, length=count)
+
+
+def lorenz(y: jax.Array) -> jax.Array:
+    """Lorenz's field."""
+    return jnp.stack([10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]])
+
+
+def heat(u: jax.Array) -> jax.Array:
+    """Of a rod whose ends stay as they are."""
+    return jnp.concatenate([jnp.zeros(1), u[2:] - 2 * u[1:-1] + u[:-2], jnp.zeros(1)])
+
+
+def filtered(x: jax.Array, taps: jax.Array) -> jax.Array:
+    """A window of the signal moves by one element a step."""
+
+    def step(window: jax.Array, sample: jax.Array) -> tuple[jax.Array, jax.Array]:
+        window = jnp.concatenate([sample[None], window[:-1]])
+        return window, window @ taps
+
+    return lax.scan(step, jnp.zeros_like(taps), x)[1]
+
+
+def recursive(x: jax.Array, b: jax.Array, a: jax.Array) -> jax.Array:
+    """A filter that reads what it gave."""
+
+    def step(carry: Any, sample: jax.Array) -> Any:
+        xs, ys = carry
+        xs = jnp.concatenate([sample[None], xs[:-1]])
+        y = xs @ b - ys @ a
+        return (xs, jnp.concatenate([y[None], ys[:-1]])), y
+
+    return lax.scan(step, (jnp.zeros_like(b), jnp.zeros_like(a)), x)[1]
+
+
+def kalman(z: jax.Array) -> Any:
+    """Positions are observed; velocities are not."""
+    move, see = jnp.array([[1.0, 0.1], [0.0, 1.0]]), jnp.array([[1.0, 0.0]])
+
+    def step(carry: Any, observed: jax.Array) -> Any:
+        x, p = carry
+        x, p = move @ x, move @ p @ move.T + 0.01 * jnp.eye(2)
+        s = see @ p @ see.T + 1.0
+        gain = p @ see.T / s
+        x = x + gain @ (observed[None] - see @ x)
+        return (x, p - gain @ see @ p), x
+
+    return lax.scan(step, (jnp.zeros(2), jnp.eye(2)), z)[1]
+
+
+def cached(x: jax.Array, q: jax.Array) -> jax.Array:
+    """Rows are written to a cache, all of which is attended to; the gradient."""
+
+    def total(x: jax.Array, q: jax.Array) -> jax.Array:
+        def step(cache: jax.Array, at: Any) -> Any:
+            i, row = at
+            cache = lax.dynamic_update_slice(cache, row[None], (i, 0))
+            return cache, (jax.nn.softmax(cache @ q) @ cache).sum()
+
+        return lax.scan(step, jnp.zeros_like(x), (jnp.arange(x.shape[0]), x))[1].sum()
+
+    return jax.grad(total)(x, q)
+
+
+def orientations(rates: jax.Array) -> jax.Array:
+    """A gyroscope's rates, integrated to quaternions."""
+
+    def step(q: jax.Array, r: jax.Array) -> Any:
+        w, x, y, z = q
+        a, b, c = r
+        turn = jnp.stack([-x * a - y * b - z * c, w * a + y * c - z * b,
+                          w * b - x * c + z * a, w * c + x * b - y * a])  # fmt: skip
+        q = q + 0.005 * turn
+        q = q / jnp.linalg.norm(q)
+        return q, q
+
+    return lax.scan(step, jnp.array([1.0, 0.0, 0.0, 0.0]), rates)[1]
+
+
 Shapes = tuple[tuple[int, ...], ...]
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], Shapes]] = {
@@ -161,6 +263,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Shapes]] = {
     "tanh(v @ c), 4 x 4 and 4": (matrix_loop, ((4,), (4, 4))),
     "8 arrays side by side": (joined, ((1000, 100),) * 8),
     "8 columns side by side": (joined, ((20000, 1),) * 8),
+    "suppression, 1000 points": (suppressed, ((1000, 2),)),
+    "Runge-Kutta, Lorenz": (runge_kutta(lorenz, 1000), ((3,),)),
+    "Runge-Kutta, rod of 100": (runge_kutta(heat, 2000), ((100,),)),
+    "filter of 16 taps": (filtered, ((10000,), (16,))),
+    "filter of 16 taps, gradient": (
+        jax.grad(lambda x, taps: (filtered(x, taps) ** 2).sum(), (0, 1)),
+        ((10000,), (16,)),
+    ),
+    "recursive filter, 3 and 2 taps": (recursive, ((10000,), (3,), (2,))),
+    "Kalman filter, 2 states": (kalman, ((10000,),)),
+    "cache of 256 rows, gradient": (cached, ((256, 16), (16,))),
+    "gyroscope": (orientations, ((10000, 3),)),
     "60 arguments": (added, ((4,),) * 60),
     "60 results": (split, ((4,),)),
 }

@@ -125,18 +125,22 @@ class Constraints:
             self._solved_with.setdefault(symbol, set()).add(name)
 
     def _add_consequences(self, zero: Expr) -> None:
-        """From `c*s + rest == 0`: what divides `rest` divides `c*s`; from min(a, b) == b: a >= b."""
+        """From `c*s + rest == 0`: what divides `rest` divides `c*s`."""
         for monomial, coefficient in zero.terms:
             if len(monomial) == 1 and monomial[0][1] == 1:
                 rest = gcd(*(self._term_divisor(m, c) for m, c in zero.terms if m != monomial))
                 self.add_divisible(Expr({monomial: 1}), rest // gcd(rest, coefficient))
-                atom = monomial[0][0]
-                if atom.op in ("min", "max"):
-                    chosen = Expr.of_atom(atom) - zero * (1 if coefficient == 1 else -1)
-                    for one, other in (atom.args, reversed(atom.args)):
-                        if abs(coefficient) == 1 and chosen == one:
-                            more = other - one if atom.op == "min" else one - other
-                            self.add_lower(more, 0)
+                if abs(coefficient) == 1:
+                    self._add_order(monomial[0][0], zero * -coefficient)
+
+    def _add_order(self, atom: Atom, rest: Expr) -> None:
+        """From `min(a, b) == b` follows `a >= b`, and the like; `rest`: `b - min(a, b)`."""
+        if atom.op not in ("min", "max"):
+            return
+        chosen = rest + Expr.of_atom(atom)
+        for one, other in (atom.args, atom.args[::-1]):
+            if chosen == one:
+                self.add_lower(other - one if atom.op == "min" else one - other, 0)
 
     def add_divisible(self, expr: Expr | int, k: int) -> None:
         """Record that `k` divides `expr`."""
@@ -343,6 +347,8 @@ class Constraints:
                 return x // divisor, Expr.const(0)
         elif low is not None and low >= 0 and self._is_nonnegative(divisor - x - 1):
             return Expr.const(0), x
+        elif high is not None and high < 0 and self._is_nonnegative(divisor + x):
+            return Expr.const(-1), x + divisor  # jnp.roll(x, 1) begins at mod(-1, n)
         return None
 
     def _residue(self, x: Expr, k: int) -> int | None:

@@ -282,6 +282,37 @@ def test_elimination_keeps_what_was_known_of_the_symbol():
     assert known.divisible(size("a + b"), 2)
 
 
+@pytest.mark.parametrize(
+    ("equality", "order"),
+    [
+        ("d == d - min(d, 2) + 2", ("d", 2)),
+        ("min(a, 3*b) == a", ("3*b", "a")),
+        ("max(a - 2, 0) == a - 2", ("a", 2)),
+        ("max(a, b) == b", ("b", "a")),
+    ],
+)
+def test_the_chosen_of_two_sizes_orders_them(equality, order):
+    more, less = order if isinstance(order[1], str) else (order[0], str(order[1]))
+    known, (left, right) = facts(equality), equality.split(" == ")
+    assert known.at_least(size(more), size(less))
+    assert not facts().at_least(size(more), size(less))
+    for values in itertools.product(range(7), repeat=3):
+        named = dict(zip("abd", values, strict=True))
+        if size(left).evaluate(named) == size(right).evaluate(named):
+            assert size(more).evaluate(named) >= size(less).evaluate(named)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_a_remainder_of_a_small_negative_number(k):
+    """jnp.roll(x, k) begins at mod(-k, n)."""
+    known = facts(f"n >= {k}")
+    assert known.canonical(size(f"mod(-{k}, n)")) == size(f"n - {k}")
+    assert known.canonical(size(f"floordiv(-{k}, n)")) == Expr.const(-1)
+    assert all(-k % n == n - k for n in range(k, 20))
+    less = facts(f"n >= {k - 1}") if k > 1 else Constraints()
+    assert less.canonical(size(f"mod(-{k}, n)")) != size(f"n - {k}")
+
+
 def test_a_size_is_not_negative_after_elimination():
     known = facts("t == a - 3")
     assert known.at_least(size("a"), 3)

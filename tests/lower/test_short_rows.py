@@ -250,3 +250,35 @@ def test_few_columns_are_stored_without_a_mask(cols: str) -> None:
         y, total = run(plan, [x])
         np.testing.assert_allclose(total, x.astype(np.float64).sum(0), atol=1e-5)
         np.testing.assert_array_equal(y, x - total)
+@pytest.mark.parametrize("cols", [2, 3])
+def test_rows_with_results_of_bytes_fill_vectors_of_bytes(cols: int) -> None:
+    """A step of a suppression loop: distances to point `i` are computed, and kept flags read."""
+    body = f"""
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %one = stablehlo.constant dense<1.0> : tensor<f32>
+      %sh = "disc.shape"() {{dims = ["n"]}} : () -> tensor<1xi64>
+      %sf = "disc.shape"() {{dims = ["n", "{cols}"]}} : () -> tensor<2xi64>
+      %none = stablehlo.constant dense<0> : tensor<i32>
+      %p = stablehlo.dynamic_slice %x, %i, %none, sizes = [1, {cols}] : (tensor<?x{cols}xf32>, tensor<i32>, tensor<i32>) -> tensor<1x{cols}xf32>
+      %q = stablehlo.dynamic_broadcast_in_dim %p, %sf, dims = [0, 1] : (tensor<1x{cols}xf32>, tensor<2xi64>) -> tensor<?x{cols}xf32>
+      %d = stablehlo.subtract %x, %q : tensor<?x{cols}xf32>
+      %d2 = stablehlo.multiply %d, %d : tensor<?x{cols}xf32>
+      %s = stablehlo.reduce(%d2 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<?x{cols}xf32>, tensor<f32>) -> tensor<?xf32>
+      %o = stablehlo.dynamic_broadcast_in_dim %one, %sh, dims = [] : (tensor<f32>, tensor<1xi64>) -> tensor<?xf32>
+      %far = stablehlo.compare GE, %s, %o : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xi1>
+      %y = stablehlo.and %far, %k : tensor<?xi1>
+    """  # noqa: E501
+    ins = [f"x: n,{cols} f32", "i: i32", "k: n i1"]
+    plan = plan_of(emit, fusion_text("row", ins, body, ["y: n i1"]))
+    (launch,) = plan.plan.steps
+    assert isinstance(launch, Launch)
+    lanes = host_machine().lanes(1)
+    assert launch.extent.evaluate({"n": 3 * lanes + 1}) == 4
+    assert launch.cost.is_const
+    assert 1000 // lanes * launch.cost.value < 6000, "1000 points are not worth another thread"
+    for n in (1, lanes - 1, lanes, lanes + 1, 131):
+        x, k = sample((n, cols), "f32"), sample((n,), "i1", 1)
+        for i in {0, n // 2, n - 1}:
+            (y,) = run(plan, [x, np.array(i, np.int32), k])
+            far = ((x.astype(np.float64) - x[i]) ** 2).sum(-1) >= 1
+            np.testing.assert_array_equal(y.astype(bool), far & k.astype(bool))

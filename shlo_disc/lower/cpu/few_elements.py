@@ -23,7 +23,6 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.short_factors import MOVING, is_in_loop
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.tasks.names import fusion_name
@@ -32,7 +31,7 @@ from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Index, Ix, Space
-from shlo_disc.lower.values.math.formulas import fma
+from shlo_disc.lower.values.reduction import reduced_dims
 from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.mlir import ir, terminator
 from shlo_disc.ops import Role, row_of
@@ -50,6 +49,13 @@ _FEW_MOVED = 16
 _MOST_WORK = 1024
 """Elements of all operations at most, which is the length of the kernel."""
 
+_DEAR = 20
+"""Cycles of an op that more than two elements share: quotients and roots are below."""
+
+_LONGEST_SUM = 8
+"""Terms of a sum at most: one addition waits for the other. 16 take twice the time of two vectors.
+"""
+
 _DOT = "stablehlo.dot_general"
 
 _NOTHING = (Role.FREE, Role.HOST, Role.RETURN)
@@ -63,38 +69,37 @@ def has_few_elements(fusion: Planned[Any]) -> bool:
     ops = [v.operation for v in fusion.block.operations]
     ops = [op for op in ops if row_of(op).role not in _NOTHING]
     most = _FEW_MOVED if any(op.name in MOVING for op in ops) else _FEW
+    roots = [Expr.product(fusion.shapes.shape(root)) for root in _roots(fusion)]
+    if not ops or any(not r.is_const or not 0 < r.value <= most for r in roots):
+        return False
     work = 0
     for op in ops:
-        count = _count(op, fusion.shapes)
-        if count is None or count > (most * most if op.name == _DOT else most):
-            return False
-        if count > 2 and MODEL.costs.is_expensive(op):
+        count = _count(op, fusion.shapes, most)
+        if count is None or (count > 2 and cost.op_cycles(op) >= _DEAR):
             return False  # a vector of sines takes as long as two of them
         work += count
-    roots = [Expr.product(fusion.shapes.shape(root)) for root in _roots(fusion)]
-    return 0 < work <= _MOST_WORK and all(r.is_const and 0 < r.value <= most for r in roots)
+    return work <= _MOST_WORK
 
 
-def _count(op: ir.Operation, shapes: ShapeAnalysis) -> int | None:
-    """Elements that `op` computes, or reads if it reduces them; None: unknown, or no rule."""
-    values = list(op.results)
-    if op.name == "stablehlo.reduce":
-        values += list(op.operands)[: len(op.results)]
-    elif op.name == _DOT:
-        values += op.operands
-        if any(element_of(v).name not in ("f32", "f64") for v in values):
-            return None
-    elif op.name not in SCALAR_OPS and op.name not in DATA_MOVEMENT:
-        return None
-    sizes = [Expr.product(shapes.shape(value)) for value in values]
-    if any(not size.is_const for size in sizes):
-        return None
-    counts = [size.value for size in sizes]
+def _count(op: ir.Operation, shapes: ShapeAnalysis, most: int) -> int | None:
+    """Elements of `op` that a result of at most `most` may need, counting all terms of sums.
+
+    None: there are too many, or no rule.
+    """
+    size = Expr.product(shapes.shape(op.results[0]))
+    count = min(size.value, most) if size.is_const else most
+    if op.name in SCALAR_OPS or op.name in DATA_MOVEMENT:
+        return count
     if op.name == _DOT:
-        side, _ = dot_sides(op)
-        behind = Expr.product(shapes.shape(op.operands[0])[d] for d in side.contracting)
-        return max(*counts, counts[0] * behind.value)
-    return max(counts)
+        if any(element_of(v).name not in ("f32", "f64") for v in (*op.operands, *op.results)):
+            return None
+        summed = dot_sides(op)[0].contracting
+    elif op.name == "stablehlo.reduce":
+        summed = tuple(reduced_dims(op))
+    else:
+        return None
+    terms = Expr.product(shapes.shape(op.operands[0])[d] for d in summed)
+    return count * terms.value if terms.is_const and terms.value <= _LONGEST_SUM else None
 
 
 def _roots(fusion: Planned[Any]) -> list[ir.Value]:
@@ -130,7 +135,7 @@ def _places(e: Elemental, value: ir.Value) -> Iterator[Index]:
 
 
 def _product(e: Elemental, op: ir.Operation, index: Index, mask: Mask | None) -> Register:
-    """An element of a `dot_general`: fused multiply-adds in the order of the contracted places."""
+    """An element of a `dot_general`: terms are added first to last, each product rounded."""
     sides, shapes = dot_sides(op), [e.shape(operand) for operand in op.operands]
     here = e.space.dims(index)
     places: list[dict[int, Ix]] = []
@@ -147,5 +152,5 @@ def _product(e: Elemental, op: ir.Operation, index: Index, mask: Mask | None) ->
             all_dims = {**found, **dict(zip(side.contracting, inner, strict=True))}
             dims = [all_dims[d] for d in range(len(sizes))]
             factors.append(e.value_at(operand, e.space.of_dims(sizes, dims), mask))
-        total = fma(*factors, total)
+        total = total + factors[0] * factors[1]
     return total

@@ -109,7 +109,11 @@ def each_piece(
         e.piece = number
         for value in pieces.values:
             e.overrides[value] = _Piece(e, value, number, pieces).read
-        strips(b, low, high, e.lanes, columns)
+        if pieces.sizes[number].is_one:  # lanes that are known are loaded and stored without a mask
+            with b.if_(low < high):
+                columns(low, b.mask(1, e.lanes), [])
+        else:
+            strips(b, low, high, e.lanes, columns)
     e.piece = 0
     for value in pieces.values:
         del e.overrides[value]

@@ -1,0 +1,121 @@
+"""Steps of loops on few elements: kernels without lanes, inside the host program.
+
+The oracle is a Python loop over NumPy in float64.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import shlo_disc
+
+Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+"""(jax.numpy or numpy, state, input) -> (state, result)."""
+
+
+def stacked(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    """Elements by different formulas."""
+    y = y + m.stack([0.1 * (y[1] - y[0]), y[0] * (0.5 - y[2]) - x[1], x[0] * y[1] - 0.3 * y[2]])
+    return y * 0.5, y
+
+
+def turned(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    """A product of quaternions, normalised."""
+    a, b, c, d = y
+    e, f, g = x[:3]
+    y = m.stack([a - b * e - c * f, b + a * e + d * g, c + a * f - d * e, d + a * g + b * f])
+    y = y / m.sqrt(m.sum(y * y))
+    return y, y
+
+
+def windowed(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    """A window that moves, times taps, twice."""
+    y = m.concatenate([x[:1], y[:-1]])
+    taps = m.asarray([0.5, -0.25, 0.125, 2.0], x.dtype)
+    return y, m.dot(y, taps) - m.sum(y[1:3] * x[1:3])
+
+
+def multiplied(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    """A matrix of the input times the state, and outer products."""
+    a = m.stack([m.stack([x[0], -x[1]]), m.stack([x[1], x[0]])])
+    y = m.dot(a, y) * 0.5 + 0.1
+    return y, m.outer(y, x[:2]) + a.T
+
+
+def compared(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    """Choices, extrema, reversed and rolled places."""
+    y = m.where(x[:3] > y, y[::-1], m.roll(y, 1))
+    return m.maximum(y, x[:3]) - 0.25, m.max(y) * m.min(x)
+
+
+def sines(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    """One sine a step, of an element."""
+    y = m.stack([y[1] * 0.5, -m.sin(y[0]) + x[0]])
+    return y, y
+
+
+STEPS: dict[str, tuple[Step, int]] = {
+    "stacked": (stacked, 3),
+    "turned": (turned, 4),
+    "windowed": (windowed, 4),
+    "multiplied": (multiplied, 2),
+    "compared": (compared, 3),
+    "sines": (sines, 2),
+}
+
+
+def _loop(step: Step) -> Callable[..., Any]:
+    """A scan of rows of four columns, which are not one array: their number would be a symbol."""
+    return lambda y, xs: lax.scan(lambda y, x: step(jnp, y, jnp.stack(x)), y, xs)
+
+
+def _want(step: Step, y: np.ndarray, xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y, results = y.astype(np.float64), []
+    for x in xs.astype(np.float64):
+        y, result = step(np, y, x)
+        results.append(result)
+    return y, np.array(results)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_few_elements(name: str) -> None:
+    step, count = STEPS[name]
+    rng = np.random.default_rng(0)
+    run = shlo_disc.jit(_loop(step))
+    start = rng.standard_normal(count).astype(np.float32)
+    for length in (7, 1, 53):
+        xs = rng.standard_normal((length, 4)).astype(np.float32)
+        columns = tuple(np.ascontiguousarray(xs.T))
+        for got, want in zip(run(start, columns), _want(step, start, xs), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+    assert run.cache_info().misses == 1
+    executable = run.lower(start, columns).compile().executable
+    (loop,) = re.findall(r"scf\.while.*?\n  }\n", executable.as_text("host"), re.DOTALL)
+    assert "llvm.call " not in loop, "all kernels are in the host program"
+    copies = executable.as_text("host").split("func.func @inlined")[1:]
+    assert copies
+    assert not any(re.search(r"vector<\d+xf32>", copy) for copy in copies)
+
+
+@pytest.mark.parametrize("name", ["stacked", "turned", "multiplied"])
+def test_their_gradients_and_batches(name: str) -> None:
+    step, count = STEPS[name]
+    rng = np.random.default_rng(1)
+    start = rng.standard_normal((5, count)).astype(np.float32)
+    xs = tuple(rng.standard_normal((4, 5, 11)).astype(np.float32))
+
+    def total(y: jax.Array, xs: tuple[jax.Array, ...]) -> jax.Array:
+        return (_loop(step)(y, xs)[1] ** 2).sum()
+
+    derived = jax.vmap(jax.grad(total, (0, 1)))
+    results = (jax.tree.leaves(run(derived)(start, xs)) for run in (shlo_disc.jit, jax.jit))
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
