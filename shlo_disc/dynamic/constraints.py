@@ -125,11 +125,18 @@ class Constraints:
             self._solved_with.setdefault(symbol, set()).add(name)
 
     def _add_consequences(self, zero: Expr) -> None:
-        """From `c*s + rest == 0`: what divides `rest` divides `c*s`."""
+        """From `c*s + rest == 0`: what divides `rest` divides `c*s`; from min(a, b) == b: a >= b."""
         for monomial, coefficient in zero.terms:
             if len(monomial) == 1 and monomial[0][1] == 1:
                 rest = gcd(*(self._term_divisor(m, c) for m, c in zero.terms if m != monomial))
                 self.add_divisible(Expr({monomial: 1}), rest // gcd(rest, coefficient))
+                atom = monomial[0][0]
+                if atom.op in ("min", "max"):
+                    chosen = Expr.of_atom(atom) - zero * (1 if coefficient == 1 else -1)
+                    for one, other in (atom.args, reversed(atom.args)):
+                        if abs(coefficient) == 1 and chosen == one:
+                            more = other - one if atom.op == "min" else one - other
+                            self.add_lower(more, 0)
 
     def add_divisible(self, expr: Expr | int, k: int) -> None:
         """Record that `k` divides `expr`."""

@@ -91,3 +91,7 @@ class KernelImage:
     def from_store(self) -> bool:
         """Images are not kept on disk."""
         return False
+
+    def compiled(self) -> KernelImage:
+        """Itself: it has its code."""
+        return self

@@ -172,6 +172,8 @@ class Executable:
     memory no code looks at; a call takes deleted arrays and those of other devices for them, as
     JAX does. foreign: the handlers of XLA's FFI that it calls, in the order of their numbers.
     gpu: the kernels of a program for a GPU, which has neither kernels, packs nor FFI calls here.
+    make_kernel: gives the address of a kernel, by its index, when a call first needs one whose
+    address is 0.
     """
 
     def __init__(
@@ -195,6 +197,7 @@ class Executable:
         unread: Sequence[int] = ...,
         foreign: Sequence[ForeignCall] = ...,
         gpu: GpuProgram | None = ...,
+        make_kernel: Callable[[int], int] | None = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

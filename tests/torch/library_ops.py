@@ -472,8 +472,10 @@ def torchvision_() -> Iterator[tuple[str, Run]]:
     for name in ("fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "keypointrcnn_resnet50_fpn",
                  "retinanet_resnet50_fpn", "fcos_resnet50_fpn", "ssd300_vgg16", "ssdlite320_mobilenet_v3_large"):  # fmt: skip
 
-        def run(train, name=name):
-            model = getattr(detection, name)(weights=None, weights_backbone=None)
+        small = {} if name.startswith("ssd") else {"min_size": 96, "max_size": 128}
+
+        def run(train, name=name, small=small):
+            model = getattr(detection, name)(weights=None, weights_backbone=None, **small)
             return model.train()(pictures, targets) if train else model.eval()(pictures)
 
         yield name, functools.partial(run, False)

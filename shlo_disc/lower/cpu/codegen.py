@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -38,6 +39,7 @@ from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.loader import LoadedCode, ObjectCodeError, SignalHandlers, load
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
+from shlo_disc.lower.cpu.late import LateFunction, compile_in_background
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.recent import Recent
@@ -276,6 +278,10 @@ class Function:
     from_store: bool = False
     """True if the code was not compiled in this process, but kept on disk."""
 
+    def compiled(self) -> Function:
+        """Itself: it has its code."""
+        return self
+
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
 """Kernels in use somewhere, by name."""
@@ -305,6 +311,8 @@ class Builder:
         self._waiting: list[tuple[int, str, str]] = []
         self._begun: dict[str, Future[None]] = {}
         self._found: dict[str, Function] = {}
+        self._unwanted: dict[str, str] = {}
+        """Texts to names."""
         self._refused: dict[str, Exception] = {}
 
     def __enter__(self) -> Builder:
@@ -319,8 +327,8 @@ class Builder:
         self._pool.shutdown(cancel_futures=kind is not None)
         self._found.clear()  # an error kept in `_refused` knows this object
 
-    def add(self, text: str) -> str:
-        """Have `text` compiled; the symbol it gets."""
+    def add(self, text: str, *, wanted: bool = True) -> str:
+        """Have `text` compiled; the symbol it gets. What is not `wanted` is compiled later."""
         name = function_name(text, self._machine)
         with self._lock:
             if name in self._found or name in self._begun:
@@ -329,7 +337,10 @@ class Builder:
             if known is not None:
                 self._found[name] = known
                 RECENT.add(name, (known,))
+            elif not wanted:
+                self._unwanted[text] = name
             else:
+                self._unwanted.pop(text, None)
                 heapq.heappush(self._waiting, (-len(text), name, text))
                 self._begun[name] = self._pool.submit(copy_context().run, self._longest)
         return name
@@ -339,30 +350,46 @@ class Builder:
         with self._lock:
             _, name, text = heapq.heappop(self._waiting)
         try:
-            (made,) = _compile(_with_names({name: text}), [name], self._opt_level, self._machine)
+            made = _compile_kernel(name, text, self._opt_level, self._machine)
         except MemoryError:
             raise
         except Exception as error:  # told by `functions`, which knows whether it is wanted
             self._refused[name] = error
             return
         with self._lock:
-            # Another thread may have compiled the same text meanwhile: then its code is shared.
-            made = self._found[name] = _functions.setdefault(name, made)
-        RECENT.add(name, (made,))
+            self._found[name] = made
 
-    def functions(self, texts: Sequence[str]) -> list[Function]:
-        """The functions of `texts`; waits for all that were added.
+    def functions(self, texts: Sequence[str]) -> list[Function | LateFunction[Function]]:
+        """The functions of `texts`; waits for all that were added and wanted.
 
         Raises KernelsRefused when some do not compile.
         """
-        names = [self.add(text) for text in texts]
+        names = [self.add(text, wanted=text not in self._unwanted) for text in texts]
         for future in self._begun.values():
             future.result()
         refused = {t: self._refused[n] for t, n in zip(texts, names, strict=True)
                    if n in self._refused}  # fmt: skip
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        return [self._found[name] for name in names]
+        late = {
+            name: LateFunction(
+                name, partial(_compile_kernel, name, text, self._opt_level, self._machine)
+            )
+            for text, name in self._unwanted.items()
+        }
+        compile_in_background(late.values())
+        return [late.get(name) or self._found[name] for name in names]
+
+
+def _compile_kernel(name: str, text: str, opt_level: int, machine: Machine | None) -> Function:
+    """The function `name` of the kernel `text`, shared with programs that have it already."""
+    known = _functions.get(name)
+    if known is None:
+        (made,) = _compile(_with_names({name: text}), [name], opt_level, machine)
+        # Another thread may have compiled the same text meanwhile.
+        known = _functions.setdefault(name, made)
+    RECENT.add(name, (known,))
+    return known
 
 
 def compile_functions(
@@ -370,7 +397,9 @@ def compile_functions(
 ) -> list[Function]:
     """The functions in `texts` (see :class:`Builder`)."""
     with Builder(opt_level, machine) as builder:
-        return builder.functions(texts)
+        for text in texts:
+            builder.add(text)
+        return [function.compiled() for function in builder.functions(texts)]
 
 
 def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, Function]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.short_factors import is_in_loop
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
-from shlo_disc.ops import row_of
+from shlo_disc.ops import Role, row_of
 
-__all__ = ["of_block", "op_cycles"]
+__all__ = ["of_block", "of_rows", "of_short_rows", "op_cycles"]
 
 
 def op_cycles(op: ir.Operation) -> int:
@@ -54,3 +55,34 @@ def of_rows(block: ir.Block, shapes: ShapeAnalysis, cols: Expr, machine: Machine
         traffic += element_of(argument).bytes
     picoseconds = cycles * 333 * 4 // machine.vector_bytes + traffic * 100
     return (cols * picoseconds) // 1000 + 20
+
+
+def of_short_rows(
+    block: ir.Block, shapes: ShapeAnalysis, cols: int, lanes: int, machine: Machine
+) -> Expr:
+    """Nanoseconds of `lanes` rows of `cols` elements each, side by side in lanes.
+
+    What has one element a row, or one alone, is not counted for every column. In loops, operands
+    are in a cache.
+    """
+    full = {
+        Expr.product(shapes.shape(view.operation.operands[0]))
+        for view in block.operations
+        if view.operation.name == "stablehlo.reduce"
+    }
+
+    def columns(value: ir.Value) -> int:
+        count = Expr.product(shapes.shape(value))
+        return 0 if count.is_one else cols if count in full else 1
+
+    cycles, traffic = 4, 0
+    for view in block.operations:
+        op = view.operation
+        if row_of(op).role in (Role.ELEMENTWISE, Role.MOVING, Role.LOOP):
+            of_all = op.operands if op.name == "stablehlo.reduce" else op.results
+            cycles += op_cycles(op) * columns(of_all[0])
+    for argument in block.arguments:
+        traffic += element_of(argument).bytes * columns(argument)
+    byte = 20 if is_in_loop(block.owner.operation) else 100
+    picoseconds = cycles * 333 * 4 // machine.vector_bytes + traffic * byte
+    return Expr.const(lanes * picoseconds // 1000 + 2)

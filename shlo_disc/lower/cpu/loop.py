@@ -17,6 +17,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.lower.cpu import cost, short_factors
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.interleaved import interleaved_parts
 from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.machine import Machine
@@ -64,10 +65,12 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     roots, shape, constraints = record.roots, record.space, shapes.constraints
     if not roots:
         return KernelPlan(())
+    if has_few_elements(fusion):
+        return emit_few_elements(fusion, machine)
     lanes = choose_lanes(block, machine)
     heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
     if heavy:  # Several vectors at once hide the latency of the accumulation.
-        lanes *= 4
+        lanes = _several(lanes, Expr.product(shape))
     chunk = (lanes or ONE_BY_ONE) if heavy else max(lanes, CHUNK)
     parts: list[list[ir.Value]] = []
     if lanes and not heavy:
@@ -137,6 +140,14 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
     return KernelPlan((launch,), better_at=better_at, short=tuple(short_sizes))
+
+
+def _several(lanes: int, elements: Expr) -> int:
+    """Lanes of four vectors; fewer where `elements` are known to be fewer."""
+    vectors = 4
+    while vectors > 1 and elements.is_const and lanes * vectors >= 2 * elements.value:
+        vectors //= 2
+    return lanes * vectors
 
 
 def _launch(

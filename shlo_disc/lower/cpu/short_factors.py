@@ -38,6 +38,7 @@ __all__ = [
     "CHUNK",
     "LIKELY",
     "MOST_OPS",
+    "MOVING",
     "SHORT",
     "Factors",
     "Scheme",
@@ -64,7 +65,7 @@ MOST_OPS = 256
 """Ops of a kernel at most, those along a constant factor counted one by one."""
 
 
-_MOVING = frozenset(
+MOVING = frozenset(
     f"stablehlo.{name}" for name in ("concatenate", "pad", "dynamic_pad", "reverse", "gather")
 )
 """Ops whose lanes would come from different places."""
@@ -122,7 +123,7 @@ def constant_scheme(
         first -= 1
     if 0 < first <= inner:
         count = Expr.product(factors[first:]).value
-        if crossed or lanes % count or any(v.operation.name in _MOVING for v in block.operations):
+        if crossed or lanes % count or any(v.operation.name in MOVING for v in block.operations):
             return Factors(Scheme.COLUMNS, first - 1, range(first, len(factors)))
     for item in crossed:
         if _is_short(factors[item.along], ops, SHORT):

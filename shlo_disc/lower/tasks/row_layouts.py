@@ -175,6 +175,15 @@ class LaneWriter(RowWriter):
                     with branch.otherwise():
                         at(digits, start, b.mask(left, lanes))
 
+        partly = not divisible and not (columns.is_const and columns.value < lanes)
+        if partly and not sizes and not b.one_task:
+            # Without a branch in the loop, what every task reads is read once, in front of it.
+            full = b.param(columns // lanes)
+            with b.loop(b.lo, b.min(b.hi, full), 1, hint="task") as loop:
+                at([loop.index], loop.index * lanes, None)
+            with b.if_(b.hi > full):
+                at([full], full * lanes, b.mask(b.param(columns) - full * lanes, lanes))
+            return
         odometer(b, [*sizes, b.param(ceil_div(columns, lanes))], task)
 
     def columns(

@@ -23,6 +23,10 @@ __all__ = ["emit_dynamic_update_slice"]
 _CHUNK = 4096
 """Elements of a task along the contiguous run."""
 
+_FEW = 4
+"""Elements of a run at most that are moved one by one: a masked vector would wait for what was just
+stored element by element."""
+
 
 def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `dynamic_update_slice`; start indices are clamped, as specified."""
@@ -43,6 +47,7 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: TaskMach
     run = Expr.product(window[cut:])
     pieces = ceil_div(run, chunk)
     steps, update_steps = dense_strides(sizes), dense_strides(window)
+    one_by_one = run.is_const and run.value <= _FEW and not b.one_task
     begin = []
     for d, start in enumerate(starts):
         top = b.param(sizes[d]) - b.param(window[d])
@@ -52,15 +57,20 @@ def emit_dynamic_update_slice(fusion: Planned[SingleOpRecord], machine: TaskMach
         *row, piece = digits(b, task.index, [*window[:cut], pieces])
         to = base + offset(b, row, steps[:cut])
         source = offset(b, row, update_steps[:cut])
-        first = piece * chunk
-        last = b.min(first + chunk, b.param(run, opaque=True))
+        if one_by_one:
+            found = [single.read(e, update, source + k) for k in range(run.value)]
+            for k, value in enumerate(found):
+                e.store(result, element, value, Ix(to + k), None)
+        else:
+            first = piece * chunk
+            last = b.min(first + chunk, b.param(run, opaque=True))
 
-        def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
-            index = (Group(window, Ix(source + at, 1)),) if window else ()
-            value = e.value_at(update, index, mask)
-            e.store(result, element, b.broadcast(value, lanes), Ix(to + at, 1), mask)
+            def step(at: IndexValue, mask: Mask | None, _: list[Register]) -> None:
+                index = (Group(window, Ix(source + at, 1)),) if window else ()
+                value = e.value_at(update, index, mask)
+                e.store(result, element, b.broadcast(value, lanes), Ix(to + at, 1), mask)
 
-        strips(b, first, last, lanes, step)
+            strips(b, first, last, lanes, step)
     extent = Expr.product(window[:cut]) * pieces
     cost = Expr.min(run, Expr.const(chunk)) * element.bytes // 10 + 20
     launch = single.launch(e, "dynamic_update_slice", extent, cost)

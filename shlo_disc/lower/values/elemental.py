@@ -96,6 +96,8 @@ class Elemental:
         self.piece = 0
         """Which part of the results is computed: the same value at the same index may be another
         one in each (`lower/cpu/pieces.py`, `short_factors.py`)."""
+        self.unrolls = False
+        """Reductions of a known number of elements are written out."""
         self.tail: Mask | None = None
         """The mask of the loop's last, partial vector: at least its first lane is on."""
         b.at_end(self._forget)

@@ -254,7 +254,13 @@ def _runs(
         at = assemble(sizes, found, {})
         return reducer.step(accs, [e.value_at(v, at, mask) for v in reducer.inputs])
     first, last = runs[0][0], runs[0][-1] + 1
-    count = e.b.param(Expr.product(sizes[first:last]))
+    number = Expr.product(sizes[first:last])
+    if e.unrolls and number.is_const:
+        for k in range(number.value):
+            run = Group(tuple(sizes[first:last]), e.space.uniform(e.b.index(k)))
+            accs = _runs(e, reducer, runs[1:], {**found, first: run}, mask, accs)
+        return accs
+    count = e.b.param(number)
     with e.b.loop(0, count, 1, accs, hint="k") as loop:
         run = Group(tuple(sizes[first:last]), Ix(loop.index))
         inside = {**found, first: run}

@@ -140,6 +140,21 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
   new (self) SharedForeignCall{std::move(call)};
 }
 
+// `make` is called with the index of a kernel, and returns the address of its code or raises.
+MakeKernel kernel_maker(const nb::object& make) {
+  return [owner = shared_reference(make.ptr())](int64_t index, std::string* message) {
+    const WithGil gil;
+    PyObject* const function = static_cast<PyObject*>(const_cast<void*>(owner.get()));
+    const PyRef address(PyObject_CallFunction(function, "L", static_cast<long long>(index)));
+    const uint64_t made = address ? PyLong_AsUnsignedLongLong(address.get()) : 0;
+    if (PyErr_Occurred()) {
+      *message = take_error_text();
+      return disc_kernel{nullptr};
+    }
+    return function_at<disc_kernel>(made);
+  };
+}
+
 void init_executable(
     PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<uint64_t>& kernels,
     const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
@@ -148,7 +163,7 @@ void init_executable(
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
     const std::vector<int64_t>& unread, const std::vector<SharedForeignCall>& foreign,
-    const SharedGpuProgram* gpu) {
+    const SharedGpuProgram* gpu, const nb::object& make_kernel) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
   drop_waiting_references();
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
@@ -172,7 +187,11 @@ void init_executable(
     }
     spec.gpu = gpu->program;
   }
-  for (const uint64_t kernel : kernels) spec.kernels.push_back(function_at<disc_kernel>(kernel));
+  for (const uint64_t kernel : kernels) {
+    if (kernel == 0 && make_kernel.is_none()) throw nb::value_error("make_kernel must give a kernel of address 0");
+    spec.kernels.push_back(kernel == 0 ? nullptr : function_at<disc_kernel>(kernel));
+  }
+  if (!make_kernel.is_none()) spec.make_kernel = kernel_maker(make_kernel);
 
   std::vector<PyRef> argument_descrs;
   for (auto& [descr, sizes, path] : arguments) {
@@ -590,7 +609,8 @@ NB_MODULE(_ral, m) {
            "guards"_a = std::vector<std::string>(), "donated"_a = std::vector<int64_t>(),
            "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none(),
            "size_arguments"_a = std::vector<int64_t>(), "unread"_a = std::vector<int64_t>(),
-           "foreign"_a = std::vector<SharedForeignCall>(), "gpu"_a.none() = nb::none())
+           "foreign"_a = std::vector<SharedForeignCall>(), "gpu"_a.none() = nb::none(),
+           "make_kernel"_a = nb::none())
       .def("run_gpu",
            [](const PyExecutable& self, nb::handle leaves, int device) {
              return checked(self.run_gpu(device, leaves.ptr()));

@@ -9,6 +9,7 @@ from shlo_disc.lower.cpu.dense.batches import largest
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.plan import Planner
 from shlo_disc.lower.cpu.dense.row_work import RowWork
+from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import is_in_loop
 from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
@@ -35,6 +36,8 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
 
     Raises UnsupportedError for an element type that is not compiled.
     """
+    if has_few_elements(fusion):
+        return emit_few_elements(fusion, machine)
     block, record, shapes = fusion.block, fusion.record, fusion.shapes
     planners = []
     products = analyze_dense(record, list(block.arguments), shapes)

@@ -1,0 +1,151 @@
+"""Kernels of a few elements, each of which is computed by itself, without lanes.
+
+    q = [w*a - x*b, w*b + x*a]     ==>     %q0 = ..., %q1 = ...
+
+Why     Steps of loops compute points, quaternions and small states that are stacked from scalars.
+        In lanes, every part of a concatenation is computed for all lanes, under masks, and each
+        reader computes it anew. What a kernel stores element by element is also found in registers
+        by the next one, where both are in the host program.
+Needs   A fusion in a loop, with few elements of every value, and their number known now.
+Keeps   Reductions add one element after the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from shlo_disc.contractions import dot_sides
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.cpu import cost
+from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.model import MODEL
+from shlo_disc.lower.cpu.short_factors import MOVING, is_in_loop
+from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.tasks.names import fusion_name
+from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.elementwise import SCALAR_OPS
+from shlo_disc.lower.values.index import Index, Ix, Space
+from shlo_disc.lower.values.math.formulas import fma
+from shlo_disc.lower.values.typed import Mask, Register
+from shlo_disc.mlir import ir, terminator
+from shlo_disc.ops import Role, row_of
+from shlo_disc.passes.kinds import kind_of
+from shlo_disc.passes.records import Planned
+
+__all__ = ["emit_few_elements", "has_few_elements"]
+
+_FEW = 4
+"""Elements of every value at most: half a vector of AVX2 would be empty."""
+
+_FEW_MOVED = 16
+"""The same where elements come from several places."""
+
+_MOST_WORK = 1024
+"""Elements of all operations at most, which is the length of the kernel."""
+
+_DOT = "stablehlo.dot_general"
+
+_NOTHING = (Role.FREE, Role.HOST, Role.RETURN)
+"""Roles of ops that take no time."""
+
+
+def has_few_elements(fusion: Planned[Any]) -> bool:
+    """True if each element of `fusion` is better computed by itself."""
+    if not is_in_loop(fusion.op):
+        return False
+    ops = [v.operation for v in fusion.block.operations]
+    ops = [op for op in ops if row_of(op).role not in _NOTHING]
+    most = _FEW_MOVED if any(op.name in MOVING for op in ops) else _FEW
+    work = 0
+    for op in ops:
+        count = _count(op, fusion.shapes)
+        if count is None or count > (most * most if op.name == _DOT else most):
+            return False
+        if count > 2 and MODEL.costs.is_expensive(op):
+            return False  # a vector of sines takes as long as two of them
+        work += count
+    roots = [Expr.product(fusion.shapes.shape(root)) for root in _roots(fusion)]
+    return 0 < work <= _MOST_WORK and all(r.is_const and 0 < r.value <= most for r in roots)
+
+
+def _count(op: ir.Operation, shapes: ShapeAnalysis) -> int | None:
+    """Elements that `op` computes, or reads if it reduces them; None: unknown, or no rule."""
+    values = list(op.results)
+    if op.name == "stablehlo.reduce":
+        values += list(op.operands)[: len(op.results)]
+    elif op.name == _DOT:
+        values += op.operands
+        if any(element_of(v).name not in ("f32", "f64") for v in values):
+            return None
+    elif op.name not in SCALAR_OPS and op.name not in DATA_MOVEMENT:
+        return None
+    sizes = [Expr.product(shapes.shape(value)) for value in values]
+    if any(not size.is_const for size in sizes):
+        return None
+    counts = [size.value for size in sizes]
+    if op.name == _DOT:
+        side, _ = dot_sides(op)
+        behind = Expr.product(shapes.shape(op.operands[0])[d] for d in side.contracting)
+        return max(*counts, counts[0] * behind.value)
+    return max(counts)
+
+
+def _roots(fusion: Planned[Any]) -> list[ir.Value]:
+    return list(terminator(fusion.block).operands)
+
+
+def emit_few_elements(fusion: Planned[Any], machine: Machine) -> KernelPlan:
+    """The plan of such a fusion: one launch of one task."""
+    block, shapes, roots = fusion.block, fusion.shapes, _roots(fusion)
+    b, arguments = CpuBuilder(machine), Arguments()
+    e = Elemental(b, Space(b, shapes.constraints, [], 0), shapes, block, arguments)
+    e.unrolls = True
+    for view in block.operations:
+        op = view.operation
+        if op.name == _DOT:
+            e.overrides[op.results[0]] = functools.partial(_product, e, op)
+    with b.loop(b.lo, b.hi, 1, hint="task"):
+        values = [[e.value_at(root, at) for at in _places(e, root)] for root in roots]
+        for number, (root, found) in enumerate(zip(roots, values, strict=True)):
+            for place, value in enumerate(found):
+                e.store(Output(number), element_of(root), value, Ix(b.index(place)), None)
+    text, params = b.finish()
+    kernel = Kernel(fusion_name(fusion.op, kind_of(fusion.op).name), text)
+    work = cost.of_block(block, shapes, Expr.const(1), machine)
+    return KernelPlan((Launch(kernel, tuple(arguments.buffers), params, Expr.const(1), work),))
+
+
+def _places(e: Elemental, value: ir.Value) -> Iterator[Index]:
+    """The indices of all elements, in the order of memory."""
+    sizes = e.shape(value)
+    for places in itertools.product(*(range(size.value) for size in sizes)):
+        yield e.space.of_dims(sizes, [e.space.uniform(e.b.index(place)) for place in places])
+
+
+def _product(e: Elemental, op: ir.Operation, index: Index, mask: Mask | None) -> Register:
+    """An element of a `dot_general`: fused multiply-adds in the order of the contracted places."""
+    sides, shapes = dot_sides(op), [e.shape(operand) for operand in op.operands]
+    here = e.space.dims(index)
+    places: list[dict[int, Ix]] = []
+    for side in sides:
+        known = dict(zip(side.batch, here, strict=False))
+        places.append(
+            {**known, **{d: here[r] for d, r in zip(side.free, side.results, strict=True)}}
+        )
+    total = e.b.constant(0.0, element_of(op.results[0]).register)
+    for at in itertools.product(*(range(shapes[0][d].value) for d in sides[0].contracting)):
+        factors = []
+        for operand, sizes, side, found in zip(op.operands, shapes, sides, places, strict=True):
+            inner = (e.space.uniform(e.b.index(k)) for k in at)
+            all_dims = {**found, **dict(zip(side.contracting, inner, strict=True))}
+            dims = [all_dims[d] for d in range(len(sizes))]
+            factors.append(e.value_at(operand, e.space.of_dims(sizes, dims), mask))
+        total = fma(*factors, total)
+    return total

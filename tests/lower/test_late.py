@@ -1,0 +1,152 @@
+"""Variants of kernels that the first call does not need: compiled when a call asks for them."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from shlo_disc.errors import InternalError
+from shlo_disc.lower.cpu import codegen
+
+SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))
+
+
+def layer(x, w):
+    return jnp.tanh(x @ w)
+
+
+def operands(n, k, m):
+    rng = np.random.default_rng(n * k * m)
+    return [jnp.asarray(rng.normal(size=shape) / 8, jnp.float32) for shape in ((n, k), (k, m))]
+
+
+def late(function):
+    found = json.loads(function.explain(format="json"))
+    return (found[0] if isinstance(found, list) else found)["late_kernels"]
+
+
+@pytest.fixture
+def first_called():
+    """`layer`, called at sizes that need few of its kernels."""
+    function = shlo_disc.jit(layer)
+    function(*operands(200, 40, 48))
+    return function
+
+
+def near(got, x, w):
+    want = np.tanh(np.asarray(x, np.float64) @ np.asarray(w, np.float64))
+    np.testing.assert_allclose(got, want, rtol=0, atol=4e-6)
+
+
+def test_other_variants_come_when_calls_need_them(compiled_anew, first_called):
+    before = late(first_called)
+    assert before > 0
+    for sizes in SIZES:
+        x, w = operands(*sizes)
+        near(first_called(x, w), x, w)
+        near(jax.jit(first_called)(x, w), x, w)
+    assert late(first_called) < before
+
+
+def test_results_do_not_depend_on_the_first_call(compiled_anew, first_called):
+    other = shlo_disc.jit(layer)
+    for sizes in SIZES:
+        given = operands(*sizes)
+        assert np.array_equal(first_called(*given), other(*given))
+
+
+def test_many_threads_ask_for_one_kernel(compiled_anew, first_called):
+    given = operands(*SIZES[0])
+    results, start = [], threading.Barrier(8)
+
+    def call():
+        start.wait()
+        results.append(first_called(*given))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    for result in results:
+        near(result, *given)
+
+
+def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monkeypatch):
+    @shlo_disc.jit
+    def function(x, w):
+        return jnp.tanh(x @ w) * 0.8125  # no other program has these kernels
+
+    function(*operands(200, 40, 48))
+    given = operands(*SIZES[0])
+    with monkeypatch.context() as patched:
+
+        def broken(*_):
+            raise ValueError("no code today")
+
+        patched.setattr(codegen, "_object_code", broken)
+        with pytest.raises(InternalError, match=r"kernel \d+: no code today"):
+            function(*given)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no code today"):
+            jax.jit(function)(*given).block_until_ready()
+    x, w = (np.asarray(one, np.float64) for one in given)
+    np.testing.assert_allclose(function(*given), 0.8125 * np.tanh(x @ w), rtol=0, atol=4e-6)
+
+
+PROGRAM = """
+    import json, os, time
+    import jax, jax.numpy as jnp, numpy as np
+    import shlo_disc
+
+    @shlo_disc.jit
+    def f(x, w):
+        return jnp.tanh(x @ w)
+
+    def late():
+        return json.loads(f.explain(format="json"))["late_kernels"]
+
+    def same(n):
+        x, w = np.ones((n, 40), np.float32), np.full((40, 48), 1 / 64, np.float32)
+        return np.allclose(f(x, w), np.tanh(x @ w))
+
+    assert same(200) and late() > 0
+"""
+
+
+def run(code, **env):
+    text = textwrap.dedent(PROGRAM) + textwrap.dedent(code)
+    given = {"SHLO_DISC_CACHE": "0", "SHLO_DISC_COMPILE_AHEAD": "1", **env}
+    command = ["env", *(f"{name}={value}" for name, value in given.items()), sys.executable, "-c"]
+    return subprocess.run(
+        [*command, text], check=False, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_in_the_background_before_calls_need_them():
+    done = run("""
+        end = time.monotonic() + 120
+        while late() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert late() == 0
+        assert same(1)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_process_ends_and_forks_while_kernels_are_compiled():
+    done = run("""
+        time.sleep(0.6)  # the thread is at work
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if same(1) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    """)
+    assert done.returncode == 0, done.stderr
