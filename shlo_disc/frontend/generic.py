@@ -152,12 +152,40 @@ def _bisected(a: Any, size: Any, query: Any, less: Callable[[Any, Any], Any], dt
     return high.astype(dtype)
 
 
-def _with_an_element(vector: Any) -> Any:
-    """The vector, or a zero where it may be empty and is."""
-    missing = max_size(vector.shape[0], 1) - vector.shape[0]
+def _with_an_element(array: Any, axis: int = 0) -> Any:
+    """The array, or a row of zeros along `axis` where it may be empty and is."""
+    missing = max_size(array.shape[axis], 1) - array.shape[axis]
     if not is_size(missing):  # the size is known to be at least 1
-        return vector
-    return lax.pad(vector, jnp.zeros((), vector.dtype), ((0, missing, 0),))
+        return array
+    widths = [(0, 0, 0)] * array.ndim
+    widths[axis] = (0, missing, 0)
+    return lax.pad(array, jnp.zeros((), array.dtype), widths)
+
+
+def _unique(
+    original: Callable[..., Any],
+    ar: Any,
+    axis: int,
+    *flags: Any,
+    size: Any = None,
+    fill_value: Any = None,
+    **named: Any,
+) -> Any:
+    """Nothing but `fill_value` where there are no elements; other results are shorter then."""
+
+    def by_jax(x: Any, fill: Any) -> Any:
+        return original(x, axis, *flags, size=size, fill_value=fill, **named)
+
+    def of_any_size(x: Any, fill: Any) -> Any:
+        found = by_jax(_with_an_element(x, axis), fill)
+        none = size_as_array(x.shape[axis]) == 0
+        return jnp.where(none, jnp.asarray(fill, found.dtype), found)
+
+    more = any(flags) or any(value for name, value in named.items() if name.startswith("return_"))
+    if size is None or fill_value is None or more:
+        return by_jax(ar, fill_value)
+    symbolic = has_symbols((ar.shape[axis],))
+    return written_twice("unique", symbolic, of_any_size, by_jax, ar, fill_value)
 
 
 def _digitize(original: Callable[..., Any], x: Any, bins: Any, *rest: Any, **named: Any) -> Any:
@@ -286,6 +314,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_squeeze": _squeeze,
     "_searchsorted_scan_impl": _searchsorted_scan_impl,
     "_shuffle": _shuffle,
+    "_unique": _unique,
     "_infer_scan_length": _infer_scan_length,
     "fori_loop": _fori_loop,
     "concrete_or_error": _concrete_or_error,

@@ -186,6 +186,11 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} places arrays on several devices ({placing.primitive.name}, "
             f"{equation_line(placing)}); compile what runs on one device"
         )
+    inspects = next((e for e in equations_of(jaxpr) if e.primitive.name == _INSPECTS), None)
+    if inspects is not None:
+        raise PartOfOuterError(
+            f"{name} inspects where XLA places an array ({equation_line(inspects)})"
+        )
     for axis in named_axes(jaxpr):
         raise PartOfOuterError(
             f"{name} uses the axis name {axis!r} of an outer vmap or shard_map; move the "
@@ -200,6 +205,9 @@ _PLACES = {
     "sharding_constraint": "sharding",
 }
 """Primitives that say where arrays are, and the parameter that has the mesh or is it."""
+
+_INSPECTS = "inspect_sharding"
+"""The primitive that calls back while XLA compiles, with what XLA chose."""
 
 
 def _places_arrays(equation: Any) -> bool:

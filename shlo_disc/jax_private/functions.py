@@ -55,6 +55,7 @@ _FUNCTIONS_OF_SIZES = {
     "canonicalize_axis": "jax._src.util",
     "delete": "jax._src.numpy.lax_numpy",
     "digitize": "jax._src.numpy.lax_numpy",
+    "_unique": "jax._src.numpy.setops",
     "diag_indices_from": "jax._src.numpy.lax_numpy",
     "diagonal": "jax._src.numpy.lax_numpy",
     "hamming": "jax._src.numpy.window_functions",

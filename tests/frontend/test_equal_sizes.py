@@ -168,6 +168,24 @@ def test_a_length_in_two_ways_is_one_length_from_some_size_on(name):
     assert f.cache_info().misses == 1
 
 
+OUTER = {
+    "rows of rows": lambda x, y: jax.vmap(lambda a: jax.vmap(lambda b: a * b + a)(y))(x),
+    "columns of rows": lambda x, y: jax.vmap(lambda b: jax.vmap(lambda a: a - b)(x), out_axes=1)(y),
+    "by places": lambda x, y: jnp.fromfunction(lambda i, j: i + 2 * j, x.shape + y.shape),
+    "one for all": jax.vmap(lambda a, b: a * b, (0, None)),
+}
+"""Functions of two lengths that need not be equal."""
+
+
+@pytest.mark.parametrize("name", OUTER)
+@pytest.mark.parametrize("n", [5, 1])
+def test_lengths_that_are_equal_by_chance_are_not_made_one(name, n):
+    f = shlo_disc.jit(OUTER[name])
+    for size in (n, n), (3, 8):
+        assert_alike(f, jax.jit(OUTER[name]), *map(normal, size))
+    assert f.cache_info().misses == 1
+
+
 def test_what_is_empty_at_every_size_is_no_difference():
     def f(x):
         none = x[:, :1][-2:, 1:]  # at numbers, an operation on no elements follows
@@ -177,6 +195,13 @@ def test_what_is_empty_at_every_size_is_no_difference():
     for n in (3, 2, 7):
         assert_alike(g, jax.jit(f), np.ones((n, 5), np.float32))
     assert g.cache_info().misses == 1
+
+
+def test_checks_of_jax_take_sizes_that_guards_make_equal():
+    with jax.enable_checks(True):
+        f = shlo_disc.jit(lambda x, y: lax.map(lambda t: t[0] + t[1], (x, y)), donate_argnums=0)
+        for n in (3, 5):
+            np.testing.assert_array_equal(f(jnp.ones(n), jnp.ones(n)), np.full(n, 2.0))
 
 
 def test_batches_of_map_leave_any_number_of_rows():
