@@ -81,7 +81,7 @@ def test_an_index_of_rank_0_and_an_element_of_a_scalar():
 
 def test_a_scalar_is_gathered_and_scattered_as_one_element():
     def function(x):
-        n, many, none, one = x.sum(), x[0], torch.tensor(0), torch.tensor([0])
+        n, many, none, one = x.sum(), x.sum(0), torch.tensor(0), torch.tensor([0])
         return (
             many.gather(0, none + 2), n.gather(0, none), n.gather(-1, one),
             n.scatter(0, none, 2.0), n.scatter(0, one, n[None] * 2),
