@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -153,9 +154,20 @@ def _same_elements(node: torch.fx.Node) -> torch.fx.Node:
     """The tensor that `node` has all elements of, with fewer of them: cheaper to read."""
     while True:
         packet = getattr(node.target, "overloadpacket", None)
-        if packet not in _ARRANGED and not (packet in _EXPANDED and _is_repeated(node)):
+        is_repeated = packet in _EXPANDED and _is_repeated(node)
+        if not (packet in _ARRANGED or is_repeated or _is_whole_slice(node)):
             return node
         node = node.args[0]
+
+
+def _is_whole_slice(node: torch.fx.Node) -> bool:
+    """True for `x[:]`, which `x[:, None]` has in its graph."""
+    if node.target is not aten.slice.Tensor:
+        return False
+    given = schema_arguments(node)
+    end = given["end"]
+    is_whole = end is None or (isinstance(end, int) and end == sys.maxsize)
+    return is_whole and given["start"] in (None, 0) and given["step"] == 1
 
 
 def _is_repeated(node: torch.fx.Node) -> bool:

@@ -115,6 +115,19 @@ def compilations() -> list[CompiledGraph]:
 class CompiledGraph:
     """One graph of `torch.compile`, compiled. Any number of threads may call it."""
 
+    number: int
+    """How many graphs there were before it, and it."""
+    kind: str
+    """`forward`, `backward` or `inference`; `untraced` for one that PyTorch runs whole."""
+    name: str
+    eager: dict[str, str]
+    """Operations that PyTorch runs, by their places, each with the reason."""
+    eager_count: int
+    """How many operations PyTorch runs in a call."""
+    parts: list[Part]
+    """What was compiled; several for a graph that PyTorch runs a part of."""
+    _run: Callable[[Sequence[Any]], Any]
+    _aliases: Aliases | None
     _count = 0
     _lock = threading.Lock()
 
@@ -159,17 +172,9 @@ class CompiledGraph:
         with CompiledGraph._lock:
             CompiledGraph._count += 1
             self.number = CompiledGraph._count
-        self.kind = kind
-        """`forward`, `backward` or `inference`; `untraced` for one that PyTorch runs whole."""
-        self.name = f"{kind}_{self.number}"
-        self.eager: dict[str, str] = {}
-        """Operations that PyTorch runs, by their places, each with the reason."""
-        self.eager_count = 0
-        """How many operations PyTorch runs in a call."""
-        self.parts: list[Part] = []
-        """What was compiled; several for a graph that PyTorch runs a part of."""
-        self._run: Callable[[Sequence[Any]], Any]
-        self._aliases: Aliases | None = None
+        self.kind, self.name = kind, f"{kind}_{self.number}"
+        self.eager, self.eager_count, self.parts = {}, 0, []
+        self._aliases = None
 
     def _part(
         self,

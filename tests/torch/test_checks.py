@@ -158,7 +158,7 @@ def nested(p, x, i):
 
 
 def of_two_steps(x, i):
-    start = torch.tensor(0), x, i
+    start = (i * 0).sum(), x, i
     step = lambda k, x, i: (k + 1, x + x[i].sum(), i + 1)  # noqa: E731
     return while_loop(lambda k, x, i: k < 2, step, start)[1][: i.shape[0]]
 
@@ -176,7 +176,7 @@ def test_branches_and_loops_raise_for_what_they_run(function):
     x, dims = torch.randn(5, 3), (None, None, {0: Dim("n", min=2, max=5)})
     example = torch.ones(3), x, torch.tensor([0, 1, 2])
     program = export(Of(function), example, dynamic_shapes=(dims,))
-    run = compiled(function) if function is nested else shlo_disc.torch.compile(program)
+    run = compiled(function) if function is in_steps else shlo_disc.torch.compile(program)
     raised = 0
     for sign in (1, -1):
         for numbers in ([0, 1, 2], [3, 4], [0, 3, 2, 3], [0, 5], [4, 0], [-1, 2], [-5, 0, 0]):
