@@ -146,6 +146,18 @@ def test_sizes_of_one_and_zero_need_no_compilation_where_dynamo_does_not_ask():
     assert kinds() == ["inference"]
 
 
+def test_no_rows_where_dynamo_takes_sizes_to_be_two_or_more():
+    """Its guard `n == 0` is false for such a size."""
+
+    def function(x):
+        return [row + 1 for row in x]
+
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):
+        for size in (0, 3):
+            x = torch.ones(size, 8)
+            torch.testing.assert_close(compiled(function)(x), function(x))
+
+
 def test_numbers_and_sizes_that_are_results():
     def function(x, factor):
         return x * factor, x.shape[0] * x.shape[1], (x.sum(), None)
