@@ -68,7 +68,7 @@ nothing."""
 
 _FEW_LOADS = 16
 """Columns at most of few rows whose elements are loaded one by one. Three rows of 12 and a sine
-take 0.6 of the time in lanes; such as lie in memory as they are read take as long, or longer."""
+take 0.6 of the time in lanes. Rows that lie in memory as they are read take longer there."""
 
 _FEW_VECTORS = 8
 """Vectors that rows of an arg-max fill at most to be in lanes: these take half the time or less."""
