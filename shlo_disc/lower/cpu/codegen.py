@@ -278,9 +278,9 @@ class _Code(NamedTuple):
 class Function:
     """A compiled function, or one to compile; its code stays in memory as long as this object.
 
-    Code that is made quickly takes a third of the time. It has the same bits as results, and calls
-    take 1.0 to 1.15 times as long, until the best code takes its place in the cell. Both stay, since
-    a call may be in either.
+    Making code quickly takes a third of the time. Results have the same bits, and calls take 1.0 to
+    1.15 times as long, until the best code takes its place in the cell. Both stay: a call may be in
+    either.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class Function:
         self.name = name
         self.cell = KernelCell()
         """Where programs find the code."""
-        self._make, self._context = make, copy_context() if make else None
+        self._make = make and partial(copy_context().run, make)
         self._lock = locks.lock()
         self._codes: list[_Code] = []
         if code is not None:
@@ -344,8 +344,8 @@ class Function:
                 self._make_code(False)
 
     def _make_code(self, quickly: bool) -> None:
-        assert self._make is not None and self._context is not None
-        self._put(self._context.run(self._make, quickly))
+        assert self._make is not None, self.name
+        self._put(self._make(quickly))
         RECENT.add(self.name, (self,))
 
 
@@ -531,7 +531,7 @@ def _compile(
 
 
 _QUICK = 0
-"""The optimisation level of LLVM of which the code changes no bit, and takes a third of the time."""
+"""A level of LLVM that changes no bit of results, and takes a third of the time."""
 
 
 def _loaded(
