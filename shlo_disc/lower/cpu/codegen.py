@@ -293,7 +293,7 @@ class Function:
         self.name = name
         self.cell = KernelCell()
         """Where programs find the code."""
-        self._make = make and partial(copy_context().run, make)
+        self._make, self._context = make, copy_context()
         self._lock = locks.lock()
         self._codes: list[_Code] = []
         if code is not None:
@@ -345,7 +345,7 @@ class Function:
 
     def _make_code(self, quickly: bool) -> None:
         assert self._make is not None, self.name
-        self._put(self._make(quickly))
+        self._put(self._context.run(self._make, quickly))
         RECENT.add(self.name, (self,))
 
 
