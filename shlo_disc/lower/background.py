@@ -48,7 +48,8 @@ _waiting: deque[weakref.ref[Unfinished]] = deque()
 _lock = locks.lock()
 _busy = threading.Lock()
 """Held while a function is compiled: a fork, and the end of the process, wait for that."""
-_ends = threading.Event()
+_ends, _hurries = threading.Event(), threading.Event()
+"""The process ends; somebody waits."""
 _thread: threading.Thread | None = None
 
 
@@ -70,6 +71,7 @@ def finish_compiling(timeout_s: float = float("inf")) -> bool:
     Calls run at their full speed from then on.
     """
     end = time.monotonic() + timeout_s
+    _hurries.set()
     while True:
         with _lock:
             if _thread is None or not _thread.is_alive():
@@ -82,12 +84,13 @@ def finish_compiling(timeout_s: float = float("inf")) -> bool:
 def _work() -> None:
     global _thread  # noqa: PLW0603
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)  # of this thread
-    _ends.wait(_PAUSE_S)
+    _hurries.wait(_PAUSE_S)
     while True:
         with _lock:
             queue = _running or _waiting
             if not queue:
                 _thread = None
+                _hurries.clear()
                 return
             function = queue.popleft()()
         if function is None:
@@ -104,6 +107,7 @@ def _work() -> None:
 
 def _end() -> None:
     _ends.set()
+    _hurries.set()
     with _busy:
         pass
 

@@ -32,7 +32,7 @@ class Recent(Generic[T]):
             return self._entries[key][0]
 
     def add(self, key: str, made: T) -> None:
-        """Keep `made`, or what `key` names already; the oldest ones go if there are too many bytes."""
+        """Keep `made`, or what `key` names already; the oldest ones go where room is short."""
         gone: list[T] = []  # freed without the lock
         with self._lock:
             before = self._entries.pop(key, None)

@@ -160,7 +160,7 @@ class GpuBridge(JaxBridge):
     ) -> None: ...
 
 class KernelCell:
-    """Where the code of a kernel is. Programs read it at every launch, and any thread may set it."""
+    """Where the code of a kernel is. Programs read it at every launch; any thread may set it."""
 
     address: int
     """0: there is no code yet."""
@@ -170,18 +170,18 @@ class KernelCell:
 class Executable:
     """A compiled program; stateless in calls, callable from any number of threads.
 
-    prepare, run: addresses (see `disc_ral.h`). kernels: cells, which keep_alive owns. constants: arrays, copied. arguments: rows
-    `(dtype, sizes with -1 for any, path)`. results: rows `(dtype, rank, weak_type)`. symbols: how
-    many `prepare` writes. pack_layouts: the key of each pack slot. packable: the arguments that
-    may be packed. guards: what each guard asks, for messages. donated: arguments whose arrays a
-    call deletes. reuses: pairs (donated argument, result) that may share memory, where nothing else
-    refers to it. keep_alive: owns the machine code. size_arguments: integer arguments of static
-    sizes whose elements `prepare` gets, behind the sizes of all arguments. unread: arguments whose
-    memory no code looks at; a call takes deleted arrays and those of other devices for them, as
-    JAX does. foreign: the handlers of XLA's FFI that it calls, in the order of their numbers.
-    gpu: the kernels of a program for a GPU, which has neither kernels, packs nor FFI calls here.
-    make_kernel: fills the cell of a kernel, by its index, when a call first needs one without
-    code.
+    prepare, run: addresses (see `disc_ral.h`). kernels: cells, which keep_alive owns. constants:
+    arrays, copied. arguments: rows `(dtype, sizes with -1 for any, path)`. results: rows `(dtype,
+    rank, weak_type)`. symbols: how many `prepare` writes. pack_layouts: the key of each pack slot.
+    packable: the arguments that may be packed. guards: what each guard asks, for messages. donated:
+    arguments whose arrays a call deletes. reuses: pairs (donated argument, result) that may share
+    memory, where nothing else refers to it. keep_alive: owns the machine code. size_arguments:
+    integer arguments of static sizes whose elements `prepare` gets, behind the sizes of all
+    arguments. unread: arguments whose memory no code looks at; a call takes deleted arrays and
+    those of other devices for them, as JAX does. foreign: the handlers of XLA's FFI that it calls,
+    in the order of their numbers. gpu: the kernels of a program for a GPU, which has neither
+    kernels, packs nor FFI calls here. make_kernel: fills the cell of a kernel, by its index, when a
+    call first needs one without code.
     """
 
     def __init__(

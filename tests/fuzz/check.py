@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 import warnings
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
+from shlo_disc import flags
 from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
 from tests.alarms import pinned
 from tests.fuzz.cut import cut
@@ -102,7 +104,21 @@ def _checked(program: Program, options: dict[str, str], gpu: AsGpu | None) -> Ou
             inputs = [[jnp.asarray(a) for a in arrays] for arrays in inputs]
             if gpu:
                 gpu.set_bounds(inputs)
+            elif failure := _unfinished(f):
+                return Outcome(failure)
     return Outcome(None, f.cache_info().misses, optimised=optimised, alarms=pinned(f))
+
+
+def _unfinished(f: Any) -> Failure | None:
+    """Further turns run the best code, which has the bits of what was made quickly."""
+    shlo_disc.finish_compiling()
+    if not flags.compile_ahead():
+        return None
+    programs = json.loads(f.explain(format="json"))
+    for program in programs if isinstance(programs, list) else [programs]:
+        if late := program.get("late_kernels"):
+            return Failure("error", "late kernels", f"{late} kernels do not compile")
+    return None
 
 
 def _agrees_op_by_op(program: Program, got: Any, arrays: list[Any]) -> bool:

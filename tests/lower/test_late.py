@@ -13,7 +13,6 @@ import pytest
 
 import shlo_disc
 from shlo_disc.errors import InternalError
-from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import COUNTS
 from tests.lower.test_codegen import ANSWER
@@ -156,7 +155,6 @@ def test_a_process_ends_and_forks_while_kernels_are_compiled():
 @pytest.fixture
 def in_background(compiled_anew, monkeypatch):
     monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "1")
-    monkeypatch.setattr(background, "_PAUSE_S", 0)
     yield
     assert shlo_disc.finish_compiling(120)
 
