@@ -8,13 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from shlo_disc.lower.cpu.machine import host_machine
 from shlo_disc.lower.cpu.row import emit
 from shlo_disc.lower.plan import Launch
 from tests.lower.helpers import (
     DTYPES,
     Emitted,
     fusion_text,
-    host_machine,
     plan_of,
     run,
     sample,
