@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import shlo_disc
 from benchmarks.peers.client import Peers, available
 from benchmarks.store import write
 from benchmarks.targets import DYNAMIC, wanted
@@ -97,6 +98,7 @@ def interleaved(
             thunk.sample(2, 0.0)
         else:
             systems[name] = _Local(thunk)
+    shlo_disc.finish_compiling()
     times: dict[str, list[float]] = {name: [] for name in thunks}
     end = time.perf_counter() + seconds
     rounds = 0

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from shlo_disc.executable import Executable
     from shlo_disc.frontend.function import CacheInfo, JitFunction
     from shlo_disc.frontend.jit import jit
+    from shlo_disc.lower.background import finish_compiling
     from shlo_disc.process import stats, trim
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "__version__",
     "cache",
     "compile",
+    "finish_compiling",
     "jit",
     "numpy",
     "stats",
@@ -69,6 +71,7 @@ _LAZY = {
     "Executable": "shlo_disc.executable",
     "JitFunction": "shlo_disc.frontend.function",
     "compile": "shlo_disc.compile",
+    "finish_compiling": "shlo_disc.lower.background",
     "jit": "shlo_disc.frontend.jit",
     "stats": "shlo_disc.process",
     "trim": "shlo_disc.process",

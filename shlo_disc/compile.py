@@ -35,6 +35,7 @@ from shlo_disc.options import (
     check_weak_results,
     stated_constraints,
     stated_donated,
+    stated_first_sizes,
     stated_likely,
     stated_names,
     stated_shapes,
@@ -86,22 +87,25 @@ def compile(
     names: Sequence[str | None] | None = None,
     constraints: str | Sequence[str] = (),
     likely: Mapping[str, int | Sequence[int]] | None = None,
+    first_sizes: Mapping[str, int] | None = None,
     weak_results: Sequence[bool] = (),
     donated: int | Sequence[int] = (),
     target: str = "cpu",
 ) -> Executable | DataSizedExecutable:
     """The executable of a program, for every shape its dynamic sizes allow.
 
-    `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or
-    the path of a file with one of them. `shapes` and `names` describe the arguments when the
-    source does not (see :func:`shlo_disc.ingest.ingest`). `constraints` are relations of the sizes,
-    such as "t >= 2": a call that breaks one raises ShapeMismatchError. A symbol of `shapes` is at
-    least 1, unless a constraint such as "b >= 0" allows 0. `weak_results` tells which
-    results are weakly typed in JAX. `likely` gives values of symbols to have specialised kernels
-    for. `donated`: arguments whose arrays a call may overwrite and deletes; a warning names those
-    whose memory no result can use. `target` is "cpu", this machine's, or a level of it that other
-    machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2". Or it is a GPU: "cuda" (the first
-    one of this machine), or an architecture of any machine's, such as "cuda:sm_90".
+    `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or the
+    path of a file with one of them. `shapes` and `names` describe the arguments when the source
+    does not (see :func:`shlo_disc.ingest.ingest`). `constraints` are relations of the sizes, such
+    as "t >= 2": a call that breaks one raises ShapeMismatchError. A symbol of `shapes` is at least
+    1, unless a constraint such as "b >= 0" allows 0. `weak_results` tells which results are weakly
+    typed in JAX. `likely` gives values of symbols to have specialised kernels for. `first_sizes`
+    gives their values in the first call: kernels that it does not need are compiled later; without
+    them all are compiled now. `donated`: arguments whose arrays a call may overwrite and deletes; a
+    warning names those whose memory no result can use. `target` is "cpu", this machine's, or a
+    level of it that other machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2". Or it is a
+    GPU: "cuda" (the first one of this machine), or an architecture of any machine's, such as
+    "cuda:sm_90".
 
     The result is a :class:`DataSizedExecutable` if sizes come from data, or depend on which branch
     runs, or on how often a loop does.
@@ -110,7 +114,7 @@ def compile(
     not covered), OSError (a file that cannot be read), TypeError or ValueError (an option of the
     wrong type, or one that names no symbol, argument or result).
     """
-    stated = _Stated.of(source, shapes, names, constraints)
+    stated = _Stated.of(source, shapes, names, constraints, first_sizes)
     options = _Options.of(target, weak_results, likely, donated)
     name = stated_text("name", name)
     made: Executable | DataSizedExecutable
@@ -131,12 +135,13 @@ def compile_one(
     names: Sequence[str | None] | None = None,
     constraints: str | Sequence[str] = (),
     likely: Mapping[str, int | Sequence[int]] | None = None,
+    first_sizes: Mapping[str, int] | None = None,
     weak_results: Sequence[bool] = (),
     donated: int | Sequence[int] = (),
     target: str = "cpu",
 ) -> Executable:
     """As :func:`compile`, but raises UnsupportedError for a size that is computed from data."""
-    stated = _Stated.of(source, shapes, names, constraints)
+    stated = _Stated.of(source, shapes, names, constraints, first_sizes)
     options = _Options.of(target, weak_results, likely, donated)
     return _compile_one(stated, options, stated_text("name", name))
 
@@ -149,12 +154,17 @@ class _Stated:
     shapes: Sequence[Sequence[str] | None] | None
     names: Sequence[str | None] | None
     constraints: Sequence[str]
+    seen: Mapping[str, int] | None
 
     @classmethod
-    def of(cls, source: Any, shapes: Any, names: Any, constraints: Any) -> _Stated:
+    def of(cls, source: Any, shapes: Any, names: Any, constraints: Any, seen: Any) -> _Stated:
         """Raises TypeError for what has another type."""
         return cls(
-            source, stated_shapes(shapes), stated_names(names), stated_constraints(constraints)
+            source,
+            stated_shapes(shapes),
+            stated_names(names),
+            stated_constraints(constraints),
+            stated_first_sizes(seen),
         )
 
     def ingested(self, target: Target) -> ir.Module:
@@ -166,6 +176,7 @@ class _Stated:
             names=self.names,
             constraints=self.constraints,
             platform=target.platform,
+            seen=self.seen,
         )
 
 
@@ -434,7 +445,7 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
         shapes = known.now()
         program = ShapeProgram.of(main, shapes, _argument_names(main))
         try:
-            emit_host(main, shapes, program, machine, None, lambda _: None)
+            emit_host(main, shapes, program, machine, None, lambda *_: None)
         except Refused as refused:
             for fusion, error in refused.fusions:
                 has_emitter = ir.StringAttr(fusion.attributes["kind"]).value in machine.emitters
@@ -466,11 +477,11 @@ def _native(
     Texts are written to `dumps`, those that do not compile below the error.
     """
 
-    def written(kernel: Kernel) -> None:
+    def written(kernel: Kernel, wanted: bool) -> None:
         if dumps is not None:  # first: LLVM may crash on it
             symbol = target.function_name(kernel.text)
             dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
-        builder.add(kernel.text)
+        builder.add(kernel.text, wanted=wanted)
 
     host = emit_host(main, shapes, program, target, likely, written)
     if dumps is not None:

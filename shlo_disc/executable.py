@@ -214,10 +214,7 @@ class Executable(OfThisProcess):
         """Arguments whose arrays a call deletes."""
         self.unfused = tuple(unfused)
         """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
-        self.code_bytes = sum(kernel.size_bytes for kernel in kernels)
-        """Machine code of its kernels, their constants aside; other programs may share them."""
-        self.loaded_kernels = sum(kernel.from_store for kernel in kernels)
-        """Kernels whose code was not compiled in this process, but kept on disk."""
+        self._kernels = tuple(kernels)
         self.passes = tuple(passes)
         """What every pass did, in order."""
         self.stage_ms = dict(stage_ms)
@@ -263,7 +260,7 @@ class Executable(OfThisProcess):
             name=name,
             prepare=prepare.address,
             run=run.address,
-            kernels=[] if gpu is not None else [kernel.address for kernel in kernels],
+            kernels=[kernel.cell for kernel in kernels if kernel.cell is not None],
             constants=host.constants,
             arguments=[
                 # A number may be stated where the type has none.
@@ -290,6 +287,7 @@ class Executable(OfThisProcess):
             keep_alive=(prepare, run, *kernels, *targets.values()),
             foreign=foreign,
             gpu=gpu,
+            make_kernel=None if gpu is not None else _compiler_of(self._kernels),
         )
         self._fingerprint: int | None = None
         self._make_apart = apart
@@ -384,6 +382,21 @@ class Executable(OfThisProcess):
             )
 
         return TensorCall(tensor_type, call)
+
+    @property
+    def code_bytes(self) -> int:
+        """Machine code of its kernels so far, constants aside; other programs may share them."""
+        return sum(kernel.size_bytes for kernel in self._kernels)
+
+    @property
+    def loaded_kernels(self) -> int:
+        """Kernels whose code was not compiled in this process, but kept on disk."""
+        return sum(kernel.from_store for kernel in self._kernels)
+
+    @property
+    def late_kernels(self) -> int:
+        """Kernels that no call has needed so far, and that have no code yet."""
+        return sum(kernel.size_bytes == 0 for kernel in self._kernels)
 
     @property
     def packable(self) -> tuple[int, ...]:
@@ -655,6 +668,10 @@ def foreign_call_error(error: ral.ForeignError) -> Exception:
         raised.__cause__ = last_failure()
         return raised
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
+
+
+def _compiler_of(kernels: Sequence[Function]) -> Callable[[int], object]:
+    return lambda index: kernels[index].compiled()
 
 
 def _gpu_program(

@@ -25,6 +25,7 @@ __all__ = [
     "cache_dir",
     "check",
     "check_runtime",
+    "compile_ahead",
     "debug_level",
     "dump_dir",
     "fusion",
@@ -102,6 +103,13 @@ _TABLE = (
         "The folder of compiled code; unset: `shlo_disc` in JAX's compilation cache "
         "(`JAX_COMPILATION_CACHE_DIR`) if there is one, else in the user's caches "
         "(`~/.cache/shlo_disc`).",
+    ),
+    Flag(
+        "SHLO_DISC_COMPILE_AHEAD",
+        "1",
+        _SWITCH,
+        "0 compiles nothing in the background: the first call waits for the best code of what it "
+        "needs, not for quickly made one, and later calls wait for variants that they need.",
     ),
     Flag(
         "SHLO_DISC_CUDA_LIBRARY",
@@ -308,6 +316,11 @@ def _number(key: str) -> int:
 def cache() -> bool:
     """`SHLO_DISC_CACHE`."""
     return _number("cache") > 0
+
+
+def compile_ahead() -> bool:
+    """`SHLO_DISC_COMPILE_AHEAD`."""
+    return _number("compile_ahead") > 0
 
 
 def cache_bytes() -> int:

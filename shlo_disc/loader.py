@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_disc.ral import (
+    KernelCell,
     LoadedCode,
     ObjectCodeError,
     SignalHandlers,
@@ -18,6 +19,7 @@ from shlo_disc.ral import (
 )
 
 __all__ = [
+    "KernelCell",
     "Loaded",
     "LoadedCode",
     "ObjectCodeError",

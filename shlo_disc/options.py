@@ -11,6 +11,7 @@ __all__ = [
     "check_weak_results",
     "stated_constraints",
     "stated_donated",
+    "stated_first_sizes",
     "stated_likely",
     "stated_names",
     "stated_shapes",
@@ -82,6 +83,16 @@ def stated_likely(likely: Any) -> dict[str, tuple[int, ...]]:
                 raise ValueError(f"{what} must be a size, got {number}")
         found[name] = tuple(dict.fromkeys(numbers))
     return found
+
+
+def stated_first_sizes(sizes: Any) -> dict[str, int] | None:
+    """Values by symbol. Raises as :func:`stated_likely`, and ValueError for several values."""
+    if sizes is None:
+        return None
+    found = stated_likely(sizes)
+    if several := [name for name, values in found.items() if len(values) != 1]:
+        raise ValueError(f"first_sizes must have one value of {several[0]!r}")
+    return {name: value for name, (value,) in found.items()}
 
 
 def stated_donated(donated: Any) -> tuple[int, ...]:

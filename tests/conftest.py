@@ -23,6 +23,7 @@ from tests.children import CODE
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_CACHE_DIR", CODE)
+os.environ.setdefault("SHLO_DISC_COMPILE_AHEAD", "0")  # tests need few of all variants
 os.environ.setdefault("SHLO_DISC_SPEC", "1")
 os.environ.setdefault("SHLO_DISC_ON_UNSUPPORTED", "error")  # no test passes because XLA ran it
 if os.environ.get("SHLO_DISC_TEST_ON_GPU") != "1":  # the stand-in runs PTX

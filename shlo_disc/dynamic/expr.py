@@ -345,14 +345,18 @@ class Expr:
             total += coefficient
         return total
 
-    def substitute(self, env: Mapping[str, Expr | int]) -> Expr:
+    def substitute(
+        self, env: Mapping[str, Expr | int], known: dict[Atom, Expr] | None = None
+    ) -> Expr:
         """The expression with symbols replaced, all at once.
 
-        A division by what becomes 0 has no value and stays as it is.
+        A division by what becomes 0 has no value and stays as it is. `known` keeps what atoms
+        become, for more expressions in the same `env`.
         """
         if not any(name in env for name in self.symbols()):  # isdisjoint goes over all of env
             return self
-        return self.rebuild(lambda atom: _replaced(atom, env))
+        found: dict[Atom, Expr] = {} if known is None else known
+        return self.rebuild(lambda atom: _replaced(atom, env, found))
 
     def rebuild(self, value: Callable[[Atom], Expr]) -> Expr:
         """The same polynomial over `value(atom)`, an Expr for each top-level atom."""
@@ -890,13 +894,16 @@ def _value(atom: Atom, env: Mapping[str, int], known: dict[Atom, int]) -> int:
     return value
 
 
-def _replaced(atom: Atom, env: Mapping[str, Expr | int]) -> Expr:
+def _replaced(atom: Atom, env: Mapping[str, Expr | int], known: dict[Atom, Expr]) -> Expr:
     if not atom.op:
         return Expr.of(env[atom.key]) if atom.key in env else Expr.symbol(atom.key)
-    a, b = (arg.substitute(env) for arg in atom.args)
-    if atom.op in ("floordiv", "mod") and not b.terms:
-        return Expr.of_atom(atom)
-    return _BUILD[atom.op](a, b)
+    found = known.get(atom)
+    if found is None:
+        a, b = (arg.substitute(env, known) for arg in atom.args)
+        is_division = atom.op in ("floordiv", "mod")
+        found = Expr.of_atom(atom) if is_division and not b.terms else _BUILD[atom.op](a, b)
+        known[atom] = found
+    return found
 
 
 @overload

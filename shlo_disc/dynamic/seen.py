@@ -1,19 +1,20 @@
-"""Short sizes of the call that a program is compiled for.
+"""Sizes of the call that a program is compiled for.
 
-    main {disc.seen = {c = 3}}
+    main {disc.seen = {n = 128, c = 3}}
 
-Where emitters are much better at a number than at a symbol, they write kernels for these numbers,
-too. No result depends on them.
+The variants of kernels that these sizes choose are compiled before the call, the others later.
+Where emitters are much better at a number than at a symbol, they write kernels for the short ones,
+too. No result depends on any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 __all__ = ["LONGEST_RUN", "SEEN", "SHORT", "short_sizes"]
 
 SEEN = "disc.seen"
-"""On `main`: the symbols that were at most SHORT, and what they were. Absent without a call."""
+"""On `main`: symbols, and what they were. Absent without a call."""
 
 SHORT = 8
 """The longest size whose elements have code of their own."""
@@ -22,6 +23,6 @@ LONGEST_RUN = 16
 """Elements along several such sizes at most: so many registers a machine without AVX-512 has."""
 
 
-def short_sizes(values: Mapping[str, int], symbols: Iterable[str]) -> dict[str, int]:
-    """Those of `symbols` whose value is short."""
-    return {s: values[s] for s in sorted(symbols) if 0 < values.get(s, 0) <= SHORT}
+def short_sizes(values: Mapping[str, int]) -> dict[str, int]:
+    """Those that are short."""
+    return {symbol: value for symbol, value in values.items() if 0 < value <= SHORT}

@@ -127,6 +127,8 @@ class ShapeAnalysis:
     def __init__(self) -> None:
         self.constraints = Constraints()
         self.arithmetic = SizeArithmetic(self.constraints)
+        self.at_call: Mapping[str, int] | None = None
+        """Sizes of a call (`seen.py`); None: none was seen."""
         self.seen: Mapping[str, int] | None = None
         """Short sizes of a call (`seen.py`); None: none was seen."""
         self.guards: list[Guard] = []
@@ -353,7 +355,7 @@ class ShapeAnalysis:
         if SEEN in func.attributes:
             numbers = ir.DictAttr(func.attributes[SEEN])
             seen = {one.name: ir.IntegerAttr(one.attr).value for one in numbers}
-            self.seen = short_sizes(seen, seen)
+            self.at_call, self.seen = seen, short_sizes(seen)
         self.lowered = tuple(
             dict.fromkeys(
                 bound[0]

@@ -50,7 +50,7 @@ class Compiler(Protocol):
     def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
         """:func:`shlo_disc.compile` of a lowered program, counted as a compilation.
 
-        `shapes` may equate symbols of the program. `seen`: its short sizes in the call that it is
+        `shapes` may equate symbols of the program. `seen`: its sizes in the call that it is
         compiled for (`dynamic/seen.py`).
         """
 

@@ -17,7 +17,7 @@ from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.frontend import methods
 from shlo_disc.frontend.leaves import Leaf, abstract
 from shlo_disc.frontend.plan import Guard, Note, Pattern
-from shlo_disc.frontend.sizes import SizeScope, is_narrow
+from shlo_disc.frontend.sizes import SizeScope, as_bound, is_narrow
 
 __all__ = ["PARAMETER_LEAVES", "Choice", "data_groups", "first_choice"]
 
@@ -135,7 +135,11 @@ class Choice:
         """Add a guard; False when it is there already or says nothing."""
         if not (left.symbols() | right.symbols()) or (relation != "!=" and (left - right).vanishes):
             return False
-        if relation == "==":
+        if relation == "==" and (bound := as_bound(left, right, self.hints)) is not None:
+            (left, right), relation = bound, ">="
+            if right == 1:
+                return False  # as every symbol is
+        elif relation == "==":
             left, relation, right = _as_order(left, right)
         known = {(g.left, g.relation, g.right) for g in self.guards}
         if (left, relation, right) in known or (
@@ -144,6 +148,10 @@ class Choice:
             return False
         self.guards.append(Guard(left, relation, right, reason, where))
         return True
+
+    def holds_from_on(self, a: Expr, b: Expr) -> bool:
+        """True if two sizes are equal by a bound of a symbol, which is true of this call."""
+        return as_bound(a, b, self.hints) is not None
 
     def multiple(self, symbol: str, factor: int, reason: str, where: str) -> bool:
         """Let a symbol be `factor` times a new one; False when its value is no larger multiple."""
@@ -163,7 +171,7 @@ class Choice:
     ) -> dict[str, Expr] | None:
         """Two sizes that are equal in this call become equal always; the replacements, or None."""
         a, b = _within_bounds(a, b), _within_bounds(b, a)
-        if (a - b).vanishes:
+        if (a - b).vanishes or self.holds_from_on(a, b):
             return {}
         for mod, zero in ((a, b), (b, a)):
             known = self._multiple_if_zero(mod, reason, where) if zero == 0 else None

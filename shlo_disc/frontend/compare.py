@@ -57,12 +57,13 @@ def difference(
     concrete: Any,
     *,
     units: bool = True,
+    empty: bool = True,
 ) -> tuple[str, str] | None:
     """The first difference between two jaxprs of one function, and its line; None for no other.
 
     `symbolic` is traced with symbols of the values `hints`, `concrete` with those sizes. Without
-    `units`, dimensions of size 1 and arrays without elements are left out of the comparison of
-    operations: JAX computes nothing with such arrays.
+    `units`, dimensions of size 1 are left out of the comparison of operations; without `empty`,
+    arrays without elements, with which JAX computes nothing.
     """
     for number, (a, b) in enumerate(zip(symbolic.out_avals, concrete.out_avals, strict=True)):
         mine, theirs = _type(a, hints), _type(b, {})
@@ -71,7 +72,7 @@ def difference(
         if getattr(a, "weak_type", False) != getattr(b, "weak_type", False):
             kinds = ("weakly", "strongly") if a.weak_type else ("strongly", "weakly")
             return f"result {number} is {kinds[0]} typed, but {kinds[1]} at these sizes", ""
-    readers = _Reader(hints, units), _Reader({}, units)
+    readers = _Reader(hints, empty), _Reader({}, empty)
     ours = list(readers[0].events(symbolic))
     want = list(readers[1].events(concrete))
     for a, b in zip(ours, want, strict=False):
@@ -154,8 +155,8 @@ _UNKNOWN = _Value(False)
 class _Reader:
     """Reads the operations on data out of a jaxpr, calls inlined."""
 
-    def __init__(self, hints: Mapping[str, int], units: bool) -> None:
-        self.hints, self.units = hints, units
+    def __init__(self, hints: Mapping[str, int], empty: bool) -> None:
+        self.hints, self.empty = hints, empty
         self.has_left_out = False
         self.inside: set[tuple[str, ...]] = set()
         """Kinds of operations in programs that are written in two ways, however often."""
@@ -206,7 +207,7 @@ class _Reader:
 
     def _is_left_out(self, variable: Any) -> bool:
         """True for an array without elements, if such are left out."""
-        shape = () if self.units else getattr(variable.aval, "shape", ())
+        shape = () if self.empty else getattr(variable.aval, "shape", ())
         empty = any(evaluate(size, self.hints) == 0 for size in shape)
         self.has_left_out |= empty
         return empty

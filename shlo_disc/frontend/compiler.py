@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from shlo_disc import locks
@@ -21,7 +20,7 @@ def _compile(
 ) -> CompiledCall:
     from shlo_disc.compile import compile_one  # noqa: PLC0415 - MLIR is loaded when first needed
 
-    return compile_one(replace(lowered.source(shapes), seen=seen), **options)
+    return compile_one(lowered.source(shapes), first_sizes=seen, **options)
 
 
 class _Counter:

@@ -125,25 +125,81 @@ def _searchsorted_scan_impl(
     unrolled: bool,
 ) -> Any:
     """Bisection with as many rounds as the binary digits of the size."""
-    if not has_symbols(np.shape(sorted_arr)):
-        return original(sorted_arr, query, side=side, dtype=dtype, unrolled=unrolled)
+    return written_twice(
+        "searchsorted",
+        has_symbols(np.shape(sorted_arr)),
+        lambda a, v: _bisected(_with_an_element(a), a.shape[0], v, sorted_before(side), dtype),
+        lambda a, v: original(a, v, side=side, dtype=dtype, unrolled=unrolled),
+        sorted_arr,
+        query,
+    )
+
+
+def _bisected(a: Any, size: Any, query: Any, less: Callable[[Any, Any], Any], dtype: Any) -> Any:
+    """The places of `query` in the first `size` elements of `a`."""
     if query.ndim > 0:
-        one = functools.partial(
-            _searchsorted_scan_impl, original, side=side, dtype=dtype, unrolled=unrolled
-        )
-        return jax.vmap(one, in_axes=(None, 0))(sorted_arr, query)
-    count = jnp.asarray(sorted_arr.shape[0], np.uint32)
-    less = sorted_before(side)
+        return jax.vmap(lambda q: _bisected(a, size, q, less, dtype))(query)
+    count = jnp.asarray(size, np.uint32)
 
     def halve(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         low, high = state
         middle = low + (high - low) // 2
-        left = less(query, sorted_arr[middle])
+        left = less(query, lax.dynamic_index_in_dim(a, middle, keepdims=False))
         return jnp.where(left, low, middle), jnp.where(left, middle, high)
 
     rounds = (32 - lax.clz(count)).astype(np.int32)
     _, high = lax.fori_loop(0, rounds, halve, (jnp.zeros_like(count), count))
     return high.astype(dtype)
+
+
+def _with_an_element(array: Any, axis: int = 0) -> Any:
+    """The array, or a row of zeros along `axis` where it may be empty and is."""
+    missing = max_size(array.shape[axis], 1) - array.shape[axis]
+    if not is_size(missing):  # the size is known to be at least 1
+        return array
+    widths = [(0, 0, 0)] * array.ndim
+    widths[axis] = (0, missing, 0)
+    return lax.pad(array, jnp.zeros((), array.dtype), widths)
+
+
+def _unique(
+    original: Callable[..., Any],
+    ar: Any,
+    axis: int,
+    *flags: Any,
+    size: Any = None,
+    fill_value: Any = None,
+    **named: Any,
+) -> Any:
+    """Nothing but `fill_value` where there are no elements; other results are shorter then."""
+
+    def by_jax(x: Any, fill: Any) -> Any:
+        return original(x, axis, *flags, size=size, fill_value=fill, **named)
+
+    def of_any_size(x: Any, fill: Any) -> Any:
+        found = by_jax(_with_an_element(x, axis), fill)
+        none = size_as_array(x.shape[axis]) == 0
+        return jnp.where(none, jnp.asarray(fill, found.dtype), found)
+
+    more = any(flags) or any(value for name, value in named.items() if name.startswith("return_"))
+    if size is None or fill_value is None or more:
+        return by_jax(ar, fill_value)
+    symbolic = has_symbols((ar.shape[axis],))
+    return written_twice("unique", symbolic, of_any_size, by_jax, ar, fill_value)
+
+
+def _digitize(original: Callable[..., Any], x: Any, bins: Any, *rest: Any, **named: Any) -> Any:
+    """The bins of values, of which there may be none: then each value is in bin 0."""
+
+    def in_any_bins(x: Any, bins: Any) -> Any:
+        at_least_one = original(x, _with_an_element(bins), *rest, **named)
+        return jnp.where(size_as_array(bins.shape[0]) == 0, 0, at_least_one)
+
+    def by_jax(x: Any, bins: Any) -> Any:
+        return original(x, bins, *rest, **named)
+
+    symbolic = np.ndim(bins) == 1 and has_symbols(np.shape(bins))
+    return written_twice("digitize", symbolic, in_any_bins, by_jax, x, bins)
 
 
 def sorted_before(side: str) -> Callable[[Any, Any], Any]:
@@ -251,12 +307,14 @@ def _debug_batching_rule(
 
 
 REPLACED: dict[str, Callable[..., Any]] = {
+    "digitize": _digitize,
     "debug_batching_rule": _debug_batching_rule,
     "int_dtype_for_dim": _index_dtype,
     "int_dtype_for_shape": _index_dtype,
     "_squeeze": _squeeze,
     "_searchsorted_scan_impl": _searchsorted_scan_impl,
     "_shuffle": _shuffle,
+    "_unique": _unique,
     "_infer_scan_length": _infer_scan_length,
     "fori_loop": _fori_loop,
     "concrete_or_error": _concrete_or_error,

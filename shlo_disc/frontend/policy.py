@@ -15,6 +15,8 @@ import reprlib
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from shlo_disc.frontend import marks
 from shlo_disc.frontend.askers import (
     asking_function,
@@ -165,11 +167,12 @@ JAX here are told by other questions: `vmap` looks for the odd size, and `generi
 
 
 def _batched_alike(frame: FrameType) -> bool:
-    """True if all operands at a `broadcast_batcher` have their batch in the same place.
+    """True if all arrays at a `broadcast_batcher` are batched, in the same place.
 
     Only then does the function use that their shapes are equal, as the primitive needs.
     """
-    return len({place for place in frame.f_locals.get("dims", ()) if place is not None}) <= 1
+    arrays, places = frame.f_locals.get("args", ()), frame.f_locals.get("dims", ())
+    return len({d for x, d in zip(arrays, places, strict=False) if np.ndim(x)}) <= 1
 
 
 def is_for_messages(frame: FrameType | None) -> bool:

@@ -21,7 +21,6 @@ from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc import locks
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.seen import short_sizes
 from shlo_disc.errors import ForkError, UnsupportedError
 from shlo_disc.frontend.call import Compiler
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
@@ -208,7 +207,7 @@ class Program:
 
     def _compile_now(self, compile: Compiler) -> CompiledCall:
         options: dict[str, Any] = {"likely": self.likely} if self.likely else {}
-        options["seen"] = short_sizes(self.traced_at, self.symbols)
+        options["seen"] = {s: n for s, n in self.traced_at.items() if s in self.symbols}
         weak = [bool(aval.weak_type) for aval in self.out_avals]
         if any(weak):
             options["weak_results"] = weak

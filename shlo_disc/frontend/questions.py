@@ -39,6 +39,7 @@ from shlo_disc.frontend.askers import (
 from shlo_disc.frontend.sizes import (
     Question,
     SizeScope,
+    as_bound,
     as_expr,
     evaluate,
     never_equal,
@@ -98,6 +99,10 @@ class _Asked:
         a, b = as_expr(left), as_expr(right)
         if (a - b).vanishes or (relation == "!=" and never_equal(a, b)):
             return
+        if relation == "==" and (bound := as_bound(a, b, self.session.hints)) is not None:
+            (a, b), relation = bound, ">="
+            if b == 1:
+                return  # as every symbol is
         key = a, relation, b
         known = self.session.questions.get(key)
         if known is None or (needs_number and not known.needs_number):
@@ -151,7 +156,7 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         return difference == 0
     if not is_ours(difference):
         return False
-    if as_expr(difference).vanishes:
+    if size.scope.is_zero(as_expr(difference)):
         return True
     asked = _Asked(size, frame)
     same = asked.value(difference) == 0

@@ -17,7 +17,8 @@ from typing import Any
 
 from shlo_disc import locks
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.relations import holds
+from shlo_disc.dynamic.relations import holds, lower_bound
+from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.frontend.nesting import in_turn
 from shlo_disc.jax_private import DimExpr, SymbolicScope
 
@@ -25,6 +26,7 @@ __all__ = [
     "Question",
     "Session",
     "SizeScope",
+    "as_bound",
     "as_expr",
     "evaluate",
     "is_narrow",
@@ -165,6 +167,16 @@ class SizeScope(SymbolicScope):
         kept = [f"{a} >= {b}" for a, b in bounds if a.symbols() | b.symbols()]
         return SizeScope(kept, {s: v for s, v in hints.items() if s not in known})
 
+    def is_zero(self, size: Expr) -> bool:
+        """True if the size is 0 for all values of the symbols that the constraints allow."""
+        if size.vanishes:
+            return True
+        tail = zero_from(size)
+        if tail is None:
+            return False
+        bounds = (lower_bound(left, ">=", right) for left, right in self._bounds)
+        return tail[1] <= max((n for s, n in filter(None, bounds) if s == tail[0]), default=1)
+
     def constrain(self, left: Expr, right: Expr) -> None:
         """Let JAX know that `left >= right` for the rest of the trace."""
         symbols = left.symbols() | right.symbols()
@@ -246,6 +258,14 @@ def never_equal(a: Expr, b: Expr) -> bool:
     signs = {coefficient > 0 for _, coefficient in difference.terms}
     plain = all(not atom.op for atom in difference.atoms())
     return plain and len(signs) == 1
+
+
+def as_bound(a: Expr, b: Expr, hints: Mapping[str, int]) -> tuple[Expr, Expr] | None:
+    """(n, 3) where `n >= 3` is true of `hints`, and `a == b` follows from it; or None."""
+    tail = zero_from(a - b)
+    if tail is None or hints.get(tail[0], 0) < tail[1]:
+        return None
+    return Expr.symbol(tail[0]), Expr.const(tail[1])
 
 
 def text_of(size: Any) -> str:

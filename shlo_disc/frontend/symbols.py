@@ -351,6 +351,9 @@ def _equalities(choice: Choice, error: ShapeError) -> bool:
             continue
         va, vb = choice.value(a), choice.value(b)
         if va == vb:
+            if choice.holds_from_on(a, b):
+                changed |= choice.guard(a, "==", b, error.sentence, error.where)
+                continue
             solution = choice.unify(a, b, error.sentence, error.where)
         elif error.is_broadcast and 1 in (va, vb):
             one = a if va == 1 else b
@@ -511,6 +514,9 @@ def _settle_reshapes(choice: Choice, jaxpr: Any) -> None:
 
 
 def _settle_count(choice: Choice, a: Expr, b: Expr, reason: str, where: str) -> None:
+    if choice.holds_from_on(a, b):
+        choice.guard(a, "==", b, reason, where)
+        return
     for atom in sorted((a - b).atoms()):
         # t // 4 and t % 4: where t is a multiple of 4, let it be one always.
         if atom.op in ("floordiv", "mod") and atom.args[1].is_const:

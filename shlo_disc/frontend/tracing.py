@@ -186,6 +186,11 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} places arrays on several devices ({placing.primitive.name}, "
             f"{equation_line(placing)}); compile what runs on one device"
         )
+    inspects = next((e for e in equations_of(jaxpr) if e.primitive.name == _INSPECTS), None)
+    if inspects is not None:
+        raise PartOfOuterError(
+            f"{name} inspects where XLA places an array ({equation_line(inspects)})"
+        )
     for axis in named_axes(jaxpr):
         raise PartOfOuterError(
             f"{name} uses the axis name {axis!r} of an outer vmap or shard_map; move the "
@@ -200,6 +205,9 @@ _PLACES = {
     "sharding_constraint": "sharding",
 }
 """Primitives that say where arrays are, and the parameter that has the mesh or is it."""
+
+_INSPECTS = "inspect_sharding"
+"""The primitive that calls back while XLA compiles, with what XLA chose."""
 
 
 def _places_arrays(equation: Any) -> bool:
@@ -286,7 +294,7 @@ def problem_of(
     """
     sizes, concrete = traced.values(shapes), concrete_at(shapes)
     problem = _unlike(program, sizes, concrete)
-    if problem is None or _unlike(program, sizes, concrete, units=False) is not None:
+    if problem is None or _unlike(program, sizes, concrete, units=False, empty=False) is not None:
         return problem
     for larger in _larger(pattern, shapes):
         try:
@@ -294,7 +302,7 @@ def problem_of(
         except Exception:  # the function refuses these sizes, for a reason that no guard tells
             _log.debug("no trace at the larger sizes %s", larger, exc_info=True)
             continue
-        if _unlike(program, traced.values(larger), concrete) is None:
+        if _unlike(program, traced.values(larger), concrete, empty=False) is None:
             return None
     return problem
 
@@ -328,11 +336,11 @@ def _larger(pattern: Pattern, shapes: Shapes) -> Iterator[Shapes]:
 
 
 def _unlike(
-    program: Traced, hints: Mapping[str, int], concrete: Any, *, units: bool = True
+    program: Traced, hints: Mapping[str, int], concrete: Any, **compared: bool
 ) -> tuple[str, str] | None:
     lowered, jaxpr = program
     if isinstance(lowered, InParts):
         hints = {**hints, **lowered.fresh}
     if not same_trees(tree_at(lowered.out_tree, hints), concrete.out_tree):
         return f"the result is {lowered.out_tree}, but {concrete.out_tree} at these sizes", ""
-    return difference(jaxpr, hints, concrete.jaxpr, units=units)
+    return difference(jaxpr, hints, concrete.jaxpr, **compared)

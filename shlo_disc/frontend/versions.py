@@ -16,7 +16,6 @@ from jax import export
 
 from shlo_disc import locks, ral
 from shlo_disc.devices import Place
-from shlo_disc.dynamic.seen import short_sizes
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
@@ -68,7 +67,8 @@ class _Compilation:
         given = options.likely
         self.likely = {name: given[name] for name in given if name in pattern.symbols}
         self._unlikely = sorted(given.keys() - self.likely.keys())
-        self._seen = short_sizes(found.choice.hints, pattern.symbols)
+        hints = found.choice.hints
+        self._seen = {s: hints[s] for s in sorted(pattern.symbols) if s in hints}
         self._names = [leaf.name for leaf in call.leaves]
         self._donated = donated
         self._executable: CompiledCall | None = None

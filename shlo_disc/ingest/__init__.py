@@ -5,7 +5,7 @@ Nothing after this stage knows which framework spoke.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ def ingest(
     platforms: Sequence[str] = (),
     constraints: Sequence[str] = (),
     platform: str = "cpu",
+    seen: Mapping[str, int] | None = None,
 ) -> ir.Module:
     """The program in `source` as one module in normal form, verified, in `context`.
 
@@ -41,7 +42,8 @@ def ingest(
     `constraints` are relations of the sizes, such as "t >= 2" or "mod(t, 4) == 0". The compiler
     relies on them, and every call must satisfy them. Symbols of `shapes` are at least 1, unless a
     constraint such as "b >= 0" lowers that bound. Of an export for several platforms, whose
-    names `platforms` gives in order, the one for `platform` is taken.
+    names `platforms` gives in order, the one for `platform` is taken. `seen` are values of symbols
+    in a call (`dynamic/seen.py`).
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
     its source line), OSError (a file that cannot be read).
@@ -49,7 +51,7 @@ def ingest(
     module = read(source, context)
     more: dict[str, Any] = {}
     if isinstance(source, JaxModule):
-        more = {"own": source.own, "sizes": source.sizes, "seen": source.seen}
+        more = {"own": source.own, "sizes": source.sizes}
         shapes = source.shapes if shapes is None else shapes
         constraints = (*source.constraints, *constraints)
     elif shapes is None:
@@ -63,6 +65,7 @@ def ingest(
             platforms=platforms,
             platform=platform,
             constraints=constraints,
+            seen=seen,
             **more,
         )
     return module

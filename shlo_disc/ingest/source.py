@@ -52,8 +52,6 @@ class JaxModule:
     """The values of the module's symbols in these."""
     constraints: Sequence[str] = ()
     """Relations of these that every call must satisfy, such as "t >= 2"."""
-    seen: Mapping[str, int] | None = None
-    """Those that are short in a call (`dynamic/seen.py`); None: there is no call."""
 
 
 def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from jax._src import checkify as _checkify
 from jax._src.interpreters import ad as _ad
-from jax._src.lax import convolution as _convolution
 from jax._src.lax import linalg as _linalg
 from jax._src.numpy import einsum as _numpy_einsum
 
@@ -55,6 +54,8 @@ _FUNCTIONS_OF_SIZES = {
     "_get_window_mask": "jax._src.nn.functions",
     "canonicalize_axis": "jax._src.util",
     "delete": "jax._src.numpy.lax_numpy",
+    "digitize": "jax._src.numpy.lax_numpy",
+    "_unique": "jax._src.numpy.setops",
     "diag_indices_from": "jax._src.numpy.lax_numpy",
     "diagonal": "jax._src.numpy.lax_numpy",
     "hamming": "jax._src.numpy.window_functions",
@@ -77,6 +78,9 @@ _FUNCTIONS_OF_SIZES = {
     "debug_batching_rule": "jax._src.debugging",
     "_const": "jax._src.lax.lax",
 }
+
+_INDEXED = ("jax._src.lax.convolution", "jax.experimental.sparse.bcoo")
+"""Modules that make integers of sizes only to calculate shapes with them."""
 
 _MODULES_THAT_COUNT = ("jax._src.numpy.", "jax._src.scipy.", "jax._src.random.", "jax._src.nn.")
 
@@ -169,9 +173,10 @@ class _Other:
 
 
 def use_index(index: Callable[[Any], Any]) -> None:
-    """Let JAX's module of convolutions use `index` instead of `operator.index`."""
-    if getattr(_convolution, "operator", None) is operator:
-        vars(_convolution)["operator"] = _Other(operator, {"index": index})
+    """Let JAX's modules of `_INDEXED` use `index` instead of `operator.index`."""
+    for module in map(sys.modules.get, _INDEXED):
+        if getattr(module, "operator", None) is operator:
+            vars(module)["operator"] = _Other(operator, {"index": index})
 
 
 def use_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:

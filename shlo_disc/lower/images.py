@@ -78,8 +78,12 @@ class KernelImage:
     """A cubin, which devices of its architecture load in place of PTX; empty: there is none."""
 
     @property
-    def address(self) -> int:
+    def cell(self) -> None:
         """There is none: a device loads the image."""
+
+    @property
+    def address(self) -> int:
+        """There is none, as of a cell."""
         return 0
 
     @property
@@ -91,3 +95,7 @@ class KernelImage:
     def from_store(self) -> bool:
         """Images are not kept on disk."""
         return False
+
+    def compiled(self) -> KernelImage:
+        """Itself: it has its code."""
+        return self

@@ -7,8 +7,8 @@ symbols of the program; nothing here knows a concrete size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, spelled
@@ -36,6 +36,7 @@ __all__ = [
     "Step",
     "Workspace",
     "kernels_of",
+    "rewritten",
     "sizes_of",
 ]
 
@@ -139,6 +140,10 @@ class Condition:
         """Itself alone, as `All.conditions`."""
         return (self,)
 
+    def rewritten(self, size: Callable[[Expr], Expr]) -> Condition:
+        """The same of other sizes."""
+        return Condition(size(self.lhs), self.op, size(self.rhs))
+
     def __str__(self) -> str:
         return spelled(self.lhs, self.op, self.rhs)
 
@@ -152,6 +157,10 @@ class All:
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Are all true for these values of the symbols?"""
         return all(condition.holds(sizes) for condition in self.conditions)
+
+    def rewritten(self, size: Callable[[Expr], Expr]) -> All:
+        """The same of other sizes."""
+        return All(tuple(condition.rewritten(size) for condition in self.conditions))
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.conditions))
@@ -284,6 +293,33 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
             yield from kernels_of(tuple(part.fill for part in step.parts))
         yield from kernels_of(step.then)
         yield from kernels_of(step.otherwise)
+
+
+def rewritten(
+    steps: tuple[Step, ...],
+    launch: Callable[[Launch], Launch],
+    size: Callable[[Expr], Expr] = lambda size: size,
+) -> tuple[Step, ...]:
+    """The steps with other launches, and other sizes in conditions and of packed copies."""
+    out: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            out.append(launch(step))
+            continue
+        if isinstance(step, Call):  # a plan with one has no variants
+            out.append(step)
+            continue
+        then, otherwise = (rewritten(side, launch, size) for side in (step.then, step.otherwise))
+        if isinstance(step, If):
+            out.append(If(step.condition.rewritten(size), then, otherwise, step.says))
+            continue
+        parts = tuple(
+            replace(part, bytes=size(part.bytes), elements=size(part.elements),
+                    fill=launch(part.fill))
+            for part in step.parts
+        )  # fmt: skip
+        out.append(Pack(parts, then, otherwise, rewritten(step.never, launch, size)))
+    return tuple(out)
 
 
 def sizes_of(steps: tuple[Step, ...]) -> Iterator[Expr]:

@@ -19,25 +19,28 @@ class Recent(Generic[T]):
     def __init__(self, limit_bytes: int, size_of: Callable[[T], int]) -> None:
         self._limit_bytes, self._size_of = limit_bytes, size_of
         self._lock = locks.lock()
-        self._entries: OrderedDict[str, T] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        """Each with its bytes when it was last added."""
         self._bytes = 0
 
     def get(self, key: str) -> T | None:
         """What `key` names, which becomes the most recent one."""
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
 
     def add(self, key: str, made: T) -> None:
-        """Keep `made`; the oldest ones go where there are too many bytes."""
+        """Keep `made`, or what `key` names already; the oldest ones go if there are too many bytes."""
         gone: list[T] = []  # freed without the lock
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return
-            self._entries[key] = made
-            self._bytes += self._size_of(made)
+            before = self._entries.pop(key, None)
+            if before is not None:
+                made = before[0]
+                self._bytes -= before[1]
+            self._entries[key] = made, self._size_of(made)
+            self._bytes += self._entries[key][1]
             self._drop(self._limit_bytes, gone)
 
     def resize(self, limit_bytes: int) -> int:
@@ -63,6 +66,6 @@ class Recent(Generic[T]):
 
     def _drop(self, limit_bytes: int, gone: list[T]) -> None:
         while self._bytes > limit_bytes:
-            _, made = self._entries.popitem(last=False)
-            self._bytes -= self._size_of(made)
+            _, (made, size) = self._entries.popitem(last=False)
+            self._bytes -= size
             gone.append(made)

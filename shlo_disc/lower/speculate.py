@@ -29,9 +29,9 @@ from shlo_disc.lower.plan import (
     KernelPlan,
     Launch,
     Pack,
-    Part,
     Step,
     Workspace,
+    rewritten,
 )
 from shlo_disc.mlir import ir
 
@@ -266,21 +266,4 @@ def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[St
     def launch(step: Launch) -> Launch:
         return replace(step, args=tuple(places.get(arg, arg) for arg in step.args))
 
-    out: list[Step] = []
-    for step in steps:
-        if isinstance(step, Launch):
-            out.append(launch(step))
-            continue
-        if isinstance(step, Call):  # a plan with one has no variants
-            out.append(step)
-            continue
-        then, otherwise = _moved(step.then, places), _moved(step.otherwise, places)
-        if isinstance(step, Pack):
-            parts: tuple[Part, ...] = tuple(
-                replace(part, fill=launch(part.fill)) for part in step.parts
-            )
-            never = _moved(step.never, places)
-            out.append(Pack(parts, then, otherwise, never))
-        else:
-            out.append(replace(step, then=then, otherwise=otherwise))
-    return tuple(out)
+    return rewritten(steps, launch)

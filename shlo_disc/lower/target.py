@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.loader import KernelCell
 from shlo_disc.locks import once
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.plan import KernelPlan
@@ -50,8 +51,12 @@ class Function(Protocol):
         """The symbol of the function."""
 
     @property
+    def cell(self) -> KernelCell | None:
+        """Where programs find the code; None where a device loads it."""
+
+    @property
     def address(self) -> int:
-        """Where the code is."""
+        """Where the code is; 0 before it is compiled."""
 
     @property
     def size_bytes(self) -> int:
@@ -60,6 +65,9 @@ class Function(Protocol):
     @property
     def from_store(self) -> bool:
         """True if the code was not compiled in this process, but kept on disk."""
+
+    def compiled(self) -> Function:
+        """The function with its code: compiles it first if that was put off."""
 
 
 class CodeGenerator(Protocol):
@@ -74,11 +82,17 @@ class CodeGenerator(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def add(self, text: str) -> str:
-        """Have `text` compiled; returns the symbol of its function."""
+    def add(self, text: str, *, wanted: bool = True) -> str:
+        """Have `text` compiled; returns the symbol of its function.
+
+        A target may put off what is not `wanted` by the first call.
+        """
 
     def functions(self, texts: Sequence[str]) -> Sequence[Function]:
-        """The functions of `texts`, in order. Raises KernelsRefused if some do not compile."""
+        """The functions of `texts`, in order; those that no :meth:`add` wanted may come later.
+
+        Raises KernelsRefused if some do not compile.
+        """
 
 
 class CodeCache(Protocol):

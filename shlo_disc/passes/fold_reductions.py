@@ -1,11 +1,12 @@
-"""fold-reductions: no loop over a dimension of size 1.
+"""fold-reductions: no loop over dimensions of size 1, nor over none.
 
     reduce(%x [b, 1], %init, add) over 1  ==>  add %init, (reshape %x [b])
     dot_general(%u [m], %v [n]), outer    ==>  multiply (broadcast %u), (broadcast %v)
 
 Why     Derivatives of `keepdims` reductions sum over the unit dimension that a broadcast stretched.
-        Such a reduction ends a row fusion: the gradient of a layer norm was five kernels. Gradients
-        of products of a matrix and a vector are outer products, which loops then add up in place.
+        Such a reduction ends a row fusion: the gradient of a layer norm was five kernels. `jnp.sum`
+        of a number is one over no dimension. Gradients of products of a matrix and a vector are
+        outer products, which loops then add up in place.
 Needs   `resolve-shapes`.
 Keeps   every result, bit for bit: the initial value still takes part (0.0 + -0.0 is 0.0). A product
         of one term alone keeps the sign of a zero, as with XLA.
@@ -29,7 +30,7 @@ __all__ = ["RULES", "FoldReductions"]
 
 
 def over_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
-    """Reduce over dimensions of size 1 ==> its body, once."""
+    """Reduce over dimensions of size 1, or over none ==> its body, once."""
     if len(op.operands) != 2:
         return None
     operand, init = op.operands
@@ -37,7 +38,7 @@ def over_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
     dimensions = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
     block = op.regions[0].blocks[0]
     ops = [view.operation for view in block.operations]
-    if not dimensions or not all(sizes[d].is_one for d in dimensions) or len(ops) != 2:
+    if not all(sizes[d].is_one for d in dimensions) or len(ops) != 2:
         return None
     body, result = ops[0], op.results[0]
     if body.name not in ELEMENTWISE or ops[1].operands[0] != body.results[0]:
@@ -45,7 +46,7 @@ def over_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
     if set(body.operands) != set(block.arguments):
         return None
     shape = facts.shape(result)
-    value = facts.reshape(operand, result.type, shape)
+    value = facts.reshape(operand, result.type, shape) if dimensions else operand
     start = facts.broadcast(init, [], result.type, shape) if result.type.rank else init
     values = [start if x == block.arguments[0] else value for x in body.operands]
     return facts.build(body.name, values, result.type, shape)

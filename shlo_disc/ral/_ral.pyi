@@ -159,10 +159,18 @@ class GpuBridge(JaxBridge):
         device_name: str = "_device",
     ) -> None: ...
 
+class KernelCell:
+    """Where the code of a kernel is. Programs read it at every launch, and any thread may set it."""
+
+    address: int
+    """0: there is no code yet."""
+
+    def __init__(self, address: int = 0) -> None: ...
+
 class Executable:
     """A compiled program; stateless in calls, callable from any number of threads.
 
-    prepare, run, kernels: addresses (see `disc_ral.h`). constants: arrays, copied. arguments: rows
+    prepare, run: addresses (see `disc_ral.h`). kernels: cells, which keep_alive owns. constants: arrays, copied. arguments: rows
     `(dtype, sizes with -1 for any, path)`. results: rows `(dtype, rank, weak_type)`. symbols: how
     many `prepare` writes. pack_layouts: the key of each pack slot. packable: the arguments that
     may be packed. guards: what each guard asks, for messages. donated: arguments whose arrays a
@@ -172,6 +180,8 @@ class Executable:
     memory no code looks at; a call takes deleted arrays and those of other devices for them, as
     JAX does. foreign: the handlers of XLA's FFI that it calls, in the order of their numbers.
     gpu: the kernels of a program for a GPU, which has neither kernels, packs nor FFI calls here.
+    make_kernel: fills the cell of a kernel, by its index, when a call first needs one without
+    code.
     """
 
     def __init__(
@@ -180,7 +190,7 @@ class Executable:
         name: str,
         prepare: int,
         run: int,
-        kernels: Sequence[int],
+        kernels: Sequence[KernelCell],
         constants: Sequence[npt.NDArray[Any]],
         arguments: Sequence[tuple[np.dtype[Any], Sequence[int], str]],
         results: Sequence[tuple[np.dtype[Any], int, bool]],
@@ -195,6 +205,7 @@ class Executable:
         unread: Sequence[int] = ...,
         foreign: Sequence[ForeignCall] = ...,
         gpu: GpuProgram | None = ...,
+        make_kernel: Callable[[int], object] | None = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

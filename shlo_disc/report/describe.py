@@ -56,6 +56,7 @@ def describe(
         ],
         "distinct_kernels": len(host.kernels),
         "loaded_kernels": executable.loaded_kernels,
+        "late_kernels": executable.late_kernels,
         "code_bytes": executable.code_bytes,
         "memory": {
             "temporary": _formula(memory, sizes),

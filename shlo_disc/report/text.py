@@ -23,11 +23,12 @@ def as_text(program: dict[str, Any]) -> str:
     stages = ", ".join(f"{stage} {ms:.0f}" for stage, ms in program["compile_ms"].items())
     kernels = program["kernels"]
     total = sum(program["compile_ms"].values())
-    loaded = f" ({program['loaded_kernels']} loaded)" if program["loaded_kernels"] else ""
+    counts = {"loaded": program["loaded_kernels"], "not needed so far": program["late_kernels"]}
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    different = f"{program['distinct_kernels']} different" + (f" ({said})" if said else "")
     lines = [
-        f"{program['name']}: {len(kernels)} kernels, {program['distinct_kernels']} different"
-        f"{loaded}, {program['code_bytes']:,} bytes of machine code; compiled in {total:.0f} ms "
-        f"({stages})"
+        f"{program['name']}: {len(kernels)} kernels, {different}, {program['code_bytes']:,} bytes "
+        f"of machine code; compiled in {total:.0f} ms ({stages})"
     ]
     given = program["sizes"]
     at = ""

@@ -10,8 +10,8 @@ The flags of all ops are one more result: the number of the first op that failed
 it. Maxima of no elements are conditions on sizes.
 
 Ops are those of the given graph: what decompositions index is in range. A backward graph has the
-indices of the forward one, which has checked them. Branches and loops have no checks, as not all of
-them run.
+indices of the forward one, which has checked them. Branches and loops have checks of their own
+(:mod:`shlo_disc.torch.graph_checks`), as not all of them run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,8 @@ import sympy
 import torch
 
 from shlo_disc.errors import IndexRangeError
-from shlo_disc.torch.importer import schema_arguments
+from shlo_disc.torch.graph_checks import Code, code_of_graphs, shifted
+from shlo_disc.torch.importer import is_control, schema_arguments
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.results import Assertion
 from shlo_disc.torch.sizes import expression
@@ -144,14 +146,28 @@ _ARRANGED = frozenset({
 })  # fmt: skip
 """Packets whose results have the elements of the first operand, in another order."""
 
+_EXPANDED = frozenset({aten.broadcast_to, aten.expand, aten.expand_as})
+"""Packets whose results have the elements of the first operand several times, or not at all."""
+
 
 def _same_elements(node: torch.fx.Node) -> torch.fx.Node:
     """The tensor that `node` has all elements of, with fewer of them: cheaper to read."""
     while True:
         packet = getattr(node.target, "overloadpacket", None)
-        if packet not in _ARRANGED and not (packet is aten.expand and _is_repeated(node)):
+        is_repeated = packet in _EXPANDED and _is_repeated(node)
+        if not (packet in _ARRANGED or is_repeated or _is_whole_slice(node)):
             return node
         node = node.args[0]
+
+
+def _is_whole_slice(node: torch.fx.Node) -> bool:
+    """True for `x[:]`, which `x[:, None]` has in its graph."""
+    if node.target is not aten.slice.Tensor:
+        return False
+    given = schema_arguments(node)
+    end = given["end"]
+    is_whole = end is None or (isinstance(end, int) and end == sys.maxsize)
+    return is_whole and given["start"] in (None, 0) and given["step"] == 1
 
 
 def _is_repeated(node: torch.fx.Node) -> bool:
@@ -163,7 +179,7 @@ def _is_repeated(node: torch.fx.Node) -> bool:
 
 # -- indices that are in range ------------------------------------------------------------------
 
-_MOVES = _ARRANGED | {aten.expand, aten.repeat, aten.select, aten.slice}
+_MOVES = _ARRANGED | _EXPANDED | {aten.repeat, aten.select, aten.slice}
 """Packets whose results have elements of the first operand alone."""
 
 
@@ -211,42 +227,115 @@ def check_indices(graph: torch.fx.Graph) -> list[Assertion]:
     Each is checked where it is used first. The assertion raises IndexRangeError with the source
     line of such an op, or RuntimeError for a division.
     """
-    found: dict[Any, _Flag] = {}
-    errors: list[Exception] = []
+    found = _code(graph)
+    if found is None:
+        return []
+    code, errors = found
+    return [Assertion(code, functools.partial(_raise_first, errors), is_flag=True)]
+
+
+def _code(graph: torch.fx.Graph) -> Code | None:
+    """Add the code of what fails in `graph`, if anything can."""
+    ranges: dict[Any, tuple[torch.fx.Node, _Range]] = {}
+    others: dict[Any, _Flag] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target in _IN_RANGE:
+        if is_control(node):
+            if (found := code_of_graphs(node, _code)) is not None:
+                others[node] = _Flag(node, found[0], *found[1], is_code=True)
+        elif node.target in _IN_RANGE:
             for one in _IN_RANGE[node.target](schema_arguments(node)):
                 one = dataclasses.replace(one, index=_same_elements(one.index))
-                bound = None if one.holder is None else expression(_size(one))
-                key = one.index, bound, one.wraps, one.ignored
-                if key not in found and not _is_in_range(one):
-                    found[key] = _Flag(node, _outside(node, one))
-                    errors.append(_range_error(node, one))
-        elif (divisor := _divisor(node)) is not None and (divisor, 0) not in found:
-            found[divisor, 0] = _Flag(node, _call(node, aten.eq.Scalar, divisor, 0))
-            errors.append(RuntimeError(f"{_where(node)}: ZeroDivisionError"))
+                if not _is_in_range(one) and not _is_empty(one.index):
+                    ranges.setdefault((one.index, *_limits(one)), (node, one))
+        elif (divisor := _divisor(node)) is not None:
+            error = RuntimeError(f"{_where(node)}: ZeroDivisionError")
+            others.setdefault(divisor, _Flag(node, _call(node, aten.eq.Scalar, divisor, 0), error))
         elif node.target is aten.repeat_interleave.Tensor:
-            found[node] = _Flag(node, _wrong_repeats(node))
-            errors.append(RuntimeError(f"{_where(node)}: {_WRONG_REPEATS}"))
-    if not found:
-        return []
-    return [
-        Assertion(
-            _joined(list(found.values())), functools.partial(_raise_first, errors), is_flag=True
-        )
-    ]
+            error = RuntimeError(f"{_where(node)}: {_WRONG_REPEATS}")
+            others[node] = _Flag(node, _wrong_repeats(node), error)
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    flags = [*_range_flags(list(ranges.values())), *others.values()]
+    flags.sort(key=lambda flag: places[flag.at])
+    errors = [error for flag in flags for error in flag.errors]
+    return (_joined(flags), errors) if flags else None
 
 
-@dataclass(frozen=True)
 class _Flag:
     """What is checked of one tensor."""
 
-    at: torch.fx.Node
-    """The op that it is checked for."""
-    fails: torch.fx.Node
-    """True for elements that the op refuses."""
+    def __init__(
+        self,
+        at: torch.fx.Node,
+        fails: torch.fx.Node,
+        *errors: Exception,
+        axis: int | None = None,
+        is_code: bool = False,
+    ) -> None:
+        self.at = at
+        """The op that it is checked for."""
+        self.fails = fails
+        """True, or negative, for elements that the op refuses; or a code."""
+        self.errors = errors
+        """What is raised; of several, each for one place of the dimension `axis`, or as coded."""
+        self.axis = axis
+        self.is_code = is_code
+
+    @property
+    def is_truth(self) -> bool:
+        """Whether `fails` has truth values."""
+        return bool(self.fails.meta["val"].dtype is torch.bool)
+
+
+def _limits(one: _Range) -> tuple[Any, ...]:
+    """Equal for those that require the same of an element."""
+    bound = None if one.holder is None else expression(_size(one))
+    return bound, one.wraps, one.ignored
+
+
+def _range_flags(ranges: Sequence[tuple[torch.fx.Node, _Range]]) -> list[_Flag]:
+    """The flags of index tensors; one for all parts of a tensor that must be in the same range.
+
+    Tables of embeddings often have a row each of one tensor, and memory is read in order.
+    """
+    wholes: dict[Any, dict[int, tuple[torch.fx.Node, _Range]]] = {}
+    flags = []
+    for at, one in ranges:
+        if (part := _part(one.index)) is not None:
+            wholes.setdefault((*part[:2], *_limits(one)), {}).setdefault(part[2], (at, one))
+        else:
+            flags.append(_Flag(at, _outside(at, one), _range_error(at, one)))
+    for (whole, axis, *_), parts in wholes.items():
+        if len(parts) == whole.meta["val"].shape[axis]:
+            at, one = next(iter(parts.values()))
+            errors = [_range_error(*parts[place]) for place in sorted(parts)]
+            fails = _outside(at, dataclasses.replace(one, index=whole))
+            flags.append(_Flag(at, fails, *errors, axis=axis))
+        else:
+            flags += [_Flag(at, _outside(at, p), _range_error(at, p)) for at, p in parts.values()]
+    return flags
+
+
+def _part(node: torch.fx.Node) -> tuple[torch.fx.Node, int, int] | None:
+    """The tensor, dimension and place, of a tensor at one place of a dimension of known size."""
+    if node.target is aten.select.int:
+        given = schema_arguments(node)
+        whole, axis, place = given["self"], given["dim"], given["index"]
+    elif node.target is operator.getitem and node.args[0].target is aten.unbind.int:
+        given = schema_arguments(node.args[0])
+        whole, axis, place = given["self"], given["dim"], node.args[1]
+    else:
+        return None
+    axis %= _rank(whole)
+    size = whole.meta["val"].shape[axis]
+    is_known = isinstance(size, int) and isinstance(place, int)
+    return (whole, axis, place % size) if is_known else None
+
+
+def _is_empty(node: torch.fx.Node) -> bool:
+    """True for a tensor that never has elements."""
+    return any(isinstance(size, int) and size == 0 for size in node.meta["val"].shape)
 
 
 def _divisor(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -273,22 +362,21 @@ def _wrong_repeats(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
-    """True for elements that are out of the range."""
-    zero: Any = 0
+    """Negative for elements that are out of the range: `x | (n - 1 - x)`, in 64 bits."""
+    x = one.index
+    if x.meta["val"].dtype is not torch.int64:
+        x = _call(at, aten._to_copy.default, x, dtype=torch.int64)
     if one.holder is None:
-        return _call(at, aten.lt.Scalar, one.index, 0)
-    size = _size(one)
+        return x
+    size: Any = _size(one)
     if not isinstance(size, int):
         size = _stated(at, one)
-        zero = _call(at, operator.neg, size) if one.wraps else 0
-    elif one.wraps:
-        zero = -size
-    below = _call(at, aten.lt.Scalar, one.index, zero)
-    above = _call(at, aten.ge.Scalar, one.index, size)
-    outside = _call(at, aten.logical_or.default, below, above)
+    last = size - 1 if isinstance(size, int) else _call(at, operator.sub, size, 1)
+    low = _call(at, aten.add.Scalar, x, size) if one.wraps else x
+    outside = _call(at, aten.bitwise_or.Tensor, low, _call(at, aten.rsub.Scalar, x, last))
     if one.ignored is not None:
         counts = _call(at, aten.ne.Scalar, one.index, one.ignored)
-        outside = _call(at, aten.logical_and.default, outside, counts)
+        outside = _call(at, aten.mul.Tensor, outside, counts)
     return outside
 
 
@@ -300,29 +388,58 @@ def _stated(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
 
 
 def _joined(flags: Sequence[_Flag]) -> torch.fx.Node:
-    """0, or a number that is the larger, the earlier the first flag comes that is true.
+    """0, or a number that is the larger, the earlier the first error comes that is to be raised.
 
     Tensors of one shape have one reduction: tables of embeddings have many of these.
     """
-    if len(flags) == 1:
-        return _call(flags[0].at, aten.any.default, flags[0].fails)
-    shapes: dict[Any, list[tuple[int, _Flag]]] = {}
-    for weight, flag in zip(range(len(flags), 0, -1), flags, strict=True):
+    total = sum(len(flag.errors) for flag in flags)
+    if len(flags) == 1 and (total == 1 or flags[0].is_code):
+        return flags[0].fails if flags[0].is_code else _any(flags[0].at, flags[0])
+    groups: dict[Any, list[tuple[int, _Flag]]] = {}
+    weight = total
+    for number, flag in enumerate(flags):
         shape = tuple(map(expression, flag.fails.meta["val"].shape))
-        shapes.setdefault(shape, []).append((weight, flag))
-    groups = sorted(shapes.values(), key=lambda group: -group[-1][0])  # the last op comes last
+        key = shape if flag.axis is None and not flag.is_code else number
+        groups.setdefault(key, []).append((weight, flag))
+        weight -= len(flag.errors)
     code: Any = None
-    for group in groups:
+    for group in sorted(groups.values(), key=lambda group: -group[-1][0]):  # the last op comes last
         last = group[-1][1].at
-        own: Any = None
-        for weight, flag in group:
-            number = _call(last, aten._to_copy.default, flag.fails, dtype=torch.int32)
-            weighted = _call(last, aten.mul.Scalar, number, weight)
-            own = weighted if own is None else _call(last, aten.maximum.default, own, weighted)
-        largest = _call(last, aten.amax.default, own)
+        largest = _largest(last, group)
         code = largest if code is None else _call(last, aten.maximum.default, code, largest)
     found: torch.fx.Node = _call(last, aten.clamp.default, code, 0)  # of no elements
     return found
+
+
+def _any(at: torch.fx.Node, flag: _Flag, kept: int | None = None) -> torch.fx.Node:
+    """Whether an element fails; at every place of the dimension `kept`, if that is given."""
+    if flag.is_truth:
+        return _call(at, aten.any.default, flag.fails)
+    axes = [axis for axis in range(_rank(flag.fails)) if axis != kept]
+    least = _call(at, aten.amin.default, flag.fails, axes) if axes else flag.fails
+    return _call(at, aten.lt.Scalar, least, 0)
+
+
+def _largest(at: torch.fx.Node, group: Sequence[tuple[int, _Flag]]) -> torch.fx.Node:
+    """The largest weight in a group of flags that is true: flags of one shape, or one."""
+    (weight, first), *others = group
+    if first.is_code:
+        call = functools.partial(_call, at)
+        return shifted(call, first.fails, weight - len(first.errors))
+    if not others:
+        number = _call(at, aten._to_copy.default, _any(at, first, first.axis), dtype=torch.int32)
+        if first.axis is None:
+            return _call(at, aten.mul.Scalar, number, weight)
+        end = weight - len(first.errors)
+        weights = _call(at, aten.arange.start_step, weight, end, -1, dtype=torch.int32)
+        return _call(at, aten.amax.default, _call(at, aten.mul.Tensor, number, weights))
+    own: Any = None
+    for weight, flag in group:
+        fails = flag.fails if flag.is_truth else _call(at, aten.lt.Scalar, flag.fails, 0)
+        number = _call(at, aten._to_copy.default, fails, dtype=torch.int32)
+        weighted = _call(at, aten.mul.Scalar, number, weight)
+        own = weighted if own is None else _call(at, aten.maximum.default, own, weighted)
+    return _call(at, aten.amax.default, own)
 
 
 def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:

@@ -40,6 +40,7 @@ from shlo_disc.torch.number_rewrites import division_rule, fused_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.quantized_rewrites import quantized_rule
 from shlo_disc.torch.rewrites import REWRITES
+from shlo_disc.torch.running_statistics import native_norm_rule
 from shlo_disc.torch.scalar_rewrites import operand_rule, promotion_rule
 from shlo_disc.torch.sizes import expression, is_plain_symbol
 from shlo_disc.torch.view_rewrites import parts_rule
@@ -148,7 +149,7 @@ def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     rules = (
         scalar_rule, half_rule, dtype_rule, division_rule, comparison_rule, narrow_rule,
         empty_slice_rule, mask_rule, embedding_rule, convolution_rule,
-        promotion_rule, operand_rule,
+        native_norm_rule, promotion_rule, operand_rule,
     )  # fmt: skip
     return next((found for rule in rules if (found := rule(node)) is not None), None)
 
@@ -296,6 +297,7 @@ def _guards(env: Any, known: frozenset[str] = frozenset()) -> Iterator[list[Any]
         yield found
         return
     before, frozen, replacements = len(env.guards), env.frozen, dict(env.replacements)
+    ranges = dict(env.var_to_range)
     env.frozen = False
     try:
         with fx_config.patch(backed_size_oblivious=True):
@@ -310,6 +312,8 @@ def _guards(env: Any, known: frozenset[str] = frozenset()) -> Iterator[list[Any]
         if new:
             env.replacements.clear()
             env.replacements.update(replacements)
+            env.var_to_range.update(ranges)
+            env._replacements_version_counter += 1  # of what numbers remember of their terms
             env._update_version_counter()
     if fixed:
         raise UnsupportedError("PyTorch decomposes it for numbers only, not for sizes")

@@ -18,11 +18,13 @@ from typing import Any
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException, exceptions_allowed_to_be_fallback
 
 from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
 from shlo_disc.torch.effects import without_tokens
+from shlo_disc.torch.equal_operations import equate_sizes, merge_equal_operations
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import Known, Part
@@ -73,7 +75,20 @@ def backend(
         inference_compiler=compiler("inference"),
         partition_fn=_partitioned,
     )
-    return aot(take_recurrent_layers(graph), example_inputs)
+    try:
+        return aot(take_recurrent_layers(graph), example_inputs)
+    except _PASSED_ON:
+        raise
+    except Exception as error:
+        if chosen.on_unsupported == "error":
+            raise
+        return UntracedGraph(graph, error)
+
+
+_PASSED_ON = (
+    DeviceError, TorchDynamoException, *exceptions_allowed_to_be_fallback,
+)  # fmt: skip
+"""What a user must know, and errors for which Dynamo traces again, or breaks the graph."""
 
 
 def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
@@ -82,10 +97,11 @@ def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
     Saves arguments, not their transposes, and computes cheap values again.
     """
     save_draws(joint.graph)
+    equate_sizes(joint.graph)
     return min_cut_rematerialization_partition(joint, inputs, **more)
 
 
-_TOLD: set[str] = set()
+_TOLD: set[tuple[str, str]] = set()
 """What has been logged."""
 
 _KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
@@ -99,25 +115,31 @@ def compilations() -> list[CompiledGraph]:
 class CompiledGraph:
     """One graph of `torch.compile`, compiled. Any number of threads may call it."""
 
+    number: int
+    """How many graphs there were before it, and it."""
+    kind: str
+    """`forward`, `backward` or `inference`; `untraced` for one that PyTorch runs whole."""
+    name: str
+    eager: dict[str, str]
+    """Operations that PyTorch runs, by their places, each with the reason."""
+    eager_count: int
+    """How many operations PyTorch runs in a call."""
+    parts: list[Part]
+    """What was compiled; several for a graph that PyTorch runs a part of."""
+    _run: Callable[[Sequence[Any]], Any]
+    _aliases: Aliases | None
     _count = 0
     _lock = threading.Lock()
 
     def __init__(
         self, graph: torch.fx.GraphModule, kind: str, names: Sequence[str], options: Options
     ) -> None:
-        with CompiledGraph._lock:
-            CompiledGraph._count += 1
-            self.number = CompiledGraph._count
-        self.kind = kind
-        """`forward`, `backward` or `inference`."""
-        self.name = f"{kind}_{self.number}"
-        self.eager: dict[str, str] = {}
-        """Operations that PyTorch runs, by their places, each with the reason."""
-        self.eager_count = 0
-        """How many operations PyTorch runs in a call."""
+        self._begin(kind)
         self._options = options
         start = time.perf_counter()
         graph = without_tokens(graph)
+        if kind == "inference":  # the others are merged by PyTorch's partitioner
+            merge_equal_operations(graph)
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fix_steps(graph.graph)
         self._known = _known(placeholders)
@@ -127,9 +149,6 @@ class CompiledGraph:
         if self._aliases is not None:
             graph = self._aliases.without(graph)
         weights = _weights(placeholders)
-        self._run: Callable[[Sequence[Any]], Any]
-        self.parts: list[Part] = []
-        """What was compiled; several for a graph that PyTorch runs a part of."""
         try:
             whole = self._part(graph, self.name, own, weights, _seen(kind))
             self._run = whole
@@ -147,6 +166,15 @@ class CompiledGraph:
         self.seconds = time.perf_counter() - start
         """How long its compilation took."""
         _KEPT.add(self)
+
+    def _begin(self, kind: str) -> None:
+        """Have a number and a name, and nothing compiled."""
+        with CompiledGraph._lock:
+            CompiledGraph._count += 1
+            self.number = CompiledGraph._count
+        self.kind, self.name = kind, f"{kind}_{self.number}"
+        self.eager, self.eager_count, self.parts = {}, 0, []
+        self._aliases = None
 
     def _part(
         self,
@@ -224,11 +252,15 @@ class CompiledGraph:
 
     def _tell(self) -> None:
         """Log what PyTorch runs, each operation of the model once."""
-        new = [f"{op} ({why.partition(chr(10))[0]})" for op, why in self.eager.items()]
-        new = [text for text in new if text not in _TOLD]
-        _TOLD.update(new)
+        new: dict[str, list[str]] = {}  # ops by reasons
+        for op, why in self.eager.items():
+            line = why.partition("\n")[0]
+            if (op, line) not in _TOLD:
+                new.setdefault(line, []).append(op)
+                _TOLD.add((op, line))
         if new:
-            _log.warning("%s: PyTorch runs %s", self.name, "; ".join(new))
+            told = "; ".join(f"{', '.join(ops)} ({why})" for why, ops in new.items())
+            _log.warning("%s: PyTorch runs %s", self.name, told)
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
@@ -262,6 +294,24 @@ class CompiledGraph:
     def __repr__(self) -> str:
         signatures = "; ".join(str(part.executable.signature) for part in self.parts)
         return f"<shlo_disc.torch.CompiledGraph {self.name}{signatures}>"
+
+
+class UntracedGraph(CompiledGraph):
+    """A graph of Dynamo that PyTorch's own transformations fail for; PyTorch runs it."""
+
+    def __init__(self, graph: torch.fx.GraphModule, error: Exception) -> None:
+        self._begin("untraced")
+        self.seconds = 0.0
+        self._run = lambda inputs: graph(*inputs)
+        reason = f"PyTorch cannot trace the graph that it is in: {reason_of(error)}"
+        ops = [node for node in graph.graph.nodes if node.op.startswith("call_")]
+        self._note([(place_of(node), reason) for node in ops])
+        self._tell()
+        _KEPT.add(self)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The results of the graph."""
+        return self._run(inputs)
 
 
 class _Region(torch.nn.Module):  # type: ignore[misc]

@@ -245,14 +245,46 @@ def _resized(
 _linear, _linear_backward = _resized(_triangle, 1)
 _bicubic, _bicubic_backward = _resized(_cubic, 2)
 
+
+def _upsampled_backward(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The gradient of `forward(x, output_size, ...)`, which is linear in `x`."""
+
+    def backward(
+        grad: Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *more: Any
+    ) -> Tensor:
+        x = grad.new_zeros(input_size)
+        (found,) = _gradients(lambda x: forward(x, output_size, *more), grad, x)
+        return found
+
+    return backward
+
+
 _INTERPOLATIONS = (
-    aten.upsample_bicubic2d.default, aten.upsample_bilinear2d.default,
-    aten.upsample_linear1d.default, aten.upsample_trilinear3d.default,
+    aten.upsample_bicubic2d, aten.upsample_bilinear2d, aten.upsample_linear1d,
+    aten.upsample_trilinear3d,
 )  # fmt: skip
-"""Ops that PyTorch decomposes, but not for exported programs."""
+"""Packets of ops that PyTorch decomposes, but not for exported programs."""
+
+_GRADIENTS = {
+    aten.upsample_bicubic2d: aten.upsample_bicubic2d_backward,
+    aten.upsample_bilinear2d: aten.upsample_bilinear2d_backward,
+    aten.upsample_linear1d: aten.upsample_linear1d_backward,
+    aten.upsample_trilinear3d: aten.upsample_trilinear3d_backward,
+    aten.upsample_nearest1d: aten.upsample_nearest1d_backward,
+    aten.upsample_nearest2d: aten.upsample_nearest2d_backward,
+    aten.upsample_nearest3d: aten.upsample_nearest3d_backward,
+    aten._upsample_nearest_exact1d: aten._upsample_nearest_exact1d_backward,
+    aten._upsample_nearest_exact2d: aten._upsample_nearest_exact2d_backward,
+    aten._upsample_nearest_exact3d: aten._upsample_nearest_exact3d_backward,
+}
+"""Packet -> that of its gradient."""
 
 GRIDS: dict[Any, Callable[..., Any]] = {
-    **{op: decomposition_table[op] for op in _INTERPOLATIONS},
+    **{op.default: decomposition_table[op.default] for op in _INTERPOLATIONS},
+    **{
+        gradient.default: _upsampled_backward(decomposition_table[op.default])
+        for op, gradient in _GRADIENTS.items()
+    },
     aten._upsample_bicubic2d_aa.default: _bicubic,
     aten._upsample_bicubic2d_aa_backward.default: _bicubic_backward,
     aten._upsample_bilinear2d_aa.default: _linear,

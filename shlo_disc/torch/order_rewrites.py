@@ -13,11 +13,15 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from shlo_disc.errors import UnsupportedError
-
-__all__ = ["ORDERED"]
+__all__ = ["ORDERED", "ORDER_OF_ROWS"]
 
 aten = torch.ops.aten
+
+_OPS = torch.library.Library("shlo_disc", "FRAGMENT")
+_OPS.define("order_of_rows(Tensor columns, Tensor places) -> Tensor")
+_OPS.impl("order_of_rows", lambda columns, places: torch.empty_like(places), "Meta")
+ORDER_OF_ROWS: Any = torch.ops.shlo_disc.order_of_rows.default
+"""[m, n] columns of n rows, and `arange(n)`, to the lexicographic order of rows."""
 
 _Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -135,14 +139,9 @@ def _unique_dim(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> _Distinct:
-    """Slices in lexicographic order: one stable sort for each column, from the last."""
+    """Slices in lexicographic order."""
     rows = _rows(x, dim)
-    if not isinstance(rows.shape[1], int):
-        raise UnsupportedError("the size of a slice must be a number")
-    order = torch.arange(rows.shape[0])
-    for column in reversed(range(rows.shape[1])):
-        keys = rows.select(1, column).index_select(0, order)
-        order = order.index_select(0, torch.sort(keys, dim=0, stable=True)[1])
+    order = ORDER_OF_ROWS(rows.t(), torch.arange(rows.shape[0]))
     starts, places, counts = _distinct(
         _are_new(rows.index_select(0, order)), has_counts=return_counts
     )

@@ -50,6 +50,18 @@ def lower_part(
     )
 
 
+def _first_sizes(graph: torch.fx.GraphModule, lowered: Lowered) -> dict[str, int]:
+    """What PyTorch has seen the symbols to be."""
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    found = {}
+    for row, number in zip(lowered.shapes, lowered.binding.inputs, strict=False):
+        sizes = getattr(placeholders[number].meta.get("val"), "shape", ())
+        for name, size in zip(row, sizes, strict=False):
+            if isinstance(size, torch.SymInt) and name.isidentifier() and size.node.has_hint():
+                found[name] = int(size.node.hint)
+    return found
+
+
 class Part:
     """A compiled graph. Any number of threads may call it.
 
@@ -82,6 +94,7 @@ class Part:
             names=lowered.names,
             constraints=lowered.constraints,
             likely={symbol: sizes for symbol, sizes in likely.items() if symbol in symbols},
+            first_sizes=_first_sizes(graph, lowered),
         )
         self._binding = lowered.binding
         self.draws = lowered.binding.draws

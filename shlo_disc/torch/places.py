@@ -22,6 +22,8 @@ def place_of(node: torch.fx.Node) -> str:
     """The op with its source line, if that is known."""
     is_wrapped = node.target is torch.ops.higher_order.with_effects
     op = node.args[1] if is_wrapped else node.target
+    if not isinstance(op, torch._ops.OperatorBase | str):  # a function, of a graph of Dynamo
+        op = getattr(op, "__name__", op)
     frames = _frames(node)
     return f"{op} at {':'.join(frames[-1])}" if frames else str(op)
 

@@ -58,8 +58,10 @@ def _var_mean(
         count = count * x.shape[d]
     lengths = off.abs() if off.is_complex() else off
     squares = (lengths * lengths).sum(dims, keepdim=keepdim)
-    less = 1.0 if correction is None else correction
-    rest = count - (int(less) if float(less).is_integer() else less)
+    less: Any = 1 if correction is None else correction
+    if isinstance(less, float) and less.is_integer():
+        less = int(less)
+    rest = count - less
     if isinstance(rest, int | float):
         variance = squares / max(rest, 0)
     else:

@@ -11,15 +11,18 @@ results of what is written.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-__all__ = ["instance_norm", "writes_statistics"]
+__all__ = ["instance_norm", "native_norm_rule", "writes_statistics"]
 
 aten = torch.ops.aten
 
-_NORMS = frozenset({aten.batch_norm.default, aten.instance_norm.default})
+_NORMS = frozenset({
+    aten.batch_norm.default, aten.instance_norm.default, aten.native_batch_norm.default,
+})  # fmt: skip
 
 
 def writes_statistics(node: torch.fx.Node) -> bool:
@@ -28,6 +31,31 @@ def writes_statistics(node: torch.fx.Node) -> bool:
         return False
     running, is_training = node.args[3:5], bool(node.args[5])
     return is_training and any(one is not None for one in running)
+
+
+def native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """What `aten.native_batch_norm` of given statistics is traced from.
+
+    Its second and third results have no elements then, which torch-mlir's lowering does not know.
+    """
+    if node.target is not aten.native_batch_norm.default or node.args[5]:
+        return None
+    return _native_batch_norm_inference
+
+
+def _native_batch_norm_inference(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    return aten._native_batch_norm_legit_no_training.default(
+        x, weight, bias, mean, variance, momentum, eps
+    )
 
 
 def instance_norm(

@@ -48,6 +48,8 @@ def operand_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
         return None
     operands = [n.meta["val"] for n in node.all_input_nodes]
     tensors = [value for value in operands if isinstance(value, torch.Tensor)]
+    if node.target in _ALONG:
+        return None if all(x.dim() for x in tensors) else _along_one(node.target)
     if node.target is aten.index_select.default:
         return None if all(x.dim() for x in tensors) else _index_select
     if tensors[0].is_complex():
@@ -55,7 +57,24 @@ def operand_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return None if tensors[0].dim() else _scalar_norm
 
 
-_OF_VECTORS = frozenset({aten.index_select.default, aten.linalg_vector_norm.default})
+_ALONG = frozenset({
+    aten.gather.default, aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
+})  # fmt: skip
+"""Ops along a dimension, which take a scalar for a vector of one element."""
+
+_OF_VECTORS = _ALONG | {aten.index_select.default, aten.linalg_vector_norm.default}
+
+
+def _along_one(op: torch._ops.OpOverload) -> Callable[..., torch.Tensor]:
+    def rewritten(x: torch.Tensor, dim: int, index: torch.Tensor, *more: Any) -> torch.Tensor:
+        given = [
+            a.reshape([1]) if isinstance(a, torch.Tensor) and a.dim() == 0 else a
+            for a in (x, index, *more)
+        ]
+        found: torch.Tensor = op(given[0], 0, *given[1:])
+        return found.reshape((index if op is aten.gather.default else x).shape)
+
+    return rewritten
 
 
 def _complex_norm(

@@ -70,7 +70,7 @@ class Standin:
     def describe(self, sizes=None, calls=()):
         return {"name": self.name, "arguments": [], "results": [], "symbols": [], "sizes": sizes,
                 "calls": sum(n for _, n in calls), "checks": [], "compile_ms": {}, "passes": [],
-                "distinct_kernels": 0, "loaded_kernels": 0,
+                "distinct_kernels": 0, "loaded_kernels": 0, "late_kernels": 0,
                 "code_bytes": 0, "kernels": [], "unfused": [], "bounds": [],
                 "copied_arguments": {"calls": {}, "bytes": 0}, "gpu_calls": {},
                 "unused_donations": {},

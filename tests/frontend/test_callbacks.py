@@ -875,3 +875,19 @@ def test_a_callback_that_only_xla_can_make(caplog):
     assert "buffer_callback" in told
     with pytest.raises(shlo_disc.UnsupportedError, match="in a way that shlo_disc does not"):
         shlo_disc.jit(program)(x)
+
+
+def test_where_xla_places_arrays_is_told_by_xla():
+    """Once a shape, as XLA compiles."""
+    seen = {jax.jit: [], shlo_disc.jit: []}
+    for jit, found in seen.items():
+
+        def f(x, found=found):
+            jax.debug.inspect_array_sharding(x, callback=found.append)
+            return x * 2
+
+        compiled = jit(lambda x, f=f: f(x))
+        for n in (3, 5, 3):
+            np.testing.assert_array_equal(compiled(np.ones(n, np.float32)), np.full(n, 2.0))
+    assert seen[jax.jit] == seen[shlo_disc.jit]
+    assert len(seen[jax.jit]) == 2

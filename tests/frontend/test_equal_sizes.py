@@ -118,8 +118,24 @@ TWO_WAYS = {
     "repeated": lambda x: jax.vmap(jnp.multiply)(
         jnp.repeat(x[: len_of(x) // 2], 2), x[: len_of(x) // 2 * 2]
     ),
+    "strided from within": lambda x: (
+        jnp.repeat(x[3::4], 4) * x[: len_of(x) // 4 * 4].reshape(-1, 4).T.reshape(-1)
+    ),
 }
 """One length, written in two ways, that are equal at every size."""
+
+FROM_SOME_SIZE = {
+    "border": lambda x: lax.map(
+        lambda t: t[0] * t[1],
+        tuple(jnp.split(jnp.concatenate([x, x[:2]])[: (len_of(x) + 2) // 2 * 2], 2)),
+    ),
+    "prefixes": lambda x: lax.associative_scan(
+        lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]),
+        (jnp.arange(0, len_of(x) - 3, 2) * 0.1, x[: (len_of(x) - 2) // 2]),
+    ),
+    "cut and filled": lambda x: jnp.pad(x[3:], (3, 0)) * x,
+}
+"""The same, equal if there are some elements."""
 
 
 def len_of(x):
@@ -142,6 +158,50 @@ def test_a_length_in_two_ways_is_one_length(name):
     assert f.cache_info().misses == 1
     if name != "frames":  # of fewer rows than a frame: max((n - 2) // 2, 0)
         assert not any("==" in guard for guard in f.guards()), f.guards()
+
+
+@pytest.mark.parametrize("name", FROM_SOME_SIZE)
+def test_a_length_in_two_ways_is_one_length_from_some_size_on(name):
+    f = shlo_disc.jit(FROM_SOME_SIZE[name])
+    for n in (8, 5, 23, 4):  # a multiple of 4 first, which is no reason to make it one
+        assert_alike(f, jax.jit(FROM_SOME_SIZE[name]), normal(n))
+    assert f.cache_info().misses == 1
+
+
+OUTER = {
+    "rows of rows": lambda x, y: jax.vmap(lambda a: jax.vmap(lambda b: a * b + a)(y))(x),
+    "columns of rows": lambda x, y: jax.vmap(lambda b: jax.vmap(lambda a: a - b)(x), out_axes=1)(y),
+    "by places": lambda x, y: jnp.fromfunction(lambda i, j: i + 2 * j, x.shape + y.shape),
+    "one for all": jax.vmap(lambda a, b: a * b, (0, None)),
+}
+"""Functions of two lengths that need not be equal."""
+
+
+@pytest.mark.parametrize("name", OUTER)
+@pytest.mark.parametrize("n", [5, 1])
+def test_lengths_that_are_equal_by_chance_are_not_made_one(name, n):
+    f = shlo_disc.jit(OUTER[name])
+    for size in (n, n), (3, 8):
+        assert_alike(f, jax.jit(OUTER[name]), *map(normal, size))
+    assert f.cache_info().misses == 1
+
+
+def test_what_is_empty_at_every_size_is_no_difference():
+    def f(x):
+        none = x[:, :1][-2:, 1:]  # at numbers, an operation on no elements follows
+        return jnp.maximum(jnp.sum(none + x.shape[0]), x)
+
+    g = shlo_disc.jit(f)
+    for n in (3, 2, 7):
+        assert_alike(g, jax.jit(f), np.ones((n, 5), np.float32))
+    assert g.cache_info().misses == 1
+
+
+def test_checks_of_jax_take_sizes_that_guards_make_equal():
+    with jax.enable_checks(True):
+        f = shlo_disc.jit(lambda x, y: lax.map(lambda t: t[0] + t[1], (x, y)), donate_argnums=0)
+        for n in (3, 5):
+            np.testing.assert_array_equal(f(jnp.ones(n), jnp.ones(n)), np.full(n, 2.0))
 
 
 def test_batches_of_map_leave_any_number_of_rows():

@@ -705,6 +705,18 @@ def test_bisection_of_the_smallest_arrays_and_of_nan():
     same(f, *[(x, q) for x in arrays])
 
 
+@pytest.mark.parametrize("n", [7, 2])  # of the first call
+def test_functions_of_what_may_be_empty(n):
+    def f(x):
+        rows = jax.vmap(lambda r: jnp.searchsorted(r[2:], x))(jnp.stack([x, x + 1]))
+        places = jnp.searchsorted(x[2:], x, side="right"), jnp.digitize(x, x[2:])
+        table = jnp.stack([x, jnp.round(x)])
+        columns = jnp.unique(table[:, 2:], size=3, axis=1, fill_value=9.0)
+        return rows, *places, jnp.unique(x[2:], size=4, fill_value=-7.0), columns
+
+    same(f, *[(F(k),) for k in (n, 1, 2, 7)], misses=1)
+
+
 # ---- arguments with many leaves ------------------------------------------------------------------
 
 

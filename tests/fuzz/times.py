@@ -207,6 +207,7 @@ def measured(program: Timed, seconds: float = SECONDS) -> tuple[list[Times], str
                 continue
             if not np.allclose(got, want, rtol=1e-3, atol=1e-3 * most):
                 wrong = f"results differ at n = {n} by {np.abs(got - want).max()} of {most}"
+        shlo_disc.finish_compiling()
         least, end, count = [np.inf, np.inf], time.perf_counter() + seconds, 0
         while count < 3 or (time.perf_counter() < end and count < 1000):
             for k, run in enumerate((ours, xla)):

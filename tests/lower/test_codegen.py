@@ -30,9 +30,9 @@ def compilations(monkeypatch):
     names = []
     compile_ = codegen._compile
 
-    def recording(text, wanted, *options):
+    def recording(text, wanted, *options, **more):
         names.extend(wanted)
-        return compile_(text, wanted, *options)
+        return compile_(text, wanted, *options, **more)
 
     monkeypatch.setattr(codegen, "_compile", recording)
     return names
@@ -53,10 +53,10 @@ def test_what_is_not_begun_is_given_up_when_writing_fails(compilations, monkeypa
     begun, go_on = threading.Event(), threading.Event()
     compile_ = codegen._compile
 
-    def slow(*args):
+    def slow(*args, **more):
         begun.set()
         assert go_on.wait(60)
-        return compile_(*args)
+        return compile_(*args, **more)
 
     monkeypatch.setattr(codegen, "_compile", slow)
     monkeypatch.setattr(codegen.os, "sched_getaffinity", lambda _: {0})

@@ -7,6 +7,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.host import launches
 from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.mlir import ir, new_context, ops_of
@@ -95,6 +96,77 @@ def test_carried_values_of_known_sizes(shape, order):
             values = [(a, b, a - c)[k] for k in order]
         for x, y in zip(got, values, strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+STARTS = {
+    "f16": ("1.5", np.float16(1.5)),
+    "f64": ("-0.0", np.float64(-0.0)),
+    "i8": ("-3", np.int8(-3)),
+    "ui64": (str(2**64 - 1), np.uint64(2**64 - 1)),
+    "i1": ("true", np.bool_(True)),
+    "2xf32": ("[3.0, -2.0]", np.array([3, -2], F32)),
+}
+
+
+@pytest.mark.parametrize("element", STARTS)
+def test_a_loop_that_begins_at_constants(element):
+    t, (values, start) = f"tensor<{element}>", STARTS[element]
+    executable = shlo_disc.compile(
+        f"""func.func public @main(%n: tensor<i32>, %p: {t}) -> (tensor<i32>, {t}, {t}) {{
+          %zero = stablehlo.constant dense<-2> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %c = stablehlo.constant dense<{values}> : {t}
+          %r:3 = stablehlo.while(%i = %zero, %a = %c, %b = %p) : tensor<i32>, {t}, {t}
+          cond {{
+            %g = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %g : tensor<i1>
+          }} do {{
+            %j = stablehlo.add %i, %one : tensor<i32>
+            stablehlo.return %j, %b, %a : tensor<i32>, {t}, {t}
+          }}
+          return %r#0, %r#1, %r#2 : tensor<i32>, {t}, {t}
+        }}"""
+    )
+    ahead, _ = executable.as_text("host").split("func.func @run")[1].split("scf.while")
+    assert ahead.count("memcpy") == 1, "LLVM does not know where the loop begins"
+    other = np.zeros_like(start)
+    for n in (-3, 0, 1):
+        i, a, b = executable.run_numpy([np.int32(n), other])
+        assert i == max(n, -2)
+        want = (start, other) if max(n, -2) % 2 == 0 else (other, start)
+        assert [a.tobytes(), b.tobytes()] == [w.tobytes() for w in want]
+
+
+ROWS_IN_A_LOOP = """func.func public @main(%n: tensor<i32>, %x: tensor<5x20xf32>) -> tensor<5xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %none = stablehlo.constant dense<0.0> : tensor<f32>
+  %start = stablehlo.constant dense<0.0> : tensor<5xf32>
+  %r:2 = stablehlo.while(%i = %zero, %s = %start) : tensor<i32>, tensor<5xf32>
+  cond {
+    %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %b = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<5xf32>) -> tensor<5x20xf32>
+    %y = stablehlo.add %b, %x : tensor<5x20xf32>
+    %t = stablehlo.reduce(%y init: %none) applies stablehlo.add across dimensions = [1]
+      : (tensor<5x20xf32>, tensor<f32>) -> tensor<5xf32>
+    stablehlo.return %j, %t : tensor<i32>, tensor<5xf32>
+  }
+  return %r#1 : tensor<5xf32>
+}"""
+
+
+def test_a_long_kernel_in_a_loop_is_called_without_the_runtime(monkeypatch):
+    monkeypatch.setattr(launches, "_COPIED_LINES", 0)
+    executable = shlo_disc.compile(ROWS_IN_A_LOOP)
+    _, body = executable.as_text("host").split("scf.while")
+    calls = [line for line in body.splitlines() if "llvm.call" in line]
+    assert len(calls) == 1
+    assert "%ctx" not in calls[0], "five tasks, which are one chunk"
+    (s,) = executable.run_numpy([np.int32(2), np.ones((5, 20), F32)])
+    np.testing.assert_array_equal(s, [20 * 21] * 5)
 
 
 def test_a_loop_in_a_loop():

@@ -3,14 +3,19 @@
 # ruff: noqa: E501 - MLIR text
 from __future__ import annotations
 
+import itertools
+
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 
+import shlo_disc
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row import emit
-from shlo_disc.lower.plan import Launch
+from shlo_disc.lower.plan import If, Launch
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample
 
 COLS = (0, 1, 2, 7, 16, 17, 63, 64, 65, 100, 1000)
@@ -226,8 +231,13 @@ ARGMAX = """%z = stablehlo.constant dense<0xFF800000> : tensor<f32>
 def test_arg_max_takes_the_first_of_equals_and_the_first_nan(width: int) -> None:
     text = fusion_text("row", ["x: n,m f32"], ARGMAX, ["v: n f32", "y: n i32"], "rows = 1 : i64")
     emitted = plan_of(emit, text, Machine(vector_bytes=width))
-    for m in (1, 2, 7, 16, 33, 100, 1000):
-        x = np.round(sample((5, m), "f32"))
+    (step,) = emitted.plan.steps
+    assert isinstance(step, If)
+    (short,) = step.then
+    assert isinstance(short, Launch)
+    assert short.extent.evaluate({"n": 37}) == -(-37 // (width // 4)), "a row is not in a lane"
+    for n, m in itertools.product((5, 37), (1, 2, 7, 16, 33, 100, 1000)):
+        x = np.round(sample((n, m), "f32"))
         x[4, m // 2 :: 3] = np.nan
         v, y = run(emitted, [x])
         np.testing.assert_array_equal(y, x.argmax(1))
@@ -258,8 +268,8 @@ def affine(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_a_body_that_does_not_commute_keeps_the_order() -> None:
     text = fusion_text("row", ["x: n,m i32", "w: n,m i32"], AFFINE, ["u: n i32", "v: n i32"])
     emitted = plan_of(emit, text)
-    for m in (0, 1, 5, 16, 64, 65, 200):
-        x, w = sample((3, m), "i32"), sample((3, m), "i32", 1)
+    for n, m in itertools.product((3, 37), (0, 1, 5, 16, 64, 65, 200)):
+        x, w = sample((n, m), "i32"), sample((n, m), "i32", 1)
         a, b = affine(x, w)
         u, v = run(emitted, [x, w])
         np.testing.assert_array_equal(u, a)
@@ -433,3 +443,26 @@ def test_softmax_of_attention_scores() -> None:
         a = x.astype(np.float64) + mask[:, None, None, :]
         e = np.exp(a - a.max(-1, keepdims=True))
         np.testing.assert_allclose(y, e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-9)
+
+
+def test_rows_in_a_loop_have_a_kernel_for_less_than_all_vectors() -> None:
+    """A row of 16 in a vector of 32 lanes takes twice the time of two of 8."""
+
+    def farthest(x: jax.Array) -> jax.Array:
+        def step(i: int, most: jax.Array) -> jax.Array:
+            return most + jnp.max(jnp.abs(x - x[i]), -1) * jnp.sum(x * x[i], -1)
+
+        return jax.lax.fori_loop(0, x.shape[0], step, jnp.zeros(x.shape[:1]))
+
+    f = shlo_disc.jit(farthest)
+    uses = f.lower(np.ones((2, 40), np.float32)).compile().executable.host.uses
+    (step,) = next(use.plan.steps for use in uses if use.kind == "row")
+    assert isinstance(step, If)
+    assert str(step.condition).startswith("d1 < ")
+    assert all(isinstance(launch, Launch) for launch in step.then), "they are not long"
+    for cols in (1, 13, 16, 31, 33, 70):
+        x = sample((5, cols), "f32")
+        wide = x.astype(np.float64)
+        pairs = wide[:, None] - wide
+        want = (np.abs(pairs).max(-1) * np.einsum("nc,mc->nm", wide, wide)).sum(1)
+        np.testing.assert_allclose(f(x), want, rtol=2e-5, atol=2e-5)

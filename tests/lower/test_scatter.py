@@ -3,12 +3,15 @@
 # ruff: noqa: E501 - MLIR text
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
+from shlo_disc.lower.cpu.codegen import assembly
+from shlo_disc.lower.cpu.machine import host_machine
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.tasks.scatter import emit_scatter
 from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
@@ -96,7 +99,9 @@ ENVS = [
 ]
 
 
-def scatter_plan(case: str, dtype: str, body: str, index: str = "i32", *, is_sorted: bool = False):
+def scatter_plan(
+    case: str, dtype: str, body: str, index: str = "i32", *, is_sorted: bool = False, machine=None
+):
     operand, indices, updates, numbers = {**CASES, **SORTED}[case]
     flag = "indices_are_sorted = true, " if is_sorted else ""
     types = [tensor(operand, dtype), tensor(indices, index), tensor(updates, dtype)]
@@ -106,7 +111,8 @@ def scatter_plan(case: str, dtype: str, body: str, index: str = "i32", *, is_sor
         stablehlo.return %r : tensor<{dtype}>
       }}) : ({", ".join(types)}) -> {types[0]}"""
     operands = [f"x: {operand} {dtype}", f"i: {indices} {index}", f"u: {updates} {dtype}"]
-    return plan_of(emit_scatter, fusion_text("scatter", operands, text, [f"p: {operand} {dtype}"]))
+    module = fusion_text("scatter", operands, text, [f"p: {operand} {dtype}"])
+    return plan_of(emit_scatter, module, machine)
 
 
 SORTED = {
@@ -180,6 +186,19 @@ def test_scatter_replaces_with_the_last_of_equal_indices():
     (got,) = run(plan, [x, np.array([2, 0, 2], np.int32), u])
     np.testing.assert_array_equal(got[2], u[2])
     np.testing.assert_array_equal(got[0], u[1])
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="shows machine code")
+def test_a_maximum_stores_no_whole_vector_under_a_mask():
+    """LLVM makes a masked store of `p = NaN in p ? p : max(p, u)`, which is slow on AVX2."""
+    machine = replace(host_machine(), vector_bytes=32, features=frozenset({"avx2", "fma"}))
+
+    def masked(operation: str) -> int:
+        body = f"%r = stablehlo.{operation} %a, %b : tensor<f32>"
+        launch = scatter_plan("rows", "f32", body, machine=machine).plan.steps[-1]
+        return assembly([launch.kernel.text], machine).count("vmaskmov")
+
+    assert masked("maximum") == masked("add") > 0, "the tail alone"
 
 
 def test_scatter_of_two_operands_where_one_result_is_not_read():

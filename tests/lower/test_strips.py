@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,3 +121,21 @@ def test_a_body_that_carries_nothing_returns_nothing():
     text, _ = s.b.finish()
     assert "iter_args" not in text
     assert "scf.yield" not in text
+
+
+@pytest.mark.parametrize("lanes", [8, 32])
+@pytest.mark.parametrize("count", [1, 3, 7, 8])
+def test_known_lanes_are_loaded_and_stored_in_runs(lanes: int, count: int) -> None:
+    """A masked store is slow on AVX2, and the load of a next step waits for it."""
+    b = CpuBuilder(replace(host_machine(), vector_bytes=32))
+    x, y = b.memref(0, "f32"), b.memref(1, "f32")
+    with b.loop(b.lo, b.hi):
+        mask, one = b.mask(count, lanes), b.constant(1, f"vector<{lanes}xf32>")
+        y.masked_store(x.masked_load(0, mask, one) + 1.0, 0, mask)
+    text, params = b.finish()
+    assert "vector.masked" not in text
+    launch = Launch(Kernel("runs", text), (Input(0), Output(0)), params, ONE, ONE)
+    operand = np.arange(count, dtype=np.float32)
+    result = ((count,), operand.dtype)
+    (found,) = run_plan(KernelPlan((launch,)), {}, [operand], [result], compiled)
+    np.testing.assert_array_equal(found, operand + 1)

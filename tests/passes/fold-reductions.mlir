@@ -55,6 +55,27 @@ func.func @main(%x: tensor<?x1xf32> {disc.shape = ["b", "1"]}) -> (tensor<1xf32>
 
 // -----
 
+// Over no dimension: the initial value takes part here, too.
+func.func @main(%x: tensor<?xf32> {disc.shape = ["b"]}, %y: tensor<f32>) -> (tensor<?xf32>, tensor<f32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [] : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
+  %b = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [] : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %a, %b : tensor<?xf32>, tensor<f32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["b"]}, %arg1: tensor<f32>) -> (tensor<?xf32>, tensor<f32>) {
+//       %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+//       %0 = "disc.shape"() {dims = ["b"]} : () -> tensor<1xi64>
+//       %1 = stablehlo.dynamic_broadcast_in_dim %cst, %0, dims = [] : (tensor<f32>, tensor<1xi64>) -> tensor<?xf32>
+//       %2 = stablehlo.add %1, %arg0 : tensor<?xf32>
+//       %3 = stablehlo.add %cst, %arg1 : tensor<f32>
+//       return %2, %3 : tensor<?xf32>, tensor<f32>
+//     }
+//   }
+
+// -----
+
 // Products of one term: outer, of a batch, by a scalar, of a dimension of size 1.
 func.func @main(%u: tensor<?xf32> {disc.shape = ["m"]}, %v: tensor<3xf32>, %s: tensor<f32>,
                 %a: tensor<4x?x1xf32> {disc.shape = ["4", "m", "1"]}, %b: tensor<4x3x1xf32>)

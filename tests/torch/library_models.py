@@ -464,7 +464,8 @@ MODELS = {
     ),
     "wav2vec 2.0": Model("transformers", wav2vec2, sound, SOUNDS, ALL),
     "CLIP": Model(
-        "transformers", clip, lambda b, s: (*masked(b, s), *picture(3)), TEXTS,
+        "transformers", clip, lambda b, s: (*masked(b, s), *picture(4)),
+        ((5, 7), (2, 13), (6, 9)),
         ({0, 1}, {0, 1}, set()),
     ),
     "Swin": Model("transformers", swin, picture, BATCHES, ({0},)),

@@ -86,11 +86,11 @@ def _words(*shape: int, high: int = 9) -> torch.Tensor:
 
 
 def transformers_() -> Iterator[tuple[str, Run]]:
-    """Every sixth base model, with few layers, on the meta device."""
+    """Every third base model, with few layers, on the meta device."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     transformers = importlib.import_module("transformers")
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
-    for kind in sorted(auto.MODEL_MAPPING_NAMES)[::6]:
+    for kind in sorted(auto.MODEL_MAPPING_NAMES)[::3]:
         yield kind, functools.partial(_transformer, transformers, kind)
 
 
@@ -118,33 +118,35 @@ def _transformer(transformers: Any, kind: str) -> Any:
         }  # fmt: skip
         first = by_name[model.main_input_name]
         ways = [{}, {"decoder_input_ids": text}, {"pixel_values": picture}]
+        errors = []
         for more in ways:
             try:
                 return model(*first, **more)
             except Exception as error:
-                last = error
-        raise last
+                errors.append(error)
+        raise errors[0]
 
 
 # -- timm ---------------------------------------------------------------------------------------
 
 
 def timm_() -> Iterator[tuple[str, Run]]:
-    """The first model of every module, on the meta device."""
+    """The first, the middle and the last model of every module, on the meta device."""
     from tests.torch.torchvision_names import without_torchvision
 
     with without_torchvision():
         timm = importlib.import_module("timm")
     modules = sorted({timm.models.model_entrypoint(n).__module__ for n in timm.list_models()})
     for module in modules:
-        name = timm.list_models(module=module.rpartition(".")[2])[0]
+        names = timm.list_models(module=module.rpartition(".")[2])
+        for name in {names[0], names[len(names) // 2], names[-1]}:
 
-        def run(name=name):
-            with torch.device("meta"):
-                model = timm.create_model(name, pretrained=False)
-                return model(torch.zeros(2, *model.pretrained_cfg["input_size"]))
+            def run(name=name):
+                with torch.device("meta"):
+                    model = timm.create_model(name, pretrained=False)
+                    return model(torch.zeros(2, *model.pretrained_cfg["input_size"]))
 
-        yield name, run
+            yield name, run
 
 
 # -- sounds -------------------------------------------------------------------------------------
@@ -471,9 +473,10 @@ def torchvision_() -> Iterator[tuple[str, Run]]:
                 "keypoints": torch.rand(2, 17, 3) * 40} for p in pictures]  # fmt: skip
     for name in ("fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "keypointrcnn_resnet50_fpn",
                  "retinanet_resnet50_fpn", "fcos_resnet50_fpn", "ssd300_vgg16", "ssdlite320_mobilenet_v3_large"):  # fmt: skip
+        small = {} if name.startswith("ssd") else {"min_size": 96, "max_size": 128}
 
-        def run(train, name=name):
-            model = getattr(detection, name)(weights=None, weights_backbone=None)
+        def run(train, name=name, small=small):
+            model = getattr(detection, name)(weights=None, weights_backbone=None, **small)
             return model.train()(pictures, targets) if train else model.eval()(pictures)
 
         yield name, functools.partial(run, False)

@@ -16,22 +16,13 @@ from shlo_disc.torch.decompositions import KEPT, is_composite, table
 from shlo_disc.torch.rewrites import REWRITES
 from tests.torch.library_ops import listed
 
-__all__ = ["EAGER", "ELSEWHERE", "NOT_TRIED", "PAGE", "REFUSED", "core_ops", "page", "way"]
+__all__ = ["EAGER", "ELSEWHERE", "NOT_TRIED", "PAGE", "core_ops", "page", "way"]
 
 PAGE = Path("docs/torch-ops.md")
 
 _SPARSE = "of sparse tensors, which PyTorch itself runs"
 
-NOT_TRIED = {
-    "resize_.default": "writes its operand, and PyTorch cannot trace it",
-    "upsample_bicubic2d_backward.default": "PyTorch can trace the decomposition of the op only",
-    "randn.generator": "takes a generator, which no exported program can",
-    "set_.source_Storage": "gives a tensor other memory, where models are copied",
-    "set_.source_Storage_storage_offset": "gives a tensor other memory, where models are copied",
-    **dict.fromkeys(
-        ("_sparse_coo_tensor_with_dims_and_tensors.default",
-         "sparse_compressed_tensor.comp_plain_value_size"), _SPARSE),
-}  # fmt: skip
+NOT_TRIED: dict[str, str] = {}
 """Op -> why no test calls it."""
 
 ELSEWHERE = frozenset({
@@ -45,14 +36,18 @@ EAGER = {
     "bernoulli.default": "its numbers depend on data",
     "multinomial.default": "its numbers depend on data",
     "equal.default": "its result decides what Python does",
+    "resize_.default": "writes its operand, and PyTorch cannot trace it",
+    "randn.generator": "takes a generator, which no exported program can",
     **dict.fromkeys(
-        ("_to_sparse.default", "_to_sparse_csr.default", "indices.default", "values.default",
-         "crow_indices.default", "col_indices.default"), _SPARSE),
+        ("set_.source_Storage", "set_.source_Storage_storage_offset"),
+        "gives a tensor other memory"),
+    **dict.fromkeys(
+        ("_sparse_coo_tensor_with_dims_and_tensors.default",
+         "sparse_compressed_tensor.comp_plain_value_size", "_to_sparse.default",
+         "_to_sparse_csr.default", "indices.default", "values.default", "crow_indices.default",
+         "col_indices.default"), _SPARSE),
 }  # fmt: skip
 """Op -> why PyTorch runs it; exported programs refuse it."""
-
-REFUSED = {"unique_dim.default": "the number of its rows depends on data"}
-"""Op -> why exported programs refuse it, where `torch.compile` compiles it."""
 
 
 def core_ops() -> Iterator[str]:
@@ -79,8 +74,6 @@ def way(name: str) -> str:
         return f"not tried: {NOT_TRIED[name]}"
     if name in EAGER:
         return f"PyTorch runs it: {EAGER[name]}"
-    if name in REFUSED:
-        return f"`torch.compile` only: {REFUSED[name]}"
     if torch.Tag.nondeterministic_seeded in op.tags:
         return "PyTorch itself draws the numbers, before the program runs"
     if op in BODIES and not only_some(op):

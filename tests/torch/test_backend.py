@@ -146,6 +146,18 @@ def test_sizes_of_one_and_zero_need_no_compilation_where_dynamo_does_not_ask():
     assert kinds() == ["inference"]
 
 
+def test_no_rows_where_dynamo_takes_sizes_to_be_two_or_more():
+    """Its guard `n == 0` is false for such a size."""
+
+    def function(x):
+        return [row + 1 for row in x]
+
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):
+        for size in (0, 3):
+            x = torch.ones(size, 8)
+            torch.testing.assert_close(compiled(function)(x), function(x))
+
+
 def test_numbers_and_sizes_that_are_results():
     def function(x, factor):
         return x * factor, x.shape[0] * x.shape[1], (x.sum(), None)
@@ -311,6 +323,29 @@ def test_pytorch_runs_a_graph_that_cannot_be_cut(monkeypatch):
     (graph,) = shlo_disc.torch.compilations()
     assert (graph.parts, graph.eager_count) == ([], 3)
     assert "the graph cannot be cut: AssertionError: Invalid" in graph.explain()
+
+
+def test_pytorch_runs_a_graph_that_it_cannot_trace(caplog):
+    """Its functional form of `resize_` fails for sizes that are symbols."""
+
+    def function(x):
+        return torch.ops.aten.resize_(torch.empty(0), x.shape).copy_(x) + x.exp()
+
+    fast = torch.compile(function, backend="shlo_disc", dynamic=True)
+    for n in (4, 1, 7):
+        x = torch.rand(n, 3, requires_grad=True)
+        y = fast(x)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close((y, gradient), (x + x.exp(), 1 + x.exp()))
+    graph = shlo_disc.torch.compilations()[0]
+    assert (graph.kind, graph.parts, graph.eager_count) == ("untraced", [], 6)
+    assert "PyTorch cannot trace the graph" in graph.explain()
+    assert len([r for r in caplog.records if "resize_" in r.getMessage()]) == 1
+    strict = torch.compile(
+        function, backend="shlo_disc", dynamic=True, options={"on_unsupported": "error"}
+    )
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        strict(torch.rand(4, 3))
 
 
 def test_no_mistake_of_ours_ends_a_program(monkeypatch, caplog):

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
 
 import torch.nn.functional as F  # noqa: E402
+from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
@@ -35,7 +36,10 @@ CASES = {
     "embedding": (lambda x, i: F.embedding(i, x), [0, 4, 1], [0, 5, 1], [0, -1, 1]),
     "bag": (lambda x, i: F.embedding_bag(i[None], x, mode="sum"), [0, 4, 1], [5, 0, 1], [0, 1, -1]),
     "gather": (
-        lambda x, i: x.gather(0, i[:, None].expand(-1, 3)), [0, 4, 1], [0, 5, 1], [0, -1, 1],
+        lambda x, i: x.gather(0, i[:, None].expand_as(x[:3])), [0, 4, 1], [0, 5, 1], [0, -1, 1],
+    ),
+    "words of 32 bits": (
+        lambda x, i: F.embedding(i.to(torch.int32), x), [0, 4, 1], [0, 5, 1], [0, -1, 1],
     ),
     "rows": (lambda x, i: x[i] * 2, [0, -5, 4], [0, 5, 1], [0, -6, 1]),
     "columns": (lambda x, i: x[:, i], [0, -3, 2], [0, 3, 1], [0, 1, -4]),
@@ -101,6 +105,91 @@ def test_training_raises_in_the_forward_and_names_the_line():
     says = r"test_checks\.py:\d+: aten\.embedding\.default: an index is out of range: not from 0 to"
     with pytest.raises(shlo_disc.IndexRangeError, match=says):
         fast(table, torch.tensor([1, 5]))
+
+
+def in_three_ways(x, i, j, k):
+    wide = k[:, None].expand(-1, 3)
+    return F.embedding(j, x) + x.index_select(0, i) + x.gather(0, wide)
+
+
+OF_PARTS = {
+    "rows": (lambda x, i: in_three_ways(x, i[0], i[-2], i[2]), 0),
+    "columns": (lambda x, i: in_three_ways(x, *i.unbind(1)), 1),
+    "some": (lambda x, i: x.index_select(0, i[0]) + F.embedding(i[1], x), 0),
+}
+
+
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_the_op_of_a_part_of_a_tensor_is_named(name):
+    """One reduction checks all parts, if the op of each part requires the same."""
+    function, axis = OF_PARTS[name]
+    x, dims = torch.randn(5, 3), (None, {1 - axis: Dim("n")})
+    shape = (3, 4) if axis == 0 else (4, 3)
+    exe = shlo_disc.torch.compile(
+        export(Of(function), (x, torch.zeros(shape, dtype=torch.int64)), dynamic_shapes=(dims,))
+    )
+    for n in (1, 2, 67):
+        i = torch.randint(0, 5, (3, n) if axis == 0 else (n, 3))
+        torch.testing.assert_close(exe(x, i), function(x, i))
+        for part, op in enumerate(("index_select", "embedding", "gather")):
+            wrong = i.clone()
+            wrong.select(axis, part)[-1] = (5, -1, 2**62)[part]
+            if name == "some" and op == "gather":
+                torch.testing.assert_close(exe(x, wrong), function(x, wrong))
+            else:
+                with pytest.raises(shlo_disc.IndexRangeError, match=rf"aten\.{op}\."):
+                    exe(x, wrong)
+    assert exe(x, i[:, :0] if axis == 0 else i[:0]).shape == (0, 3)
+
+
+def branch(p, x, i):
+    def positive(x, i):
+        return F.embedding(i, x) + x.index_select(0, i + 1)
+
+    y = torch.cond(p.sum() > 0, positive, lambda x, i: x.index_select(0, i) * 2, (x, i))
+    return y + x[i - 1]
+
+
+def nested(p, x, i):
+    def positive(x, i):
+        return torch.cond(i.sum() > 9, lambda x, i: x.index_select(0, i), of_two_steps, (x, i))
+
+    return torch.cond(p.sum() > 0, positive, lambda x, i: x[: i.shape[0]] * 2, (x, i))
+
+
+def of_two_steps(x, i):
+    start = (i * 0).sum(), x, i
+    step = lambda k, x, i: (k + 1, x + x[i].sum(), i + 1)  # noqa: E731
+    return while_loop(lambda k, x, i: k < 2, step, start)[1][: i.shape[0]]
+
+
+def in_steps(p, x, i):
+    def step(total, k):
+        row = x.index_select(0, k[None])[0]
+        return total + row, row * total
+
+    return scan(step, p, i)
+
+
+@pytest.mark.parametrize("function", [branch, nested, in_steps])
+def test_branches_and_loops_raise_for_what_they_run(function):
+    x, dims = torch.randn(5, 3), (None, None, {0: Dim("n", min=2, max=5)})
+    example = torch.ones(3), x, torch.tensor([0, 1, 2])
+    program = export(Of(function), example, dynamic_shapes=(dims,))
+    run = compiled(function) if function is in_steps else shlo_disc.torch.compile(program)
+    raised = 0
+    for sign in (1, -1):
+        for numbers in ([0, 1, 2], [3, 4], [0, 3, 2, 3], [0, 5], [4, 0], [-1, 2], [-5, 0, 0]):
+            args = torch.full([3], float(sign)), x, torch.tensor(numbers)
+            try:
+                want = function(*args)
+            except (IndexError, RuntimeError) as error:
+                raised += 1
+                with pytest.raises(type(error)):
+                    run(*args)
+            else:
+                torch.testing.assert_close(run(*args), want)
+    assert 2 < raised < 12
 
 
 @pytest.mark.parametrize("checks", [True, False])

@@ -119,7 +119,11 @@ def test_decompositions_that_write(name):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [F.instance_norm, F.batch_norm])
+def native_norm(x, mean, variance, weight, bias, training):
+    return torch.native_batch_norm(x, weight, bias, mean, variance, training, 0.1, 1e-5)[0]
+
+
+@pytest.mark.parametrize("function", [F.instance_norm, F.batch_norm, native_norm])
 def test_running_statistics_are_written(function):
     """Their schemas tell nothing of that."""
     is_instance = function is F.instance_norm
@@ -141,6 +145,18 @@ def test_running_statistics_are_written(function):
             torch.testing.assert_close(mine.double(), theirs, rtol=1e-5, atol=1e-5)
 
 
+def test_a_native_norm_of_given_statistics():
+    """Its statistics of the batch have no elements."""
+
+    def function(x, mean, variance):
+        return torch.native_batch_norm(x, None, mean, mean, variance, False, 0.1, 1e-5)
+
+    assert_right(
+        function, lambda b: (torch.randn(b, 3, 2), torch.randn(3), torch.rand(3)),
+        ({0: B}, None, None), [(4,), (1,), (7,)],
+    )  # fmt: skip
+
+
 def test_operands_whose_nodes_are_equal_stay_apart():
     """They are traced once, and had one value: a trace took both for the same tensor."""
 
@@ -156,9 +172,10 @@ def test_operands_whose_nodes_are_equal_stay_apart():
 def test_a_refusal_names_the_op_whose_constants_are_left():
     """Of an op without a lowering, torch-mlir reports the constants that are its operands."""
     program = export(
-        Of(lambda x: torch.unique(x, dim=0)), (torch.randn(4, 3),), dynamic_shapes=(({0: B},),)
-    )
-    with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.unique_dim has no"):
+        Of(lambda x: torch.segment_reduce(x, "sum", lengths=torch.tensor([4]))),
+        (torch.randn(4, 3),), dynamic_shapes=(({0: B},),),
+    )  # fmt: skip
+    with pytest.raises(shlo_disc.UnsupportedError, match=r"^\S+:\d+: aten.segment_reduce has no"):
         shlo_disc.torch.compile(program)
 
 
@@ -186,3 +203,18 @@ def test_ops_of_quantized_models(name):
     assert_right(
         function, lambda b: (torch.randn(b, 3) * 9,), ({0: B},), ((2,), (1,), (7,)), torch.float32
     )
+
+
+@pytest.mark.parametrize("name", ["choose_qparams", "choose_qparams_symmetric"])
+def test_numbers_of_quantization_that_are_chosen_from_a_tensor(name):
+    import torch.ao.quantization.fx._decomposed  # defines them
+
+    choose = getattr(torch.ops.quantized_decomposed, name).tensor
+
+    def function(x):
+        return *choose(x, -128, 127, 1e-5, torch.int8), *choose(x + 3, 0, 255, 1e-5, torch.uint8)
+
+    def make(b):
+        return (torch.randn(b, 3) * b,)
+
+    assert_right(function, make, ({0: B},), ((2,), (1,), (7,)), torch.float32)

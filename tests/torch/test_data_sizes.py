@@ -8,9 +8,11 @@ torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-
 
 from torch import nn  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
 from shlo_disc import ral  # noqa: E402
+from shlo_disc.torch.equal_operations import merge_equal_operations  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -54,6 +56,23 @@ def test_results_whose_sizes_come_from_data(name):
     exe = shlo_disc.torch.compile(program)
     assert isinstance(exe.executable, shlo_disc.DataSizedExecutable) == (name in OF_DATA)
     for args in (make(4), make(3), make(7), make(5, 0.0), make(5, 1.1)):
+        torch.testing.assert_close(exe(*args), function(*args))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_distinct_slices_of_any_size(dim):
+    """Rows are sorted by their columns, in a loop over these."""
+
+    def make(b, s):
+        return (torch.randint(-1, 1, (b, s, 2)).to(torch.float32),)
+
+    def function(x):
+        return torch.unique(x, dim=dim, return_inverse=True, return_counts=True)
+
+    dims = (({0: Dim("b"), 1: Dim("s")},),)
+    exe = shlo_disc.torch.compile(export(Of(function), make(4, 3), dynamic_shapes=dims))
+    for sizes in ((4, 3), (1, 5), (7, 1), (61, 2)):
+        args = make(*sizes)
         torch.testing.assert_close(exe(*args), function(*args))
 
 
@@ -135,3 +154,25 @@ def test_rows_repeated_as_often_as_data_say():
             grads = [torch.autograd.grad((a**2).sum() + b.sum() + (d**2).sum(), x)[0]
                      for a, b, _, d in results]  # fmt: skip
             torch.testing.assert_close(*grads)
+
+
+def test_equal_operations_have_equal_sizes_of_data():
+    """PyTorch's partitioner merges them, and leaves sizes of the one that it drops."""
+
+    def function(x):
+        first, second = (torch.cat([x[x > 0], x]) for _ in range(2))
+        return first * x.sum().item(), second + x.sum().item(), x[x < 0]
+
+    module = make_fx(function, tracing_mode="symbolic")(torch.randn(7))
+    (output,) = (node for node in module.graph.nodes if node.op == "output")
+    first, second, other = (node.meta["val"].shape[0] for node in output.args[0])
+    assert str(first) != str(second)
+    merge_equal_operations(module)
+    assert str(first) == str(second)
+    assert str(first - 7) != str(other)
+    targets = [node.target for node in module.graph.nodes]
+    assert targets.count(torch.ops.aten.index.Tensor) == 2
+    assert targets.count(torch.ops.aten._local_scalar_dense.default) == 1
+    x = torch.randn(5)
+    for mine, own in zip(module(x), function(x), strict=True):
+        torch.testing.assert_close(mine, own)

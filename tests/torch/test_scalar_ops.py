@@ -79,6 +79,18 @@ def test_an_index_of_rank_0_and_an_element_of_a_scalar():
     assert_right(function, lambda b, s: (torch.randn(b, s),), (BS,), SETS)
 
 
+def test_a_scalar_is_gathered_and_scattered_as_one_element():
+    def function(x):
+        n, many, none, one = x.sum(), x.sum(0), torch.tensor(0), torch.tensor([0])
+        return (
+            many.gather(0, none + 2), n.gather(0, none), n.gather(-1, one),
+            n.scatter(0, none, 2.0), n.scatter(0, one, n[None] * 2),
+            many[:1].scatter(0, none, n), n.scatter_add(-1, none, n),
+        )  # fmt: skip
+
+    assert_right(function, lambda b, s: (torch.randn(b, s),), (BS,), SETS)
+
+
 def test_rrelu_of_models_in_eval_mode_and_its_gradient():
     """torch-mlir took 1 - lower - upper for the slope of a gradient."""
     torch._dynamo.reset()

@@ -9,10 +9,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
 
 import torch.nn.functional as F  # noqa: E402
+from torch._dynamo.source import ConstantSource  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.errors import UnsupportedError  # noqa: E402
+from shlo_disc.torch.decompositions import _guards  # noqa: E402
 from shlo_disc.torch.size_nodes import SizeNodes  # noqa: E402
 from shlo_disc.torch.size_numbers import take_numbers  # noqa: E402
 from shlo_disc.torch.sizes import Numbers, Sizes, places_of  # noqa: E402
@@ -155,3 +159,24 @@ def test_sums_with_sizes_from_data(name):
     run = compiled(function)
     for given in ([0, 2, 1, 2], [4, 0], [1, 1, 3]):
         assert_equal_to_eager(run, function, torch.tensor(given))
+
+
+def test_a_correction_that_is_a_number_of_the_caller():
+    def variances(correction):
+        return lambda x: torch.var_mean(x, 1, correction=correction)
+
+    for correction in (0, 2):
+        own = variances(correction)
+        assert_equal_to_eager(compiled(own), own, torch.randn(3, 5 + correction))
+
+
+def test_a_refused_decomposition_leaves_no_trace_in_the_environment():
+    """PyTorch makes guards of what the environment knows."""
+    environment, source = ShapeEnv(), ConstantSource("size")
+    symbol = environment.create_symbol(5, source, DimDynamic.DYNAMIC)
+    size = environment.create_symintnode(symbol, hint=5, source=source)
+    text, bounds = str(size), dict(environment.var_to_range)
+    with pytest.raises(UnsupportedError, match="for numbers only"), _guards(environment):
+        assert int(size) == 5
+        assert str(size) == "5"
+    assert (str(size), environment.guards, environment.var_to_range) == (text, [], bounds)

@@ -32,7 +32,8 @@ __all__ = ["CpuBuilder", "SizedBuilder"]
 
 _REGISTER_BYTES = 64
 _WHOLE_REGISTER_BITS = 512
-"""Masked stores of at least so many bits are AVX-512's, which are as fast as whole ones."""
+"""Masked stores of at least so many bits are AVX-512's, which are as fast as whole ones. Elsewhere
+these are several vectors, of which the last one has a mask."""
 
 
 class CpuBuilder(KernelBuilder):
@@ -46,6 +47,18 @@ class CpuBuilder(KernelBuilder):
         """See `KernelBuilder.has_ldexp`: `vscalef` of AVX-512."""
         return bool(lanes_of(type_)) and {"avx512f", "avx512dq"} <= self.machine.features
 
+    def unchosen(self, value: Register) -> Register:
+        """See `TextBuilder.unchosen`: without AVX-512 a masked store is slow."""
+        bits = value.lanes * value.element_bits
+        if bits != 8 * self.machine.vector_bytes or bits >= _WHOLE_REGISTER_BITS:
+            return value
+        return self._hidden(value)
+
+    def _hidden(self, value: V) -> V:
+        """The register `value`, of which LLVM does not know how it is computed."""
+        right = f'llvm.inline_asm "", "=v,0" {value} : ({value.type}) -> {value.type}'
+        return self.define(type(value), right, value.type, [value])
+
     def shuffle(self, a: V, b: V, lanes: Sequence[int]) -> V:
         """`vector.shuffle`: lanes of a, then of b."""
         # LLVM moves arithmetic before a shuffle of 64 bytes or more and behind it again, for ever:
@@ -55,9 +68,7 @@ class CpuBuilder(KernelBuilder):
             return super().shuffle(a, b, lanes)
         whole: V | None = None
         for first in range(0, len(lanes), _REGISTER_BYTES):
-            part = super().shuffle(a, b, lanes[first : first + _REGISTER_BYTES])
-            hidden = f'llvm.inline_asm "", "=v,0" {part} : ({part.type}) -> {part.type}'
-            part = self.define(type(part), hidden, part.type, [part])
+            part = self._hidden(super().shuffle(a, b, lanes[first : first + _REGISTER_BYTES]))
             if whole is None:
                 whole = part
             else:
@@ -69,7 +80,7 @@ class CpuBuilder(KernelBuilder):
         self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
     ) -> Register:
         """See `KernelBuilder.masked_load`, and `masked_store` for lanes that are known."""
-        runs = None if other.lanes * other.element_bits >= _WHOLE_REGISTER_BITS else _runs(mask)
+        runs = self._runs(other, mask)
         if runs is None:
             return super().masked_load(memory, index, mask, other, readonly)
         index, found = self.index(index), other
@@ -92,10 +103,7 @@ class CpuBuilder(KernelBuilder):
         to be the first ones are stored in runs of powers of two. Unlike what a mask stores, the
         next step of a loop finds these before they are in memory.
         """
-        if value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS:
-            super().masked_store(value, memory, index, mask)
-            return
-        index, runs = self.index(index), _runs(mask)
+        index, runs = self.index(index), self._runs(value, mask)
         for first, count in runs or ():
             lanes = range(first, first + count)
             if count == 1:
@@ -104,10 +112,17 @@ class CpuBuilder(KernelBuilder):
                 self.vector_store(self.shuffle(value, value, lanes), memory, index + first)
         if runs is not None:
             return
+        if _is_wide(value):
+            super().masked_store(value, memory, index, mask)
+            return
         with self.if_(mask.all()) as branch:
             self.vector_store(value, memory, index)
             with branch.otherwise():
                 super().masked_store(value, memory, index, mask)
+
+    def _runs(self, value: Register, mask: Mask) -> list[tuple[int, int]] | None:
+        """The runs of `value` to load or store one by one; None: by `mask`."""
+        return None if _is_wide(value) and self.machine.vector_bytes == 64 else _runs_of(mask)
 
     # ---------------------------------------------------------------- kernels and threads
 
@@ -158,7 +173,11 @@ class CpuBuilder(KernelBuilder):
             self.emit('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()')
 
 
-def _runs(mask: Mask) -> list[tuple[int, int]] | None:
+def _is_wide(value: Register) -> bool:
+    return value.lanes * value.element_bits >= _WHOLE_REGISTER_BITS
+
+
+def _runs_of(mask: Mask) -> list[tuple[int, int]] | None:
     """Where runs of powers of two begin, and their lengths, if `mask` has the first lanes on."""
     lanes = mask.constant_lanes
     if lanes is None or list(lanes) != sorted(lanes, reverse=True):

@@ -29,13 +29,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from shlo_disc import locks
+from shlo_disc import flags, locks
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.loader import LoadedCode, ObjectCodeError, SignalHandlers, load
+from shlo_disc.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
+from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
@@ -262,19 +263,90 @@ def _dump_and_restore_handlers(engine: _Handle, path: str) -> None:
         _dumped.set()
 
 
-@dataclass(frozen=True, eq=False)
-class Function:
-    """A compiled function; its code stays in memory as long as this object (or a sibling of the
-    same text) lives.
-    """
+class _Code(NamedTuple):
+    """Machine code of one function."""
 
-    name: str
     address: int
     size_bytes: int
-    """Of its code; its constants come on top."""
-    _code: LoadedCode
-    from_store: bool = False
-    """True if the code was not compiled in this process, but kept on disk."""
+    """Without its constants."""
+    owner: LoadedCode
+    from_store: bool
+    is_best: bool
+    """False: it was made quickly."""
+
+
+class Function:
+    """A compiled function, or one to compile; its code stays in memory as long as this object.
+
+    Code that is made quickly takes a third of the time. It has the same bits as results, and calls
+    take 1.0 to 1.15 times as long, until the best code takes its place in the cell. Both stay, since
+    a call may be in either.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[bool], _Code] | None = None,
+        *,
+        code: _Code | None = None,
+    ) -> None:
+        self.name = name
+        self.cell = KernelCell()
+        """Where programs find the code."""
+        self._make, self._context = make, copy_context() if make else None
+        self._lock = locks.lock()
+        self._codes: list[_Code] = []
+        if code is not None:
+            self._put(code)
+
+    def _put(self, code: _Code) -> None:
+        self._codes.append(code)
+        self.cell.address = code.address
+
+    @property
+    def address(self) -> int:
+        """Where the code is; 0: there is none."""
+        return self.cell.address
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its code; its constants come on top."""
+        return self._codes[-1].size_bytes if self._codes else 0
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Memory of its code, shared with the functions of the same text."""
+        return sum(code.owner.mapped_bytes for code in self._codes)
+
+    @property
+    def from_store(self) -> bool:
+        """True if the code was not compiled in this process, but kept on disk."""
+        return bool(self._codes) and self._codes[-1].from_store
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has its best code."""
+        return bool(self._codes) and self._codes[-1].is_best
+
+    def compiled(self) -> Function:
+        """Itself, with code. Raises what the code generator does."""
+        with self._lock:
+            if not self._codes:
+                self._make_code(flags.compile_ahead())
+                if not self.is_finished:
+                    finish_later(self)
+        return self
+
+    def finish(self) -> None:
+        """Make the best code. Raises what the code generator does."""
+        with self._lock:
+            if not self.is_finished:
+                self._make_code(False)
+
+    def _make_code(self, quickly: bool) -> None:
+        assert self._make is not None and self._context is not None
+        self._put(self._context.run(self._make, quickly))
+        RECENT.add(self.name, (self,))
 
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
@@ -283,7 +355,7 @@ _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictio
 
 def _kept_bytes(functions: tuple[Function, ...]) -> int:
     """Of the functions of one text, which share their memory."""
-    return functions[0]._code.mapped_bytes
+    return functions[0].mapped_bytes
 
 
 RECENT = Recent(32 << 20, _kept_bytes)
@@ -302,7 +374,7 @@ class Builder:
         self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
-        self._waiting: list[tuple[int, str, str]] = []
+        self._waiting: list[tuple[int, str, Function]] = []
         self._begun: dict[str, Future[None]] = {}
         self._found: dict[str, Function] = {}
         self._refused: dict[str, Exception] = {}
@@ -318,59 +390,73 @@ class Builder:
     ) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
         self._found.clear()  # an error kept in `_refused` knows this object
+        self._waiting.clear()
 
-    def add(self, text: str) -> str:
-        """Have `text` compiled; the symbol it gets."""
+    def add(self, text: str, *, wanted: bool = True) -> str:
+        """Have `text` compiled; the symbol it gets. What is not `wanted` is compiled later."""
         name = function_name(text, self._machine)
         with self._lock:
-            if name in self._found or name in self._begun:
-                return name
-            known = _functions.get(name)
-            if known is not None:
-                self._found[name] = known
-                RECENT.add(name, (known,))
-            else:
-                heapq.heappush(self._waiting, (-len(text), name, text))
+            found = self._found.get(name)
+            if found is None:
+                make = partial(_kernel_code, name, text, self._opt_level, self._machine)
+                found = self._found[name] = _functions.setdefault(name, Function(name, make))
+                if found.address:
+                    RECENT.add(name, (found,))
+            if wanted and not found.address and name not in self._begun:
+                heapq.heappush(self._waiting, (-len(text), name, found))
                 self._begun[name] = self._pool.submit(copy_context().run, self._longest)
         return name
 
     def _longest(self) -> None:
         """Compile the longest text that waits: begun last, it would keep the others waiting."""
         with self._lock:
-            _, name, text = heapq.heappop(self._waiting)
+            _, name, function = heapq.heappop(self._waiting)
         try:
-            (made,) = _compile(_with_names({name: text}), [name], self._opt_level, self._machine)
+            function.compiled()
         except MemoryError:
             raise
         except Exception as error:  # told by `functions`, which knows whether it is wanted
             self._refused[name] = error
-            return
-        with self._lock:
-            # Another thread may have compiled the same text meanwhile: then its code is shared.
-            made = self._found[name] = _functions.setdefault(name, made)
-        RECENT.add(name, (made,))
 
     def functions(self, texts: Sequence[str]) -> list[Function]:
-        """The functions of `texts`; waits for all that were added.
+        """The functions of `texts`; waits for all that were added and wanted.
 
         Raises KernelsRefused when some do not compile.
         """
-        names = [self.add(text) for text in texts]
+        names = [function_name(text, self._machine) for text in texts]
+        for name, text in zip(names, texts, strict=True):
+            if name not in self._found:
+                self.add(text)
         for future in self._begun.values():
             future.result()
         refused = {t: self._refused[n] for t, n in zip(texts, names, strict=True)
                    if n in self._refused}  # fmt: skip
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        return [self._found[name] for name in names]
+        functions = [self._found[name] for name in names]
+        for function in dict.fromkeys(functions):
+            if not function.address:
+                finish_later(function)
+        return functions
+
+
+def _kernel_code(
+    name: str, text: str, opt_level: int, machine: Machine | None, quickly: bool
+) -> _Code:
+    """The code of the kernel `text`, whose symbol is `name`."""
+    (made,) = _compile(_with_names({name: text}), [name], opt_level, machine, quickly=quickly)
+    return made
 
 
 def compile_functions(
     texts: Sequence[str], machine: Machine | None = None, opt_level: int = 3
 ) -> list[Function]:
-    """The functions in `texts` (see :class:`Builder`)."""
+    """The functions in `texts` (see :class:`Builder`), with their best code."""
     with Builder(opt_level, machine) as builder:
-        return builder.functions(texts)
+        functions = builder.functions(texts)
+    for function in functions:
+        function.finish()
+    return functions
 
 
 def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, Function]:
@@ -381,7 +467,9 @@ def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, F
     key = "host " + function_name(text, machine)
     known = RECENT.get(key)
     if known is None:
-        known = tuple(_compile(text, ["prepare", "run"], 1, machine, host=True))
+        names = ["prepare", "run"]
+        codes = _compile(text, names, 1, machine, host=True)
+        known = tuple(Function(n, code=code) for n, code in zip(names, codes, strict=True))
         RECENT.add(key, known)
     prepare, run = known
     return prepare, run
@@ -411,8 +499,12 @@ def _compile(
     machine: Machine | None = None,
     *,
     host: bool = False,
-) -> list[Function]:
-    """The functions `names` of `text`, from the kernel store if it has them."""
+    quickly: bool = False,
+) -> list[_Code]:
+    """The functions `names` of `text`, from the kernel store if it has them.
+
+    The store has the best code alone: what is made `quickly` is not kept there.
+    """
     store = current()
     key = b""
     if store is not None:
@@ -427,21 +519,25 @@ def _compile(
             else:
                 COUNTS.add("loaded")
                 return functions
-    object_code = _object_code(_lowered(text, machine, host=host), names[0], opt_level)
+    module = _lowered(text, machine, host=host)
+    object_code = _object_code(module, names[0], _QUICK if quickly else opt_level)
     try:
-        functions = _loaded(object_code, names)
+        functions = _loaded(object_code, names, is_best=not quickly)
     except ObjectCodeError as error:
         raise InternalError(f"generated code was refused: {error}") from error
-    if store is not None:
+    if store is not None and not quickly:
         store.write(key, object_code)
     return functions
 
 
+_QUICK = 0
+"""The optimisation level of LLVM of which the code changes no bit, and takes a third of the time."""
+
+
 def _loaded(
-    object_code: bytes, names: Sequence[str], *, from_store: bool = False
-) -> list[Function]:
-    loaded = load(object_code, names)
-    return [Function(name, *found, from_store) for name, found in zip(names, loaded, strict=True)]
+    object_code: bytes, names: Sequence[str], *, from_store: bool = False, is_best: bool = True
+) -> list[_Code]:
+    return [_Code(*found, from_store, is_best) for found in load(object_code, names)]
 
 
 def _refuse_foreign_ops(module: ir.Module) -> None:

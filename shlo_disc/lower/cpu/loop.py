@@ -70,7 +70,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     lanes = choose_lanes(block, machine)
     heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
     if heavy:  # Several vectors at once hide the latency of the accumulation.
-        lanes *= 4
+        lanes = _several(lanes, Expr.product(shape))
     chunk = (lanes or ONE_BY_ONE) if heavy else max(lanes, CHUNK)
     parts: list[list[ir.Value]] = []
     if lanes and not heavy:
@@ -140,6 +140,14 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
     return KernelPlan((launch,), better_at=better_at, short=tuple(short_sizes))
+
+
+def _several(lanes: int, elements: Expr) -> int:
+    """Lanes of four vectors; fewer where `elements` are known to be fewer."""
+    vectors = 4
+    while vectors > 1 and elements.is_const and lanes * vectors >= 2 * elements.value:
+        vectors //= 2
+    return lanes * vectors
 
 
 def _launch(

@@ -25,7 +25,7 @@ fit a cache: see `row_split.py`. The choice depends on sizes alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -34,6 +34,7 @@ from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
+from shlo_disc.lower.cpu.short_factors import SHORT, is_in_loop
 from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
@@ -41,7 +42,7 @@ from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter, ShortRowWriter
 from shlo_disc.lower.tasks.row_split import (
     SPLIT_COLUMNS,
     SPLIT_PARTS,
@@ -64,6 +65,13 @@ bytes."""
 _MOST_COLUMNS = 64
 """Columns of a task: with more, of small integers, code and the time to compile it grow for
 nothing."""
+
+_FEW_LOADS = 16
+"""Columns at most of few rows whose elements are loaded one by one. Three rows of 12 and a sine
+take 0.6 of the time in lanes; such as lie in memory as they are read take as long, or longer."""
+
+_FEW_VECTORS = 8
+"""Vectors that rows of an arg-max fill at most to be in lanes: these take half the time or less."""
 
 _PIECE = {
     Layout.WHOLE: SPLIT_COLUMNS,
@@ -101,14 +109,21 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
     if are_short(plan, one):
         return KernelPlan(emitter.short_rows(short_row_lanes(plan, one, machine)))
     wide, narrow = emitter.lanes()
+    if emitter.has_few_rows(one, wide):
+        return KernelPlan(emitter.short_rows(one))
     if narrow == wide:
-        steps, at = emitter.steps(wide), short_at(plan, fusion.op)
+        steps = emitter.steps(wide)
     else:
         along = plan.apart if plan.layout is Layout.SIDE_BY_SIDE else plan.cols
         few = Condition(along, "<", Expr.const(wide))
-        steps, at = (If(few, emitter.steps(narrow), emitter.steps(wide)),), ()
-    short = (plan.cols,) if plan.layout is Layout.WHOLE else ()
-    return KernelPlan(steps, tuple(emitter.workspaces), better_at=at, short=short)
+        fewer = emitter.steps(narrow, are_short=plan.layout is Layout.WHOLE)
+        steps = (If(few, fewer, emitter.steps(wide)),)
+    if emitter.combines_slowly(one):
+        short = Condition(plan.cols, "<=", Expr.const(_FEW_VECTORS * one))
+        many = Condition(Expr.product(plan.rows), ">=", Expr.const(one))
+        steps = (If(All((short, many)), emitter.rows_in_lanes(one), steps),)
+    at = short_at(plan, fusion.op)
+    return KernelPlan(steps, tuple(emitter.workspaces), better_at=at, short=tuple(emitter.runs))
 
 
 class _Emitter:
@@ -118,8 +133,11 @@ class _Emitter:
         self.block, self.shapes, self.machine = fusion.block, fusion.shapes, machine
         self.record = fusion.record
         self.plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
-        self.name = fusion_name(fusion.op, kind_of(fusion.op).name)
+        self.op, self.name = fusion.op, fusion_name(fusion.op, kind_of(fusion.op).name)
         self.workspaces: list[Expr] = []
+        along = {Layout.WHOLE: self.plan.cols, Layout.SIDE_BY_SIDE: self.plan.apart}
+        self.runs = {along[self.plan.layout]} if self.plan.layout in along else set[Expr]()
+        """How long the runs are that vectors are along."""
 
     def lanes(self) -> tuple[int, int]:
         """Lanes of a kernel, and lanes where these would not be filled. Lanes that are off cost as
@@ -128,7 +146,8 @@ class _Emitter:
         plan, one = self.plan, choose_lanes(self.block, self.machine)
         if plan.layout is not Layout.SIDE_BY_SIDE:
             wide = choose_row_lanes(plan, self.machine)
-            may_be_few = plan.layout is Layout.PARTS and not plan.cols.is_const
+            has_parts = plan.layout is Layout.PARTS
+            may_be_few = not plan.cols.is_const and (has_parts or is_in_loop(self.op))
             return wide, min(one, wide) if may_be_few else wide
         wide = one * min(8, max(1, _PANEL_BYTES // self.machine.vector_bytes))
         wide = max(one, min(wide, _MOST_COLUMNS))
@@ -138,6 +157,53 @@ class _Emitter:
         while wide > one and ceil_div(columns, wide) * wide > 1.3 * columns:
             wide //= 2
         return wide, wide
+
+    def has_few_rows(self, lanes: int, wide: int) -> bool:
+        """True if rows too few to fill a vector of `lanes` are better off in lanes all the same.
+
+        What is computed of them, such as a sine, is computed once then. `wide`: lanes along a row.
+        """
+        plan, rows = self.plan, Expr.product(self.plan.rows)
+        if plan.layout is not Layout.WHOLE or not rows.is_const or not plan.cols.is_const:
+            return False
+        if not 1 < rows.value < lanes or any(s.outputs or s.stores for s in plan.sweeps):
+            return False
+        if plan.cols.value <= SHORT and 2 * rows.value >= lanes:
+            return True
+        return plan.cols.value <= _FEW_LOADS and self._looks_up(wide)
+
+    def _looks_up(self, lanes: int) -> bool:
+        """True if lanes along a row are elements that are loaded one by one."""
+        writer = self._whole(self.plan, lanes)
+        writer.b.forget()
+        return any(not read.is_close for read in writer.e.reads)
+
+    def combines_slowly(self, lanes: int) -> bool:
+        """True if rows of any length have a reduction whose lanes take long to combine.
+
+        Those of an arg-max are pairs: 20 000 rows of 10 took 471 us along rows, 94 us in lanes.
+        Whole rows that are stored are not in lanes, where each element has a store of its own.
+        """
+        plan = self.plan
+        if any(sweep.outputs or sweep.stores for sweep in plan.sweeps):
+            return False
+        if not lanes or plan.layout is not Layout.WHOLE or plan.cols.is_const:
+            return False
+        high = self.shapes.constraints.bounds(Expr.product(plan.rows))[1]
+        if not plan.rows or (high is not None and high < lanes):
+            return False
+        return any(s.general or any(len(op.results) > 1 for op in s.simple) for s in plan.sweeps)
+
+    def rows_in_lanes(self, lanes: int) -> tuple[Step, ...]:
+        """The kernel of rows of any length that are in lanes."""
+        plan = self.plan
+
+        def write(factors: Sequence[Expr]) -> ShortRowWriter:
+            return ShortRowWriter(plan, factors, lanes, self.machine.builder()).write()
+
+        writer = write_rows(plan, self.shapes, write)
+        time = cost.of_rows(self.block, self.shapes, plan.cols * lanes, self.machine)
+        return (writer.launch(self.name, time),)
 
     def short_rows(self, lanes: int) -> tuple[Step, ...]:
         """The kernel of rows that are shorter than a vector."""
@@ -150,14 +216,14 @@ class _Emitter:
         time = cost.of_short_rows(self.block, self.shapes, plan.cols.value, lanes, self.machine)
         return (writer.launch(self.name, time),)
 
-    def steps(self, lanes: int) -> tuple[Step, ...]:
-        """All of it with vectors of `lanes`."""
+    def steps(self, lanes: int, *, are_short: bool = False) -> tuple[Step, ...]:
+        """All of it with vectors of `lanes`; `are_short`: no row is long."""
         plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
         time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.machine)
         whole = writer.launch(self.name, time)
         split, bounds = _split(plan), shapes.constraints.bounds
         highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]
-        never_long = any(high is not None and high < least for high, least in highest)
+        never_long = are_short or any(h is not None and h < least for h, least in highest)
         tasks = bounds(whole.extent)[0]
         if never_long or (split.few is not None and tasks is not None and tasks >= split.few):
             return (whole,)
@@ -184,15 +250,24 @@ class _Emitter:
             return make(plan, factors, lanes, make.builder(self.machine)).write()
 
         writer = write_rows(plan, self.shapes, write)
+        self.runs.update(_runs_of(writer))
         if plan.layout is Layout.WHOLE:
             space = writer.space
             factors = refine(space.factors, space.wanted, self.shapes.constraints.equal)
             cols = factors[-1]
             if cols != plan.cols and (not cols.is_const or cols.value >= lanes):
                 writer.b.forget()
+                self.runs.add(cols)
                 cut = replace(plan, layout=Layout.PARTS, parts=factors[-2], cols=cols)
                 return self._whole(cut, lanes)
         return writer
+
+
+def _runs_of(writer: RowWriter) -> Iterator[Expr]:
+    """How long the runs are of operands whose elements are loaded one by one."""
+    for read in writer.e.reads:
+        sizes = writer.e.shape(read.value)
+        yield from (Expr.product(sizes[k:]) for k in range(1, len(sizes)) if not read.is_close)
 
 
 def _split(plan: Plan) -> _Split:

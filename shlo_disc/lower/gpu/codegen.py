@@ -117,8 +117,8 @@ class Builder:
         self._pool.shutdown(cancel_futures=kind is not None)
         self._begun.clear()  # an error kept in a future knows this object
 
-    def add(self, text: str) -> str:
-        """Have `text` compiled; the symbol it gets."""
+    def add(self, text: str, *, wanted: bool = True) -> str:
+        """Have `text` compiled, wanted now or later; the symbol it gets."""
         name = function_name(text, self._machine)
         if name not in self._begun:
             self._begun[name] = self._pool.submit(

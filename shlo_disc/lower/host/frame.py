@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.memory import HostMemory, memory_of
 from shlo_disc.lower.host.packs import Origins
@@ -65,7 +67,8 @@ class Frame:
     ) -> None:
         self.shapes = shapes
         self.memory = memory
-        self.w = w = HostWriter("symbols", symbols)
+        is_natural = functools.cache(lambda size: shapes.constraints.at_least(size, 0))
+        self.w = w = HostWriter("symbols", symbols, is_natural)
         self.pointers = Addresses()
         self.origins = Origins(shapes)
         self.record = UseRecorder(shapes)
@@ -134,9 +137,26 @@ class Frame:
     def copy(self, destination: Pointer, value: ir.Value) -> None:
         """Copy `value` to `destination`, unless it is there: both are on the host, or neither."""
         source = self.pointers[value]
-        if source != destination:
-            memory = memory_of(value, self.memory)
+        if source == destination:
+            return
+        memory = memory_of(value, self.memory)
+        number = self._immediate(value)
+        if number is not None:
+            memory.write(self.w, number, destination)
+        else:
             memory.copy(self.w, destination, source, value_bytes(value, self.shapes))
+
+    def _immediate(self, value: ir.Value) -> Register | None:
+        """A small constant as a number: LLVM then knows where a loop begins."""
+        op = producer(value)
+        while op is not None and op.name in RESHAPES:
+            op = producer(op.operands[0])
+        if op is None or op.name != "stablehlo.constant" or not self.memory.calls_kernels:
+            return None
+        data = constant_bytes(op).tobytes()
+        if len(data) not in (1, 2, 4, 8):
+            return None
+        return self.w.const(int.from_bytes(data, "little", signed=True), 8 * len(data))
 
     def flag(self, value: ir.Value) -> Mask:
         """What `value`, a boolean scalar, is."""

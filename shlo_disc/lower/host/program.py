@@ -22,7 +22,8 @@ from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.control_flow import write_case, write_while
 from shlo_disc.lower.host.foreign import can_fail
 from shlo_disc.lower.host.frame import Frame
-from shlo_disc.lower.host.launches import Launches
+from shlo_disc.lower.host.launches import Tables
+from shlo_disc.lower.host.plan_calls import PlanCalls
 from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.scalars import emit_scalars
@@ -72,34 +73,36 @@ def emit_host(
     program: ShapeProgram,
     target: Target,
     likely: Likely | None = None,
-    written: Callable[[Kernel], object] | None = None,
+    written: Callable[[Kernel, bool], object] | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
     `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
-    kernel as soon as its text is known. Raises Refused with the fusions no kernel could be written
-    for, ValueError when `likely` names no symbol of the program.
+    kernel as soon as its text is known, and whether the first call needs it.
+
+    Raises Refused with the fusions no kernel could be written for, and ValueError when `likely`
+    names no symbol of the program.
     """
     run = _Run(func, shapes, program, target, likely or {}, written)
     run_text = run.emit()
     if run.refused:
         raise Refused(run.refused)
-    launches = run.launches
+    tables, plans = run.tables, run.plan_calls
     arena = run.frame.arena_sizes
-    prepare_text = prepare(program, arena, list(launches.workspaces))
+    prepare_text = prepare(program, arena, list(plans.workspaces))
     return HostProgram(
-        text=prepare_text + run_text + launches.copies(),
-        kernels=list(launches.kernels.values()),
+        text=prepare_text + run_text + plans.functions() + tables.copies(),
+        kernels=list(tables.kernels.values()),
         constants=run.constants,
-        pack_keys=list(launches.pack_slots),
-        packed_arguments=launches.packed_arguments,
+        pack_keys=list(tables.pack_slots),
+        packed_arguments=tables.packed_arguments,
         unread_arguments=run.unread(),
         uses=run.frame.record.uses,
-        sites=launches.sites,
+        sites=tables.sites,
         arena=tuple(arena),
-        workspaces=tuple(launches.workspaces),
+        workspaces=tuple(plans.workspaces),
         reuses=tuple(run.reuses),
-        foreign=launches.foreign,
+        foreign=tables.foreign,
     )
 
 
@@ -116,7 +119,7 @@ class _Run:
         program: ShapeProgram,
         target: Target,
         likely: Likely,
-        written: Callable[[Kernel], object] | None,
+        written: Callable[[Kernel, bool], object] | None,
     ) -> None:
         self.program = program
         self.reuses = reuses_of(func)
@@ -129,7 +132,8 @@ class _Run:
             [Expr.parse(ir.StringAttr(s).value) for s in slots],
             scalars_of(func),
         )
-        self.launches = Launches(self.frame, written)
+        self.tables = Tables(written)
+        self.plan_calls = PlanCalls(self.frame, self.tables)
         self.constants: list[npt.NDArray[np.uint8]] = []
         self.refused: list[tuple[ir.Operation, Exception]] = []
         """Fusions no kernel could be written for; the text is of no use then."""
@@ -157,7 +161,7 @@ class _Run:
 
     def unread(self) -> tuple[int, ...]:
         """The arguments whose memory neither the text of `run` nor the runtime uses."""
-        used = self.frame.pointers.used | self.launches.packed_arguments
+        used = self.frame.pointers.used | self.tables.packed_arguments
         used |= {*self.program.size_arguments}
         return tuple(k for k in range(len(self._main.arguments)) if k not in used)
 
@@ -216,16 +220,15 @@ class _Run:
         frame.origins.derive(op, kind, plan)
 
     def _steps(self, op: ir.Operation, plan: KernelPlan) -> None:
-        w, steps = self.frame.w, plan.steps
-        blocks = self.launches.places(plan.workspaces)
+        w, write = self.frame.w, self.plan_calls.write
         copied_to = places_of(op)[0].at if plan.copies_operand else None
         if copied_to == At.INPLACE:
-            steps = steps[1:]
+            plan = replace(plan, steps=plan.steps[1:])
         elif copied_to == At.RESULT and self.reuses:
             # A donated argument may be where the result is: then there is nothing to copy.
             pointers = self.frame.pointers
             here, there = pointers[op.operands[0]], pointers[op.results[0]]
             with w.if_(w.differ(here, there)):
-                self.launches.steps(steps[:1], op, blocks)
-            steps = steps[1:]
-        self.launches.steps(steps, op, blocks)
+                write(replace(plan, steps=plan.steps[:1]), op)
+            plan = replace(plan, steps=plan.steps[1:])
+        write(plan, op)

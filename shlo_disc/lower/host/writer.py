@@ -7,7 +7,7 @@ where it is computed once. Its *body* holds launches, control flow, and reads of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -28,6 +28,7 @@ __all__ = [
     "GPU_WRITE",
     "GPU_ZERO",
     "INLINED",
+    "KERNEL",
     "KERNELS",
     "PACKED",
     "PACKED_DONE",
@@ -37,7 +38,7 @@ __all__ = [
 
 PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
 FOREIGN, FAILED, FFT = 7, 8, 9
-GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE = range(10, 15)
+GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE, KERNEL = range(10, 16)
 """Fields of `disc_context` (`ral/include/disc_ral.h`)."""
 
 INLINED = "inlined"
@@ -53,13 +54,19 @@ class HostWriter(TextBuilder):
     """Builds one host function over i64 symbols.
 
     `symbols` is the array of symbols (an argument of the function), `order` the names of those in
-    it.
+    it. `is_natural` says which terms of them are proved to be at least 0.
     """
 
     leaves_branches: ClassVar[bool] = True
 
-    def __init__(self, symbols: str, order: Sequence[str]) -> None:
+    def __init__(
+        self,
+        symbols: str,
+        order: Sequence[str],
+        is_natural: Callable[[Expr], bool] = lambda _: False,
+    ) -> None:
         super().__init__()
+        self.is_natural = is_natural
         self._arguments: dict[str, Pointer] = {}
         self._sizes: dict[Expr, Register] = {}
         self._named: dict[str, Register] = {}
@@ -123,7 +130,11 @@ class HostWriter(TextBuilder):
             return self.smaller(a, b)
         if atom.op == "max":
             return self.larger(a, b)
-        quotient, rest = self.floor_division(a, b)
+        if not _is_positive(atom.args[1]):
+            b = self._divisor(b)
+        if self.is_natural(atom.args[0]):
+            return self.op("arith.divui" if atom.op == "floordiv" else "arith.remui", a, b)
+        quotient, rest = self._floor_division(a, b)
         return quotient if atom.op == "floordiv" else rest
 
     def smaller(self, a: Register, b: Register) -> Register:
@@ -136,7 +147,12 @@ class HostWriter(TextBuilder):
 
     def floor_division(self, a: Register, b: Register) -> tuple[Register, Register]:
         """Floor quotient and remainder; a divisor of 0 (an impossible size) counts as 1."""
-        b = self.select(b.equals(0), self.const(1), b)
+        return self._floor_division(a, self._divisor(b))
+
+    def _divisor(self, b: Register) -> Register:
+        return self.select(b.equals(0), self.const(1), b)
+
+    def _floor_division(self, a: Register, b: Register) -> tuple[Register, Register]:
         q, r = self.op("arith.divsi", a, b), self.op("arith.remsi", a, b)
         adjust = r.differs(0) & ((r ^ b) < 0)
         return self.select(adjust, q - 1, q), self.select(adjust, r + b, r)
@@ -269,6 +285,11 @@ class HostWriter(TextBuilder):
         right = _call(function, operands, type_)
         return self.define(Register, right, type_, operands, hint, pure=False)
 
+    def call_for_address(self, function: Pointer, *operands: Value, hint: str) -> Pointer:
+        """Call a function that gives an address."""
+        right = _call(function, operands, ADDRESS)
+        return self.define(Pointer, right, ADDRESS, operands, hint, pure=False)
+
     def _intrinsic(self, name: str, *operands: Value) -> None:
         types = ", ".join(operand.type for operand in operands)
         given = ", ".join(map(str, operands))
@@ -291,6 +312,11 @@ class HostWriter(TextBuilder):
         self.emit("default {" if number is None else f"case {number} {{")
         self._regions[-1].lines += [*("  " + line for line in inside), "}"]
 
+    def forget(self) -> None:
+        """As of kernels: values refer to the writer, which knows of facts about the module."""
+        super().forget()
+        self.is_natural = lambda _: False
+
     def function(self, signature: str, result: Register | None = None) -> str:
         """The finished function, which returns `result`."""
         returned = "" if result is None else f" {result} : {result.type}"
@@ -308,3 +334,19 @@ def _call(function: Pointer, operands: Sequence[Value], result: str) -> str:
     types = ", ".join(operand.type for operand in operands)
     given = ", ".join(map(str, operands))
     return f"llvm.call {function}({given}) : {ADDRESS}, ({types}) -> {result}"
+
+
+def _is_positive(size: Expr) -> bool:
+    """Whether `size` is at least 1 whatever its symbols are: a division by it cannot trap."""
+    if size.is_const:
+        return size.value > 0
+    if len(size.terms) > 1:
+        return False
+    ((monomial, coefficient),) = size.terms
+    return coefficient > 0 and all(_is_positive_atom(atom) for atom, _ in monomial)
+
+
+def _is_positive_atom(atom: Atom) -> bool:
+    if atom.op == "max":
+        return any(map(_is_positive, atom.args))
+    return atom.op == "min" and all(map(_is_positive, atom.args))

@@ -323,7 +323,7 @@ class Scatter:
         """The same, changed."""
         for (memory, element), value in zip(self._memories(e), values, strict=True):
             stored = e.b.cast("arith.extui", value, "i8") if element.kind == "b" else value
-            e.store_to(memory, stored, at, mask)
+            e.store_to(memory, e.b.unchosen(stored), at, mask)
 
     def _memories(self, e: Elemental) -> list[tuple[MemRef, ElementType]]:
         return [

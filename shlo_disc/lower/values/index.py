@@ -225,6 +225,11 @@ class Space:
             return Ix(x.base // divisor), Ix(x.base % divisor, multiple=aligned)
         if x.vector is None and x.stride == 1 and aligned % self.lanes == 0:
             return Ix(x.base // divisor), Ix(x.base % divisor, 1, multiple=aligned)
+        offsets = self._offsets(x)
+        if by.is_const and aligned == by.value and offsets is not None and min(offsets) >= 0:
+            quotients, rests = zip(*(divmod(offset, by.value) for offset in offsets), strict=True)
+            zero = self.b.index(0)
+            return self.steps(x.base // divisor, quotients), self.steps(zero, rests, multiple=0)
         whole = self.lanes_of(x)
         quotient = self._vector_quotient(whole, divisor)
         rest = whole - quotient * divisor

@@ -504,6 +504,14 @@ class TextBuilder:
         """
         return False
 
+    def unchosen(self, value: Register) -> Register:
+        """`value`, of which LLVM does not see that it is a choice of two values.
+
+        Where one of them was loaded from the place that the choice is stored to, LLVM stores the
+        other one under a mask.
+        """
+        return value
+
     def extract(self, vector: V, lane: IndexLike) -> V:
         """One lane: `lane` is an int, or an index known at run time."""
         operands: list[Value] = [vector]

@@ -37,7 +37,10 @@ struct disc_context {
   int32_t (*packed)(disc_context* ctx, int64_t arg, int64_t slot, int64_t bytes, void** out);
   /* 3: what was filled after `packed` returned 2 is ready */
   void (*packed_done)(disc_context* ctx, int64_t arg, int64_t slot, void* filled);
-  const disc_kernel* kernels;   /* 4: the executable's kernel table */
+  /* 4: the executable's kernel table. In programs for the CPU an entry is where the address of the kernel
+   * is: null before it is compiled (see 15), and another one once there is better code of equal bits. In
+   * programs for GPUs it is the kernel itself. */
+  const void* const* kernels;
   const void* const* constants; /* 5: the executable's constants */
   /* 6: host programs made for profiling only: launch site `site` begins (end = 0), is done (1) */
   void (*mark)(disc_context* ctx, int64_t site, int64_t end);
@@ -73,6 +76,10 @@ struct disc_context {
   int64_t (*gpu_read)(disc_context* ctx, const void* address, int64_t bytes);
   /* 14: put the low 1, 2, 4 or 8 bytes of `value` to `address` */
   void (*gpu_write)(disc_context* ctx, void* address, int64_t value, int64_t bytes);
+
+  /* 15: the kernel of entry `index` of `kernels`, compiled first if there is none: a variant that no call has needed so far.
+   * After a failure (`failed` is 1) this is a kernel that does nothing. Null in programs for GPUs. */
+  disc_kernel (*kernel)(disc_context* ctx, int64_t index);
 };
 
 /* Generated, one pair per executable.

@@ -53,6 +53,7 @@ struct CallContext {
   const std::unique_ptr<PackOwner>* constant_owners;
   Marks* marks;
   const std::shared_ptr<const ForeignCall>* foreign;
+  const Executable* executable;
   RunFailure* failure;
   std::vector<CallPack> packs;
 };
@@ -161,6 +162,22 @@ void context_fft(disc_context* context, int64_t options, int64_t batch, int64_t 
   if (fft_transform(options, batch, length, inner, buffers) == FftResult::kDone) return;
   call_of(context).failure->out_of_memory = true;
   context->failed = 1;
+}
+
+void no_kernel(void* const*, const int64_t*, int64_t, int64_t, void*) {}
+
+disc_kernel context_kernel(disc_context* context, int64_t index) {
+  if (context->failed != 0) return &no_kernel;
+  CallContext& call = call_of(context);
+  RunFailure& failure = *call.failure;
+  try {
+    if (const disc_kernel found = call.executable->kernel(index, &failure.message)) return found;
+    failure.kernel = index;
+  } catch (const std::bad_alloc&) {  // generated code cannot be unwound
+    failure.out_of_memory = true;
+  }
+  context->failed = 1;
+  return &no_kernel;
 }
 
 }  // namespace
@@ -355,8 +372,15 @@ std::string Executable::describe_guard(int64_t guard) const {
   return "guard " + std::to_string(guard) + " does not hold";
 }
 
-std::string Executable::describe_foreign(int64_t foreign) const {
-  const ForeignSpec& spec = spec_.foreign[static_cast<size_t>(foreign)]->spec();
+disc_kernel Executable::kernel(int64_t index, std::string* message) const {
+  const KernelCell& cell = *spec_.kernels[static_cast<size_t>(index)];
+  if (const disc_kernel known = cell.load(std::memory_order_acquire)) return known;
+  return spec_.make_kernel(index, message) ? cell.load(std::memory_order_acquire) : nullptr;
+}
+
+std::string Executable::describe(const RunFailure& failure) const {
+  if (failure.foreign < 0) return spec_.name + ": kernel " + std::to_string(failure.kernel);
+  const ForeignSpec& spec = spec_.foreign[static_cast<size_t>(failure.foreign)]->spec();
   return spec.where + ": @" + spec.target;
 }
 
@@ -365,16 +389,17 @@ bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* 
                      RunFailure* failure) const {
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
-                    &context_packed_done, spec_.kernels.data(), constants_.data(), &context_mark,
-                    &context_foreign, 0, &context_fft, nullptr, nullptr, nullptr, nullptr, nullptr},
+                    &context_packed_done, reinterpret_cast<const void* const*>(spec_.kernels.data()),
+                    constants_.data(), &context_mark, &context_foreign, 0, &context_fft, nullptr,
+                    nullptr, nullptr, nullptr, nullptr, &context_kernel},
                    pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
-                   failure, {}};
+                   this, failure, {}};
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();
   if (marks != nullptr) marks->begin = now_nanoseconds();
   host(&call.base, arguments, results, symbols, arena);
   if (marks != nullptr) marks->end = now_nanoseconds();
-  return !failure->out_of_memory && failure->foreign < 0;
+  return !failure->out_of_memory && !failure->is_told();
 }
 
 }  // namespace shlo_disc

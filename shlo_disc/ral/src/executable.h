@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,12 +56,20 @@ struct ResultSpec {
   int64_t rank;
 };
 
+// Where the code of a kernel is; programs share it. Any thread may change it, for code of equal bits.
+using KernelCell = std::atomic<disc_kernel>;
+static_assert(sizeof(KernelCell) == sizeof(disc_kernel), "generated code reads it");
+
+// Has kernel `index` compiled, into its cell; a message if that fails. Any thread may call it.
+using MakeKernel = std::function<bool(int64_t index, std::string* message)>;
+
 struct ProgramSpec {
   std::string name;
   disc_prepare prepare = nullptr;
   disc_run run = nullptr;
-  std::vector<disc_kernel> kernels;
-  std::shared_ptr<const void> code;  // owns the machine code of the three; any thread may drop it
+  std::vector<KernelCell*> kernels;  // empty ones: `make_kernel` fills them when they are first needed
+  MakeKernel make_kernel;
+  std::shared_ptr<const void> code;  // owns the machine code; any thread may drop it
   std::vector<ArgumentSpec> arguments;
   std::vector<ResultSpec> results;
   int64_t symbols = 0;
@@ -79,8 +88,11 @@ struct ProgramSpec {
 struct RunFailure {
   bool out_of_memory = false;
   int64_t foreign = -1;  // the FFI call that failed
+  int64_t kernel = -1;   // the kernel that could not be compiled
   int code = 0;          // XLA_FFI_Error_Code of its error
-  std::string message;   // of its error
+  std::string message;   // of the error
+
+  bool is_told() const { return foreign >= 0 || kernel >= 0; }
   GpuFailure gpu;        // of a program for a GPU
 };
 
@@ -160,8 +172,11 @@ class Executable {
 
   GpuCalls& gpu_calls() const { return gpu_calls_; }
 
-  // "linalg.py:7: @lapack_spotrf_ffi"; `foreign` is that of a RunFailure.
-  std::string describe_foreign(int64_t foreign) const;
+  // The kernel of entry `index` of the table; null with `message` if it cannot be compiled.
+  disc_kernel kernel(int64_t index, std::string* message) const;
+
+  // Where a call failed that is_told(): "linalg.py:7: @lapack_spotrf_ffi", "main: kernel 3".
+  std::string describe(const RunFailure& failure) const;
 
  private:
   const ProgramSpec spec_;

@@ -184,10 +184,11 @@ void FfiCall::pack_results() {
   }
 }
 
-Error* foreign_error(const CallFrame* frame, const Executable& executable,
+Error* told_error(const CallFrame* frame, const Executable& executable,
                      const RunFailure& failure) {
-  return ffi_error(frame, static_cast<ErrorCode>(failure.code),
-                   executable.describe_foreign(failure.foreign) + ": " + failure.message);
+  const auto code = failure.foreign < 0 ? ErrorCode::kInternal : static_cast<ErrorCode>(failure.code);
+  return ffi_error(frame, code,
+                   executable.describe(failure) + ": " + failure.message);
 }
 
 Error* execute_on_cpu(CallFrame* frame, const Executable& executable) {
@@ -200,7 +201,7 @@ Error* execute_on_cpu(CallFrame* frame, const Executable& executable) {
   RunFailure failure;
   if (arena.get() == nullptr || !executable.run(call.arguments(), call.results(), call.symbols(),
                                                 arena.get()->data, nullptr, &failure)) {
-    if (failure.foreign >= 0) return foreign_error(frame, executable, failure);
+    if (failure.is_told()) return told_error(frame, executable, failure);
     return ffi_error(frame, ErrorCode::kResourceExhausted,
                      "shlo_disc: out of memory (" + std::to_string(call.arena_bytes()) +
                          " bytes of temporaries)");

@@ -62,7 +62,7 @@ class FfiCall {
 };
 
 // Of a handler that has failed in a run.
-xla_ffi::Error* foreign_error(const xla_ffi::CallFrame* frame, const Executable& executable,
+xla_ffi::Error* told_error(const xla_ffi::CallFrame* frame, const Executable& executable,
                               const RunFailure& failure);
 
 // Runs a program of the CPU on buffers of the host.

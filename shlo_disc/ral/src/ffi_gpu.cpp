@@ -140,7 +140,7 @@ Error* run(CallFrame* frame, const Executable& executable, const GpuPlace& place
     return nullptr;
   }
   if (failure.gpu.failed()) return gpu_error(frame, executable, failure.gpu);
-  if (failure.foreign >= 0) return foreign_error(frame, executable, failure);
+  if (failure.is_told()) return told_error(frame, executable, failure);
   return ffi_error(frame, ErrorCode::kResourceExhausted, "shlo_disc: out of memory");
 }
 

@@ -318,7 +318,7 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
     base.struct_size = sizeof(disc_context);
     base.packed = &no_packed;
     base.mark = &mark;
-    base.kernels = reinterpret_cast<const disc_kernel*>(loaded->kernels());
+    base.kernels = loaded->kernels();
     base.constants = loaded->constants();
     base.foreign = &gpu_foreign;
     base.gpu_launch = &gpu_launch;

@@ -140,15 +140,26 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
   new (self) SharedForeignCall{std::move(call)};
 }
 
+// `make` is called with the index of a kernel, and fills its cell or raises.
+MakeKernel kernel_maker(const nb::object& make) {
+  return [owner = shared_reference(make.ptr())](int64_t index, std::string* message) {
+    const WithGil gil;
+    PyObject* const function = static_cast<PyObject*>(const_cast<void*>(owner.get()));
+    const PyRef made(PyObject_CallFunction(function, "L", static_cast<long long>(index)));
+    if (!made) *message = take_error_text();
+    return static_cast<bool>(made);
+  };
+}
+
 void init_executable(
-    PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<uint64_t>& kernels,
+    PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<KernelCell*>& kernels,
     const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
     std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
     const std::vector<int64_t>& unread, const std::vector<SharedForeignCall>& foreign,
-    const SharedGpuProgram* gpu) {
+    const SharedGpuProgram* gpu, const nb::object& make_kernel) {
   if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
   drop_waiting_references();
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
@@ -172,7 +183,14 @@ void init_executable(
     }
     spec.gpu = gpu->program;
   }
-  for (const uint64_t kernel : kernels) spec.kernels.push_back(function_at<disc_kernel>(kernel));
+  for (KernelCell* const kernel : kernels) {
+    if (kernel == nullptr) throw nb::type_error("kernels are cells");
+    if (kernel->load() == nullptr && make_kernel.is_none()) {
+      throw nb::value_error("without make_kernel every kernel has its code");
+    }
+    spec.kernels.push_back(kernel);
+  }
+  if (!make_kernel.is_none()) spec.make_kernel = kernel_maker(make_kernel);
 
   std::vector<PyRef> argument_descrs;
   for (auto& [descr, sizes, path] : arguments) {
@@ -583,6 +601,16 @@ NB_MODULE(_ral, m) {
            "state_types"_a = std::vector<std::pair<uint64_t, uint64_t>>(),
            "on_device"_a = false);
 
+  nb::class_<KernelCell>(m, "KernelCell")
+      .def("__init__", [](KernelCell* self, uint64_t address) {
+        new (self) KernelCell(function_at<disc_kernel>(address));
+      }, "address"_a = 0)
+      .def_prop_rw("address",
+          [](const KernelCell& self) { return reinterpret_cast<uintptr_t>(self.load()); },
+          [](KernelCell& self, uint64_t address) {
+            self.store(function_at<disc_kernel>(address), std::memory_order_release);
+          });
+
   nb::class_<PyExecutable>(m, "Executable")
       .def("__init__", &init_executable, nb::kw_only(), "name"_a, "prepare"_a, "run"_a, "kernels"_a,
            "constants"_a, "arguments"_a, "results"_a, "symbols"_a,
@@ -590,7 +618,8 @@ NB_MODULE(_ral, m) {
            "guards"_a = std::vector<std::string>(), "donated"_a = std::vector<int64_t>(),
            "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none(),
            "size_arguments"_a = std::vector<int64_t>(), "unread"_a = std::vector<int64_t>(),
-           "foreign"_a = std::vector<SharedForeignCall>(), "gpu"_a.none() = nb::none())
+           "foreign"_a = std::vector<SharedForeignCall>(), "gpu"_a.none() = nb::none(),
+           "make_kernel"_a = nb::none())
       .def("run_gpu",
            [](const PyExecutable& self, nb::handle leaves, int device) {
              return checked(self.run_gpu(device, leaves.ptr()));

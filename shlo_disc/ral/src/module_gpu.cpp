@@ -238,8 +238,9 @@ nb::list gpu_kernels(const PyExecutable& self, int ordinal) {
 }
 
 void bind_gpu(nb::module_& m) {
-  nb::object device_error = nb::module_::import_("shlo_disc.errors").attr("DeviceError");
-  errors().device = device_error.release().ptr();  // one reference for ever
+  const nb::module_ ours = nb::module_::import_("shlo_disc.errors");
+  errors().device = nb::object(ours.attr("DeviceError")).release().ptr();  // one reference for ever
+  errors().internal = nb::object(ours.attr("InternalError")).release().ptr();
 
   nb::class_<GpuKernel>(m, "GpuKernel")
       .def("__init__", &init_gpu_kernel, nb::kw_only(), "symbol"_a, "image"_a, "threads"_a,

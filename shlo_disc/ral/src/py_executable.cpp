@@ -56,12 +56,15 @@ PyObject* tensor_over(PyObject* over, PyObject* tensor, int64_t rank, const int6
 
 }  // namespace
 
-PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure) {
-  const std::string where = executable.describe_foreign(failure.foreign);
+PyObject* raise_told(const Executable& executable, const RunFailure& failure) {
+  const std::string where = executable.describe(failure);
   const PyRef message(PyUnicode_DecodeUTF8(failure.message.data(),
                                            static_cast<Py_ssize_t>(failure.message.size()),
                                            "backslashreplace"));
   if (!message) return nullptr;
+  if (failure.foreign < 0) {
+    return PyErr_Format(errors().internal, "%s: %U", where.c_str(), message.get());
+  }
   const PyRef args(Py_BuildValue("(s#Oi)", where.data(), static_cast<Py_ssize_t>(where.size()),
                                  message.get(), failure.code));
   if (args) PyErr_SetObject(errors().foreign, args.get());
@@ -145,7 +148,7 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
                             arena.get()->data, arguments.owners(), &failure);
   }
   if (refused != count) return prepared.raise_no_memory_for_result(refused);
-  if (failure.foreign >= 0) return raise_foreign_error(*executable_, failure);
+  if (failure.is_told()) return raise_told(*executable_, failure);
   if (!done) {
     return has_arena ? PyErr_Format(PyExc_MemoryError,
                                     "%s: the working memory of a kernel cannot be allocated",

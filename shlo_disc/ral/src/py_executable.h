@@ -15,7 +15,7 @@
 namespace shlo_disc {
 
 // Sets a ForeignError; always null.
-PyObject* raise_foreign_error(const Executable& executable, const RunFailure& failure);
+PyObject* raise_told(const Executable& executable, const RunFailure& failure);
 
 class PyExecutable {
  public:

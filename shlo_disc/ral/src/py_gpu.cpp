@@ -272,7 +272,7 @@ PyObject* PyExecutable::call_gpu(disc_run host, Marks* marks, GpuBridge& bridge,
     for (size_t i = 0; done && i < count; ++i) results.push_back(call.result(i));
   }
   if (failure.gpu.failed()) return raise_gpu_failure(spec.name, failure.gpu);
-  if (failure.foreign >= 0) return raise_foreign_error(*executable_, failure);
+  if (failure.is_told()) return raise_told(*executable_, failure);
   if (!done) return PyErr_NoMemory();
   if (!theirs.empty() && !arguments.forget(theirs)) return nullptr;
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
@@ -314,7 +314,7 @@ PyObject* PyExecutable::run_gpu(disc_run host, Marks* marks, int ordinal, PyObje
     }
   }
   if (failure.gpu.failed()) return raise_gpu_failure(spec.name, failure.gpu);
-  if (failure.foreign >= 0) return raise_foreign_error(*executable_, failure);
+  if (failure.is_told()) return raise_told(*executable_, failure);
   if (!done) return PyErr_NoMemory();
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!list) return nullptr;

@@ -104,6 +104,7 @@ struct Errors {
   PyObject* guard;     // GuardError(index, what, sizes, elements), a ValueError
   PyObject* foreign;   // ForeignError(where, message, code), a RuntimeError
   PyObject* device;    // shlo_disc.errors.DeviceError
+  PyObject* internal;  // shlo_disc.errors.InternalError
 };
 Errors& errors();
 

@@ -34,7 +34,7 @@ from shlo_disc.torch.bodies.finding import nonzero, repeat_interleave
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.lapack import LAPACK
-from shlo_disc.torch.bodies.ordering import sort, sort_stable, topk
+from shlo_disc.torch.bodies.ordering import order_of_rows, sort, sort_stable, topk
 from shlo_disc.torch.bodies.padding import constant_pad, pads_by_sizes
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
@@ -57,6 +57,7 @@ from shlo_disc.torch.bodies.special import SPECIAL
 from shlo_disc.torch.bodies.totals import cummax, cummin, cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
 from shlo_disc.torch.narrow_numbers import NARROW
+from shlo_disc.torch.order_rewrites import ORDER_OF_ROWS
 from shlo_disc.torch.recurrent import ops as own
 
 __all__ = ["BODIES", "has_body", "only_some", "write_body"]
@@ -109,6 +110,7 @@ BODIES: dict[Any, Body] = {
     own.gru.default: gru,
     own.lstm.default: lstm,
     own.lstm_gradient.default: lstm_gradient,
+    ORDER_OF_ROWS: order_of_rows,
     own.recurrence_gradient.default: recurrence_gradient,
     own.rnn.default: rnn,
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create
+from shlo_disc.builders import compare, create, while_loop
 from shlo_disc.ingest.region_ops import sorted_with_places
-from shlo_disc.ingest.size_values import extent, vector
+from shlo_disc.ingest.size_values import binary, extent, vector
 from shlo_disc.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, iota, typed
+from shlo_disc.torch.bodies.recurrent import entry
 
-__all__ = ["sort", "sort_stable", "topk"]
+__all__ = ["order_of_rows", "sort", "sort_stable", "topk"]
 
 _I64 = "i64"
 
@@ -32,6 +33,27 @@ def topk(call: BodyCall) -> list[ir.Value]:
     axis = call["dim"] % kind.rank
     values, places = _sorted(x, axis, descending=call["largest"])
     return [_first(values, axis, k), _first(places, axis, k)]
+
+
+def order_of_rows(call: BodyCall) -> list[ir.Value]:
+    """`shlo_disc.order_of_rows(columns, places)`: a stable sort by each column, from the last."""
+    columns, places = call["columns"], call["places"]
+    left, none, one = extent(columns, 0), constant(0, [], _I64), constant(1, [], _I64)
+    truth = typed(none, ir.IntegerType.get_signless(1))
+    taken = ir.Attribute.parse(
+        "#stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>"
+    )
+
+    def step(left: ir.Value, order: ir.Value) -> list[ir.Value]:
+        column = entry(columns, binary("subtract", left, one))
+        keys = create(
+            "stablehlo.gather", [column, order], typed(order, element_of(columns)),
+            dimension_numbers=taken, slice_sizes=ir.DenseI64ArrayAttr.get([1]),
+        )  # fmt: skip
+        _, order = sorted_with_places(keys, order, 0, lambda a, b: _before(a, b, descending=False))
+        return [binary("subtract", left, one), order]
+
+    return while_loop([left, places], lambda k, _: compare("GT", k, none, truth), step)[1:]
 
 
 def _first(value: ir.Value, axis: int, count: int | ir.Value) -> ir.Value:

@@ -1,0 +1,333 @@
+"""Kernel plans in the host program: in place, or as functions that equal plans share.
+
+    call @plan0(%ctx, %buffers, %sizes, %workspace, %packs, %site)
+
+The layers of a model have equal plans, or plans that differ in the names of sizes. The text of such
+a plan is written once, over sizes `s0`, `s1` ...; a call passes what these are. What a loop runs is
+written in place, where LLVM can keep addresses and sizes in registers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.monomial import Atom
+from shlo_disc.locations import source_line
+from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
+from shlo_disc.lower.host.frame import Frame
+from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
+from shlo_disc.lower.host.uses import Site
+from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.plan import (
+    All,
+    Buffer,
+    Call,
+    Condition,
+    FftCall,
+    If,
+    Input,
+    Kernel,
+    KernelPlan,
+    Launch,
+    Output,
+    Pack,
+    Packed,
+    Part,
+    Step,
+    Workspace,
+    rewritten,
+)
+from shlo_disc.lower.values.typed import Pointer, Register
+from shlo_disc.mlir import ir
+
+__all__ = ["PlanCalls"]
+
+
+@dataclass
+class _Function:
+    name: str
+    natural: set[Expr]
+    """Terms of its sizes that must be at least 0."""
+    sites: list[tuple[str, bool]]
+    """Its launches: the kernel, and whether it fills a packed copy."""
+    text: str = ""
+
+
+class PlanCalls:
+    """Writes plans into the host program of `frame`."""
+
+    def __init__(self, frame: Frame, tables: Tables) -> None:
+        self.frame, self.tables = frame, tables
+        self.workspaces: dict[tuple[Expr, ...], None] = {}
+        """Bytes of the temporary blocks of a plan, for every plan that has some."""
+        self._functions: dict[object, _Function] = {}
+
+    def functions(self) -> str:
+        """The functions that the host program calls."""
+        return "".join(function.text for function in self._functions.values())
+
+    def write(self, plan: KernelPlan, op: ir.Operation) -> None:
+        """Write the plan of `op`."""
+        frame = self.frame
+        if plan.workspaces:
+            self.workspaces[plan.workspaces] = None
+        if not frame.memory.calls_kernels or frame.loops:
+            self._in_place(plan, op)
+            return
+        for kernel in _chosen(plan.steps, frame.shapes.at_call):
+            self.tables.kernel(kernel, wanted=True)
+        if any(isinstance(step, If | Pack) for step in plan.steps):
+            self._call(plan, op)
+        else:
+            self._in_place(plan, op)
+
+    # ---------------------------------------------------------------- in place
+
+    def _in_place(self, plan: KernelPlan, op: ir.Operation) -> None:
+        frame, w = self.frame, self.frame.w
+        blocks, _ = w.blocks(frame.arena, frame.workspace_base, plan.workspaces)
+
+        def buffer(of: Buffer) -> Pointer:
+            return blocks[of.index] if isinstance(of, Workspace) else self._buffer(of, op)
+
+        def packed(pack: Pack) -> list[tuple[Register, Register]]:
+            return [(w.const(index), w.const(slot)) for index, slot in self._packed(pack, op)]
+
+        def site(name: str, packs: bool) -> str:
+            self.tables.sites.append(Site(len(frame.record.uses) - 1, name, packs))
+            return str(len(self.tables.sites) - 1)
+
+        writer = PlanWriter(
+            self.tables,
+            w,
+            frame.memory,
+            buffer=buffer,
+            packed=packed,
+            site=site,
+            in_loop=frame.loops > 0,
+            call=lambda step: self._runtime(step, op),
+        )
+        writer.steps(plan.steps)
+
+    def _runtime(self, step: Call, op: ir.Operation) -> None:
+        w = self.frame.w
+        if isinstance(step, FftCall):
+            emit_fft(w, step, [self._buffer(buffer, op) for buffer in step.buffers])
+            return
+        operands = [self._buffer(buffer, op) for buffer in step.operands]
+        results = [self._buffer(buffer, op) for buffer in step.results]
+        foreign = self.tables.foreign
+        emit_foreign(w, self.frame.memory, len(foreign), step, operands, results)
+        foreign.append((step, source_line(op)))
+
+    def _buffer(self, buffer: Buffer, op: ir.Operation) -> Pointer:
+        assert isinstance(buffer, Input | Output), buffer
+        values = op.operands if isinstance(buffer, Input) else op.results
+        return self.frame.pointers[values[buffer.index]]
+
+    def _packed(self, pack: Pack, op: ir.Operation) -> list[tuple[int, int]]:
+        sources = self.frame.origins.packable(pack, op)
+        assert sources is not None
+        return [self.tables.pack(origin, key) for origin, key in sources]
+
+    # ---------------------------------------------------------------- by a function
+
+    def _call(self, plan: KernelPlan, op: ir.Operation) -> None:
+        frame, w = self.frame, self.frame.w
+        symbols = self._symbols(plan, op)
+        names = [f"s{number}" for number in range(len(symbols))]
+        renamed = _with_sizes(_written(plan), _renaming(symbols, names))
+        given_back = _renaming(names, symbols)
+
+        def is_natural(size: Expr) -> bool:
+            return w.is_natural(given_back(size))
+
+        key: tuple[object, ...] = (renamed, len(op.operands))
+        while key in self._functions and not all(map(is_natural, self._functions[key].natural)):
+            key = (*key, "with fewer facts")
+        function = self._functions.get(key)
+        if function is None:
+            function = _Function(f"plan{len(self._functions)}", set(), [])
+            self._functions[key] = function
+            self._fill(function, renamed, names, len(op.operands), is_natural)
+        use, first = len(frame.record.uses) - 1, len(self.tables.sites)
+        self.tables.sites += [Site(use, name, packs) for name, packs in function.sites]
+        used = _buffers(plan)
+        inputs = [Input(number) for number in range(len(op.operands))]
+        outputs = [Output(number) for number in range(len(op.results))]
+        given = [self._buffer(b, op) if b in used else w.null() for b in (*inputs, *outputs)]
+        packs = [
+            Expr.const(number)
+            for pack in _packs(plan.steps)
+            for place in self._packed(pack, op)
+            for number in place
+        ]
+        w.call_symbol(
+            function.name,
+            w.the_context,
+            addresses(w, given),
+            w.sizes_array([*map(Expr.symbol, symbols)]),
+            w.offset(frame.arena, frame.workspace_base),
+            w.sizes_array(packs),
+            w.const(first),
+        )
+
+    def _symbols(self, plan: KernelPlan, op: ir.Operation) -> list[str]:
+        """The symbols of the plan, in an order that does not depend on their names if it can."""
+        used = {symbol for size in _sizes(plan) for symbol in size.symbols()}
+        shapes = (self.frame.shapes.shape(value) for value in op.operands)
+        plain = [s for shape in shapes for size in shape for s in size.symbols()
+                 if s in used and size == Expr.symbol(s)]  # fmt: skip
+        return [*dict.fromkeys([*plain, *sorted(used)])]
+
+    def _fill(
+        self,
+        function: _Function,
+        plan: KernelPlan,
+        symbols: Sequence[str],
+        operands: int,
+        is_natural: Callable[[Expr], bool],
+    ) -> None:
+        def noted(size: Expr) -> bool:
+            found = is_natural(size)
+            if found:
+                function.natural.add(size)
+            return found
+
+        w = HostWriter("sizes", symbols, noted)
+        blocks, _ = w.blocks(w.argument("workspace"), w.const(0), plan.workspaces)
+        packs = [*_packs(plan.steps)]
+        firsts = itertools.accumulate((2 * len(pack.parts) for pack in packs), initial=0)
+        numbers = dict(zip(packs, firsts, strict=False))
+
+        def buffer(of: Buffer) -> Pointer:
+            if isinstance(of, Workspace):
+                return blocks[of.index]
+            assert not isinstance(of, Packed), of
+            index = of.index if isinstance(of, Input) else operands + of.index
+            return w.pointer(w.argument("buffers"), index)
+
+        def packed(pack: Pack) -> list[tuple[Register, Register]]:
+            given = w.argument("packs")
+            first = numbers[pack]
+            at = [w.element_address(given, first + k, "i64") for k in range(2 * len(pack.parts))]
+            found = [*map(w.loaded_size, at)]
+            return [*zip(found[::2], found[1::2], strict=True)]
+
+        def site(name: str, packs: bool) -> str:
+            function.sites.append((name, packs))
+            return f"%site + {len(function.sites) - 1}"
+
+        memory = self.frame.memory
+        PlanWriter(self.tables, w, memory, buffer=buffer, packed=packed, site=site).steps(
+            plan.steps
+        )
+        function.text = w.function(
+            f"func.func @{function.name}(%ctx: !llvm.ptr, %buffers: !llvm.ptr, %sizes: !llvm.ptr, "
+            "%workspace: !llvm.ptr, %packs: !llvm.ptr, %site: i64) "
+            'attributes {passthrough = ["noinline"]}'
+        )
+
+
+def _renaming(symbols: Sequence[str], names: Sequence[str]) -> Callable[[Expr], Expr]:
+    """Puts each of `names` in the place of a symbol."""
+    put = {symbol: Expr.symbol(name) for symbol, name in zip(symbols, names, strict=True)}
+    known: dict[Atom, Expr] = {}
+    return lambda size: size.substitute(put, known)
+
+
+def _written(plan: KernelPlan) -> KernelPlan:
+    """What the text of a plan depends on."""
+    return KernelPlan(_plain(plan.steps, itertools.count()), plan.workspaces)
+
+
+def _plain(steps: tuple[Step, ...], numbers: Iterator[int]) -> tuple[Step, ...]:
+    """The steps without reasons, and with numbers in place of the keys of packed copies."""
+    out: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch | Call):
+            out.append(step)
+            continue
+        parts: tuple[Part, ...] = ()
+        if isinstance(step, Pack):
+            parts = tuple(replace(part, key=str(next(numbers))) for part in step.parts)
+        then, otherwise = _plain(step.then, numbers), _plain(step.otherwise, numbers)
+        if isinstance(step, Pack):
+            out.append(Pack(parts, then, otherwise, ()))
+        else:
+            out.append(If(step.condition, then, otherwise))
+    return tuple(out)
+
+
+def _with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
+    """The plan with `size(e)` in place of every size `e`."""
+
+    def launch(step: Launch) -> Launch:
+        return replace(
+            step,
+            params=tuple(map(size, step.params)),
+            extent=size(step.extent),
+            cost=size(step.cost),
+            scratch_bytes=size(step.scratch_bytes),
+            zeroed=None if step.zeroed is None else (step.zeroed[0], size(step.zeroed[1])),
+        )
+
+    return KernelPlan(rewritten(plan.steps, launch, size), tuple(map(size, plan.workspaces)))
+
+
+def _sizes(plan: KernelPlan) -> set[Expr]:
+    found: set[Expr] = set()
+
+    def note(size: Expr) -> Expr:
+        found.add(size)
+        return size
+
+    _with_sizes(plan, note)
+    return found
+
+
+def _buffers(plan: KernelPlan) -> set[Buffer]:
+    found: set[Buffer] = set()
+
+    def note(step: Launch) -> Launch:
+        found.update(step.args if step.zeroed is None else (*step.args, step.zeroed[0]))
+        return step
+
+    rewritten(plan.steps, note)
+    return found
+
+
+def _packs(steps: tuple[Step, ...]) -> Iterator[Pack]:
+    """Every pack, in order."""
+    for step in steps:
+        if isinstance(step, Pack):
+            yield step
+        if isinstance(step, If | Pack):
+            yield from _packs((*step.then, *step.otherwise))
+
+
+def _chosen(steps: tuple[Step, ...], sizes: Mapping[str, int] | None) -> Iterator[Kernel]:
+    """The kernels that a call at `sizes` may run; None: any call. The first call packs."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield from (step.kernel, *step.calls)
+        elif isinstance(step, If):
+            holds = None if sizes is None else _holds(step.condition, sizes)
+            if holds is not False:
+                yield from _chosen(step.then, sizes)
+            if not holds:
+                yield from _chosen(step.otherwise, sizes)
+        elif isinstance(step, Pack):
+            yield from _chosen(tuple(part.fill for part in step.parts), sizes)
+            yield from _chosen(step.then, sizes)
+            if sizes is None:
+                yield from _chosen(step.otherwise, sizes)
+
+
+def _holds(condition: Condition | All, sizes: Mapping[str, int]) -> bool | None:
+    """Whether `condition` holds at `sizes`; None where that is unknown."""
+    asked = {s for c in condition.conditions for e in (c.lhs, c.rhs) for s in e.symbols()}
+    return condition.holds(sizes) if asked <= sizes.keys() else None

@@ -1,0 +1,190 @@
+"""Code that comes after the first call: better code, and variants that other calls need."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shlo_disc
+from shlo_disc.errors import InternalError
+from shlo_disc.lower import background
+from shlo_disc.lower.cpu import codegen
+from shlo_disc.store.entries import COUNTS
+from tests.lower.test_codegen import ANSWER
+
+SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))
+
+
+def layer(x, w):
+    return jnp.tanh(x @ w)
+
+
+def operands(n, k, m):
+    rng = np.random.default_rng(n * k * m)
+    return [jnp.asarray(rng.normal(size=shape) / 8, jnp.float32) for shape in ((n, k), (k, m))]
+
+
+def late(function):
+    found = json.loads(function.explain(format="json"))
+    return (found[0] if isinstance(found, list) else found)["late_kernels"]
+
+
+@pytest.fixture
+def first_called():
+    """`layer`, called at sizes that need few of its kernels."""
+    function = shlo_disc.jit(layer)
+    function(*operands(200, 40, 48))
+    return function
+
+
+def near(got, x, w):
+    want = np.tanh(np.asarray(x, np.float64) @ np.asarray(w, np.float64))
+    np.testing.assert_allclose(got, want, rtol=0, atol=4e-6)
+
+
+def test_other_variants_come_when_calls_need_them(compiled_anew, first_called):
+    before = late(first_called)
+    assert before > 0
+    for sizes in SIZES:
+        x, w = operands(*sizes)
+        near(first_called(x, w), x, w)
+        near(jax.jit(first_called)(x, w), x, w)
+    assert late(first_called) < before
+
+
+def test_results_do_not_depend_on_the_first_call(compiled_anew, first_called):
+    other = shlo_disc.jit(layer)
+    for sizes in SIZES:
+        given = operands(*sizes)
+        assert np.array_equal(first_called(*given), other(*given))
+
+
+def test_many_threads_ask_for_one_kernel(compiled_anew, first_called):
+    given = operands(*SIZES[0])
+    results, start = [], threading.Barrier(8)
+
+    def call():
+        start.wait()
+        results.append(first_called(*given))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    for result in results:
+        near(result, *given)
+
+
+def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monkeypatch):
+    @shlo_disc.jit
+    def function(x, w):
+        return jnp.tanh(x @ w) * 0.8125  # no other program has these kernels
+
+    function(*operands(200, 40, 48))
+    given = operands(*SIZES[0])
+    with monkeypatch.context() as patched:
+
+        def broken(*_):
+            raise ValueError("no code today")
+
+        patched.setattr(codegen, "_object_code", broken)
+        with pytest.raises(InternalError, match=r"kernel \d+: no code today"):
+            function(*given)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no code today"):
+            jax.jit(function)(*given).block_until_ready()
+    x, w = (np.asarray(one, np.float64) for one in given)
+    np.testing.assert_allclose(function(*given), 0.8125 * np.tanh(x @ w), rtol=0, atol=4e-6)
+
+
+PROGRAM = """
+    import json, os, time
+    import jax, jax.numpy as jnp, numpy as np
+    import shlo_disc
+
+    @shlo_disc.jit
+    def f(x, w):
+        return jnp.tanh(x @ w)
+
+    def late():
+        return json.loads(f.explain(format="json"))["late_kernels"]
+
+    def same(n):
+        x, w = np.ones((n, 40), np.float32), np.full((40, 48), 1 / 64, np.float32)
+        return np.allclose(f(x, w), np.tanh(x @ w))
+
+    assert same(200) and late() > 0
+"""
+
+
+def run(code, **env):
+    text = textwrap.dedent(PROGRAM) + textwrap.dedent(code)
+    given = {"SHLO_DISC_CACHE": "0", "SHLO_DISC_COMPILE_AHEAD": "1", **env}
+    command = ["env", *(f"{name}={value}" for name, value in given.items()), sys.executable, "-c"]
+    return subprocess.run(
+        [*command, text], check=False, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_in_the_background_before_calls_need_them():
+    done = run("""
+        assert shlo_disc.finish_compiling(120)
+        assert late() == 0
+        assert same(1)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_process_ends_and_forks_while_kernels_are_compiled():
+    done = run("""
+        time.sleep(0.6)  # the thread is at work
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if same(1) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def in_background(compiled_anew, monkeypatch):
+    monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "1")
+    monkeypatch.setattr(background, "_PAUSE_S", 0)
+    yield
+    assert shlo_disc.finish_compiling(120)
+
+
+def test_better_code_takes_the_place_of_quick_code(in_background):
+    @shlo_disc.jit
+    def function(x, w):
+        return jax.nn.softmax(x @ w) * 0.6875  # no other program has these kernels
+
+    given = operands(200, 40, 48)
+    first = np.asarray(function(*given))
+    kernels = function.lower(*given).compile().executable._kernels
+    assert shlo_disc.finish_compiling(120)
+    assert kernels
+    assert all(kernel.is_finished for kernel in kernels)
+    assert len({len(kernel._codes) for kernel in kernels}) == 2  # those that ran have both
+    assert np.array_equal(function(*given), first)
+
+
+def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_path):
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path))
+    text = ANSWER.format(881)
+    with codegen.Builder() as builder:
+        (function,) = builder.functions([text])
+    assert function.address
+    assert not function.is_finished
+    key_count = COUNTS.now()["stored"]
+    function.finish()
+    assert function.is_finished
+    assert COUNTS.now()["stored"] == key_count + 1
