@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.experimental import sparse
 
 import shlo_disc
 from tests.cases import all_but, slow
@@ -183,6 +184,20 @@ def test_lengths_that_are_equal_by_chance_are_not_made_one(name, n):
     f = shlo_disc.jit(OUTER[name])
     for size in (n, n), (3, 8):
         assert_alike(f, jax.jit(OUTER[name]), *map(normal, size))
+    assert f.cache_info().misses == 1
+
+
+def test_places_in_a_sparse_matrix_may_be_sizes():
+    def half(x):
+        size = x.shape[1]
+        matrix = sparse.BCOO.fromdense(x, nse=3)
+        part = sparse.bcoo_slice(matrix, start_indices=(0, size // 2), limit_indices=(2, size))
+        return part.todense()
+
+    f = shlo_disc.jit(half)
+    for n in (5, 8):
+        x = np.where(np.arange(n) == n - 1, 2.0, 0.0).astype(np.float32) * np.ones((3, 1), "f")
+        assert_alike(f, jax.jit(half), x)
     assert f.cache_info().misses == 1
 
 
