@@ -672,6 +672,8 @@ OF_LIBRARIES: dict[str, Sample] = {
     "norm_except_dim.default": one(aten.norm_except_dim, normal, 2, 0),
     "_weight_norm.default": one(lambda x: aten._weight_norm(x, x[:, :1].abs() + 1, 0)),
     "_weight_norm_interface_backward.default": one(lambda x: aten._weight_norm_interface_backward(x.cos(), x, torch.ones_like(x[:, :1]), aten._weight_norm_interface(x, torch.ones_like(x[:, :1]), 0)[1], 0)),
+    **{f"{n}_.default": written(getattr(aten, f"{n}_"), make=lambda *s: 3 * normal(*s)) for n in ["hardswish", "hardtanh"]},
+    "where.default": one(lambda x: aten.where(x), truths),
     "hardswish.default": one(aten.hardswish, lambda *s: 3 * normal(*s)),
     "hardswish_backward.default": two(aten.hardswish_backward, normal, lambda *s: 3 * normal(*s)),
     "hardsigmoid_backward.default": two(aten.hardsigmoid_backward, normal, lambda *s: 3 * normal(*s)),

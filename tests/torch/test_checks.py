@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
@@ -11,6 +13,7 @@ from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.torch.checks import check_indices  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 from tests.torch.test_backend import compiled  # noqa: E402
 
@@ -140,6 +143,21 @@ def test_the_op_of_a_part_of_a_tensor_is_named(name):
                 with pytest.raises(shlo_disc.IndexRangeError, match=rf"aten\.{op}\."):
                     exe(x, wrong)
     assert exe(x, i[:, :0] if axis == 0 else i[:0]).shape == (0, 3)
+
+
+def test_an_expanded_index_is_read_as_it_was():
+    def function(x, i):
+        wide = i[:, None]
+        ways = wide.expand_as(x), wide.expand(-1, 3), wide.broadcast_to(x.shape)
+        return [x.gather(0, way) for way in ways]
+
+    n = Dim("n")
+    program = export(Of(function), (torch.randn(4, 3), torch.arange(4)),
+                     dynamic_shapes=(({0: n}, {0: n}),))  # fmt: skip
+    module = torch.fx.GraphModule(program.graph_module, copy.deepcopy(program.graph))
+    check_indices(module.graph)
+    read = [n.args[0] for n in module.graph.nodes if n.target is torch.ops.aten.amin.default]
+    assert [node.meta["val"].dim() for node in read] == [1]
 
 
 def branch(p, x, i):

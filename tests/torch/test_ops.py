@@ -136,6 +136,7 @@ OF_DATA = frozenset({
     "_unique2.default", "argwhere.default", "bincount.default", "masked_select.default",
     "nonzero.default", "nonzero_numpy.default", "repeat_interleave.Tensor",
     "repeat_interleave.self_Tensor", "unique_consecutive.default", "unique_dim.default",
+    "where.default",
 })  # fmt: skip
 """Ops with sizes that come from data."""
 
