@@ -98,8 +98,6 @@ def prepare(
     sizes = Sizes(places_of(placeholders))
     named = _symbol_names(sizes, names, symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
-    if guarded:  # PyTorch calls `n == 0` false where it takes sizes to be 2 or more
-        conditions = [condition for condition in conditions if symbols_of(condition)]
     conditions = [*conditions, *of_sizes]
     if checks:
         conditions += sizes_of_maxima(graph)

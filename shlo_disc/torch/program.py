@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import sympy
 import torch
 
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError
@@ -66,8 +67,14 @@ class Binding:
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""
         for condition in self.unstated:
-            if not self._sizes.value(condition, inputs):
-                raise ShapeMismatchError(f"the program requires {condition} of its sizes")
+            if self._sizes.value(condition, inputs):
+                continue
+            if condition == sympy.false:
+                raise ShapeMismatchError(
+                    "PyTorch traced the program for a size of 0 or 1 and takes sizes to be 2 or "
+                    "more (backed_size_oblivious), so its own guards do not hold"
+                )
+            raise ShapeMismatchError(f"the program requires {condition} of its sizes")
 
     def leaves(self, inputs: Sequence[Any]) -> list[Any]:
         """The arguments of the program but its own, from all inputs of the graph."""

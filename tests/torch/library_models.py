@@ -437,16 +437,18 @@ ALL = ({0, 1},)
 
 MODELS = {
     "BERT": Model("transformers", bert, masked, TEXTS, ALL * 2, counts=(1, 0, 0)),
-    "GPT-2": Model("transformers", gpt2, words, TEXTS, ALL),
+    "GPT-2": Model("transformers", gpt2, words, TEXTS, ALL, counts=(2, 8, 0)),
     "Llama, NTK": Model(
         "transformers",
         language("Llama", num_key_value_heads=2, max_position_embeddings=8, rope_parameters={
             "rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}),
         words, TEXTS, ALL, exports=False,
+        counts=(10, 15, 0),
     ),
     "Mistral, window of 4": Model(
         "transformers", language("Mistral", num_key_value_heads=2, sliding_window=4),
         words, TEXTS, ALL,
+        counts=(1, 0, 0),
     ),
     "Mixtral": Model(
         "transformers",
@@ -454,21 +456,24 @@ MODELS = {
         words, TEXTS, ALL, counts=(1, 0, 12),
     ),
     "Mamba": Model(
-        "transformers", language("Mamba", state_size=4, time_step_rank=4), words, TEXTS, ALL
+        "transformers", language("Mamba", state_size=4, time_step_rank=4), words, TEXTS, ALL,
+        exports=False, counts=(3, 0, 0),
     ),
-    "T5": Model("transformers", t5, pairs, TEXTS, ALL * 2),
-    "BART": Model("transformers", bart, pairs, TEXTS, ALL * 2),
+    "T5": Model("transformers", t5, pairs, TEXTS, ALL * 2, counts=(1, 0, 0)),
+    "BART": Model("transformers", bart, pairs, TEXTS, ALL * 2, counts=(1, 0, 0)),
     "Whisper": Model(
         "transformers", whisper, lambda b, s: (torch.randn(b, 20, 48), *words(b, s)),
         TEXTS, ({0}, {0, 1}),
+        counts=(1, 0, 0),
     ),
-    "wav2vec 2.0": Model("transformers", wav2vec2, sound, SOUNDS, ALL),
+    "wav2vec 2.0": Model("transformers", wav2vec2, sound, SOUNDS, ALL, counts=(1, 4, 0)),
     "CLIP": Model(
         "transformers", clip, lambda b, s: (*masked(b, s), *picture(4)),
         ((5, 7), (2, 13), (6, 9)),
         ({0, 1}, {0, 1}, set()),
+        counts=(2, 0, 0),
     ),
-    "Swin": Model("transformers", swin, picture, BATCHES, ({0},)),
+    "Swin": Model("transformers", swin, picture, BATCHES, ({0},), counts=(1, 0, 0)),
     "SegFormer": Model("transformers", segformer, picture, PICTURES, ({0, 2, 3},)),
     "DETR": Model("transformers", detr, picture, PICTURES, ({0, 2, 3},)),
     "EfficientNet": Model(
@@ -503,22 +508,24 @@ MODELS = {
         ),
         MAPS, ({0, 2, 3}, {0}, {0}),
     ),
-    "VAE": Model("diffusers", VAE, picture, MAPS, ({0, 2, 3},)),
+    "VAE": Model("diffusers", VAE, picture, MAPS, ({0, 2, 3},), counts=(1, 0, 0)),
     "DiT": Model(
         "diffusers", DIT,
         lambda b: (
             torch.randn(b, 4, 16, 16), torch.randint(0, 1000, (b,)), torch.randint(0, 9, (b,))
         ),
         BATCHES, ({0},) * 3,
+        counts=(1, 0, 0),
     ),
     "YOLO, its head": Model(
         "", Yolo, lambda b, h, w: (torch.randn(b, 8, 2 * h, 2 * w), torch.randn(b, 8, h, w)),
         ((2, 5, 7), (3, 6, 4), (5, 3, 9)), ({0, 2, 3}, {0, 2, 3}),
+        counts=(1, 0, 0),
     ),
-    "Region proposals": Model("", Proposals, channels(8), MAPS, ({0, 2, 3},)),
+    "Region proposals": Model("", Proposals, channels(8), MAPS, ({0, 2, 3},), counts=(1, 0, 0)),
     "DLRM": Model("", Dlrm, clicks, ((5,), (13,), (32,)), ({0},) * 4, counts=(1, 0, 0)),
     "TabNet": Model("", TabNet, channels(12), ((5,), (13,), (32,)), ({0},), 1e-3, counts=(1, 0, 0)),
-    "FNO": Model("", Fourier, channels(2), MAPS, ({0, 2, 3},)),
+    "FNO": Model("", Fourier, channels(2), MAPS, ({0, 2, 3},), counts=(1, 0, 0)),
 }  # fmt: skip
 """By the names of the page."""
 
@@ -704,6 +711,10 @@ def page() -> str:
         "with `capture_dynamic_output_shape_ops` and `capture_scalar_outputs` set in",
         "`torch._dynamo.config`.",
         "Eager operations are those that PyTorch runs between compiled regions, of all graphs.",
+        "",
+        "transformers has GPT-2 log a warning while it is traced, Llama ask whether data exceed a",
+        "number, and wav2vec 2.0 set `requires_grad` of a tensor in training: Dynamo breaks there.",
+        "It unrolls Mamba's loop over the words, so each length is a graph of its own.",
         "",
         "| Model | Library | Compilations | Graph breaks | Eager operations | Export |",
         "|---|---|---|---|---|---|",
