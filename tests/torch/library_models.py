@@ -481,7 +481,8 @@ MODELS = {
     ),
     "DETR": Model("transformers", detr, picture, PICTURES, ({0, 2, 3},)),
     "EfficientNet": Model(
-        "timm", lambda: timm_model("test_efficientnet")(SCALE), picture, LARGER, ({0, 2, 3},)
+        "timm", lambda: timm_model("test_efficientnet")(SCALE), picture, LARGER, ({0, 2, 3},),
+        counts=(1, 0, 0),
     ),
     "ConvNeXt": Model(
         "timm", lambda: timm_model("test_convnext")(SCALE), picture, LARGER, ({0, 2, 3},)
