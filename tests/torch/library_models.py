@@ -68,6 +68,8 @@ CODER = {
 TEXTS = ((3, 7), (2, 13), (5, 9))
 BATCHES = ((2,), (3,), (5,))
 PICTURES = ((2, 64, 96), (3, 96, 64), (5, 32, 64))
+LARGER = ((2, 64, 96), (3, 96, 64), (5, 128, 160))
+"""For a stride of 32: PyTorch exports no maps of one pixel together with larger ones."""
 MAPS = ((5, 24, 32), (3, 16, 8), (2, 8, 24))
 SOUNDS = ((3, 1200), (2, 1523), (5, 900))
 GRAPHS = ((19, 40), (23, 57), (9, 31))
@@ -471,28 +473,37 @@ MODELS = {
         "transformers", clip, lambda b, s: (*masked(b, s), *picture(4)),
         ((5, 7), (2, 13), (6, 9)),
         ({0, 1}, {0, 1}, set()),
-        counts=(2, 0, 0),
+        counts=(1, 0, 0),
     ),
     "Swin": Model("transformers", swin, picture, BATCHES, ({0},), counts=(1, 0, 0)),
-    "SegFormer": Model("transformers", segformer, picture, PICTURES, ({0, 2, 3},)),
+    "SegFormer": Model(
+        "transformers", segformer, picture, PICTURES, ({0, 2, 3},), counts=(2, 9, 0)
+    ),
     "DETR": Model("transformers", detr, picture, PICTURES, ({0, 2, 3},)),
     "EfficientNet": Model(
-        "timm", lambda: timm_model("test_efficientnet")(SCALE), picture, PICTURES, ({0, 2, 3},)
+        "timm", lambda: timm_model("test_efficientnet")(SCALE), picture, LARGER, ({0, 2, 3},),
+        counts=(1, 0, 0),
     ),
     "ConvNeXt": Model(
-        "timm", lambda: timm_model("test_convnext")(SCALE), picture, PICTURES, ({0, 2, 3},)
+        "timm", lambda: timm_model("test_convnext")(SCALE), picture, LARGER, ({0, 2, 3},)
     ),
     "Conformer": Model(
         "torchaudio", torchaudio_model(lambda t: t.Conformer(16, 4, 32, 1, 7)),
         lambda b, s: (torch.randn(b, s, 16), torch.arange(s, s - b, -1)),
         ((3, 17), (2, 23), (5, 12)), ({0, 1}, {0}), exports=False,
+        counts=(1, 0, 0),
     ),
     "Conv-TasNet": Model(
         "torchaudio", torchaudio_model(lambda t: t.ConvTasNet(2, 16, 16, 3, 8, 16, 2, 1)),
         channels(1), ((3, 400), (2, 528), (5, 304)), ({0, 2},),
+        counts=(1, 0, 0),
     ),
-    "GCN": Model("torch_geometric", lambda: TwoLayers("GCNConv"), graphs, GRAPHS, NODES),
-    "GAT": Model("torch_geometric", lambda: TwoLayers("GATConv", 2), graphs, GRAPHS, NODES),
+    "GCN": Model(
+        "torch_geometric", lambda: TwoLayers("GCNConv"), graphs, GRAPHS, NODES, counts=(1, 0, 0)
+    ),
+    "GAT": Model(
+        "torch_geometric", lambda: TwoLayers("GATConv", 2), graphs, GRAPHS, NODES, counts=(1, 0, 0)
+    ),
     "GraphSAGE": Model(
         "torch_geometric", lambda: TwoLayers("SAGEConv"), graphs, GRAPHS, NODES, counts=(1, 0, 0)
     ),
@@ -500,6 +511,7 @@ MODELS = {
         "torch_geometric", schnet,
         lambda n: (torch.randint(1, 9, (n,)), torch.randn(n, 3)), ((9,), (13,), (17,)),
         ({0}, {0}), exports=False,
+        counts=(1, 0, 0),
     ),
     "UNet of text": Model(
         "diffusers", UNET,
@@ -713,7 +725,8 @@ def page() -> str:
         "Eager operations are those that PyTorch runs between compiled regions, of all graphs.",
         "",
         "transformers has GPT-2 log a warning while it is traced, Llama ask whether data exceed a",
-        "number, and wav2vec 2.0 set `requires_grad` of a tensor in training: Dynamo breaks there.",
+        "number, SegFormer register hooks, and wav2vec 2.0 set `requires_grad` of a tensor in",
+        "training: Dynamo breaks there.",
         "It unrolls Mamba's loop over the words, so each length is a graph of its own.",
         "",
         "| Model | Library | Compilations | Graph breaks | Eager operations | Export |",
