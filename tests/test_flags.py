@@ -23,6 +23,7 @@ BYTES = (
 VALUES = {
     "cache": SWITCH,
     "cache_bytes": BYTES,
+    "compile_ahead": SWITCH,
     "cache_dir": (["/tmp/somewhere/new", "~/new"], ["new", "./new", "../new"]),
     "debug": (["0", "1", "2", "3", "4", "5"], ["6", "-1", "2.0", "verbose", "05", "1\n"]),
     "cuda_library": (
@@ -49,6 +50,7 @@ VALUES = {
 READERS = {
     "cache": flags.cache,
     "cache_bytes": flags.cache_bytes,
+    "compile_ahead": flags.compile_ahead,
     "cache_dir": flags.cache_dir,
     "debug": flags.debug_level,
     "dump": flags.dump_dir,

@@ -86,7 +86,7 @@ def difference(
         extra = more[len(fewer)]
         which = "a symbol" if more is ours else "a number"
         return f"{extra.name} is computed only where the size is {which}", extra.where
-    if any(reader.has_left_out for reader in readers):
+    if not units and any(reader.has_left_out for reader in readers):
         return None  # programs in two ways pad what is empty: they compute with other rows
     for kind in sorted((readers[0].inside ^ readers[1].inside) - {_INTERLEAVED}):
         which = "a symbol" if kind in readers[0].inside else "a number"

@@ -65,13 +65,17 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
     test_rng: (),
     test_row: (
         "a_static_number_of_many_rows_is_never_split",
+        "arg_max_takes_the_first_of_equals_and_the_first_nan",
         "few_long_rows_are_split_in_pieces",
         "rows_of_scratch_are_split_however_many_there_are",
         "the_residual_sum_is_written_once_and_read_back",
         "the_second_of_two_sums_is_taken_relative_to_the_piece",
     ),
     test_scan: ("short_rows_are_in_lanes",),
-    test_scatter: ("the_copy_is_a_step_of_its_own",),
+    test_scatter: (
+        "a_maximum_stores_no_whole_vector_under_a_mask",
+        "the_copy_is_a_step_of_its_own",
+    ),
     test_sort: (),
 }
 """Modules, and which of their tests are of the CPU: its plans, vectors and whole programs."""

@@ -46,16 +46,17 @@ class Standins:
         def row(dtype, sizes, name=""):
             return np.dtype(dtype), tuple(sizes), name
 
+        cells = [ral.KernelCell(self.address(name)) for name in options.pop("kernels", ())]
         return ral.Executable(
             name=program,
             prepare=self.address(f"{prepare or program}_prepare"),
             run=self.address(f"{program}_run"),
-            kernels=[self.address(k) for k in options.pop("kernels", ())],
+            kernels=cells,
             constants=options.pop("constants", ()),
             arguments=[row(*a) for a in arguments],
             results=[(np.dtype(d), rank, weak) for d, rank, weak in results],
             symbols=options.pop("symbols", 2),
-            keep_alive=self.library,
+            keep_alive=(self.library, cells),
             **options,
         )
 

@@ -10,6 +10,9 @@
 
 #include "disc_ral.h"
 
+/* Entry `index` of the kernel table. */
+#define KERNEL(c, index) (*(disc_kernel const*)(c)->kernels[index])
+
 static void burn(int64_t ns) {
   struct timespec a, b;
   clock_gettime(CLOCK_MONOTONIC, &a);
@@ -37,7 +40,7 @@ void add1_run(disc_context* c, void* const* args, void* const* results, const in
   const int64_t n = s[0] * s[1];
   memset(arena, 0xff, 4 * n);
   void* first[2] = {args[0], arena};
-  c->parallel_for(c, c->kernels[0], first, s, n, 1000, 0);
+  c->parallel_for(c, KERNEL(c, 0), first, s, n, 1000, 0);
   memcpy(results[0], arena, 4 * n);
 }
 
@@ -208,8 +211,8 @@ void nested_run(disc_context* c, void* const* args, void* const* results, const 
   (void)args, (void)arena;
   memset(results[0], 0, s[0] * 7 * 8);
   const int64_t inner_extent = 7;
-  void* outer[3] = {c, results[0], (void*)c->kernels[1]};
-  c->parallel_for(c, c->kernels[0], outer, &inner_extent, s[0], 1, 256);
+  void* outer[3] = {c, results[0], (void*)KERNEL(c, 1)};
+  c->parallel_for(c, KERNEL(c, 0), outer, &inner_extent, s[0], 1, 256);
 }
 /* f32[n] -> u32[n] control words, f32[n] denormals */
 int64_t fp_prepare(const int64_t* in, int64_t* symbols, int64_t* out, int64_t* arena) {
@@ -221,7 +224,7 @@ void fp_run(disc_context* c, void* const* args, void* const* results, const int6
             void* arena) {
   (void)args, (void)arena;
   fp_kernel(results, s, 0, 1, NULL); /* host code, too */
-  c->parallel_for(c, c->kernels[0], results, s, s[0], 1, 0);
+  c->parallel_for(c, KERNEL(c, 0), results, s, s[0], 1, 0);
 }
 
 #if defined(__x86_64__)

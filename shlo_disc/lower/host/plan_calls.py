@@ -108,17 +108,16 @@ class PlanCalls:
             packed=packed,
             site=site,
             in_loop=frame.loops > 0,
-            call=lambda step: self._runtime(step, op),
+            call=lambda step: self._runtime(step, op, buffer),
         )
         writer.steps(plan.steps)
 
-    def _runtime(self, step: Call, op: ir.Operation) -> None:
+    def _runtime(self, step: Call, op: ir.Operation, address: Callable[[Buffer], Pointer]) -> None:
         w = self.frame.w
         if isinstance(step, FftCall):
-            emit_fft(w, step, [self._buffer(buffer, op) for buffer in step.buffers])
+            emit_fft(w, step, [*map(address, step.buffers)])
             return
-        operands = [self._buffer(buffer, op) for buffer in step.operands]
-        results = [self._buffer(buffer, op) for buffer in step.results]
+        operands, results = [*map(address, step.operands)], [*map(address, step.results)]
         foreign = self.tables.foreign
         emit_foreign(w, self.frame.memory, len(foreign), step, operands, results)
         foreign.append((step, source_line(op)))
