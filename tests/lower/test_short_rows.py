@@ -250,6 +250,8 @@ def test_few_columns_are_stored_without_a_mask(cols: str) -> None:
         y, total = run(plan, [x])
         np.testing.assert_allclose(total, x.astype(np.float64).sum(0), atol=1e-5)
         np.testing.assert_array_equal(y, x - total)
+
+
 @pytest.mark.parametrize("cols", [2, 3])
 def test_rows_with_results_of_bytes_fill_vectors_of_bytes(cols: int) -> None:
     """A step of a suppression loop: distances to point `i` are computed, and kept flags read."""
