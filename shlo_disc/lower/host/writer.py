@@ -130,9 +130,10 @@ class HostWriter(TextBuilder):
             return self.smaller(a, b)
         if atom.op == "max":
             return self.larger(a, b)
-        if not _is_positive(atom.args[1]):
+        is_positive = _is_positive(atom.args[1])
+        if not is_positive:
             b = self._divisor(b)
-        if self.is_natural(atom.args[0]):
+        if self.is_natural(atom.args[0]) and (is_positive or self.is_natural(atom.args[1] - 1)):
             return self.op("arith.divui" if atom.op == "floordiv" else "arith.remui", a, b)
         quotient, rest = self._floor_division(a, b)
         return quotient if atom.op == "floordiv" else rest
