@@ -508,18 +508,6 @@ def test_a_question_in_the_function_of_an_associative_scan():
         same(f, *sizes(order))
 
 
-@pytest.mark.parametrize("n", [1, 2, 4, 9])
-def test_quotients_and_remainders_by_numbers_of_any_sign(n):
-    """Python rounds down, whatever the signs are."""
-
-    def f(x, y):
-        n, p = x.shape[0], y.shape[0]
-        numbers = [p // (n - 3), p % (n - 3), (n - 7) // (p - 9), (n - 7) % (p - 9), -p // n]
-        return sum(jnp.full((3,), number).sum() * 10.0**k for k, number in enumerate(numbers))
-
-    same(f, (F(n), F(5)), (F(n + 3), F(2)), (F(n), F(7)))
-
-
 def test_a_first_batch_of_one_row():
     """Nothing is broadcast at these sizes, so JAX sums nothing in the derivative."""
 

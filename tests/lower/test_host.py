@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -348,3 +349,24 @@ def test_a_place_that_is_shared_is_no_use_until_its_address_is_taken():
         assert addresses.used == set()
         assert addresses[y] == "%p0"
         assert addresses.used == {0}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda n, p: p // (n - 9),
+        lambda n, p: p % (n - 9),
+        lambda n, p: (p - 9) // n,
+        lambda n, p: (n - 9) % (p - 9),
+    ],
+)
+def test_quotients_and_remainders_of_any_sign(number):
+    """Python rounds down, whatever the signs are."""
+
+    @shlo_disc.jit
+    def f(x, y):
+        return jnp.full((3,), number(x.shape[0], y.shape[0])).sum()
+
+    for n, p in ((4, 3), (7, 5), (8, 2)):
+        assert f(np.ones(n, np.float32), np.ones(p, np.float32)) == 3 * number(n, p)
+    assert f.cache_info().misses == 1
