@@ -67,15 +67,17 @@ def stated_likely(likely: Any) -> dict[str, tuple[int, ...]]:
 
     Raises TypeError for what is no number, ValueError for one that no size has.
     """
-    if likely is None:
-        return {}
-    if not isinstance(likely, Mapping):
-        raise TypeError(f"likely must map names of sizes to numbers, got {likely!r}")
+    return {} if likely is None else _values("likely", "a likely value", likely)
+
+
+def _values(option: str, value: str, sizes: Any) -> dict[str, tuple[int, ...]]:
+    if not isinstance(sizes, Mapping):
+        raise TypeError(f"{option} must map names of sizes to numbers, got {sizes!r}")
     found = {}
-    for name, given in likely.items():
+    for name, given in sizes.items():
         if not isinstance(name, str):
-            raise TypeError(f"likely must map names of sizes to numbers, got the name {name!r}")
-        what = f"a likely value of {name!r}"
+            raise TypeError(f"{option} must map names of sizes to numbers, got the name {name!r}")
+        what = f"{value} of {name!r}"
         values = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
         numbers = [_whole(what, value) for value in values]
         for number in numbers:
@@ -89,7 +91,7 @@ def stated_first_sizes(sizes: Any) -> dict[str, int] | None:
     """Values by symbol. Raises as :func:`stated_likely`, and ValueError for several values."""
     if sizes is None:
         return None
-    found = stated_likely(sizes)
+    found = _values("first_sizes", "a first value", sizes)
     if several := [name for name, values in found.items() if len(values) != 1]:
         raise ValueError(f"first_sizes must have one value of {several[0]!r}")
     return {name: value for name, (value,) in found.items()}

@@ -61,9 +61,9 @@ class FfiCall {
   int64_t arena_bytes_ = 0;
 };
 
-// Of a handler that has failed in a run.
+// Of a run in which a handler has failed, or a kernel could not be compiled.
 xla_ffi::Error* told_error(const xla_ffi::CallFrame* frame, const Executable& executable,
-                              const RunFailure& failure);
+                           const RunFailure& failure);
 
 // Runs a program of the CPU on buffers of the host.
 xla_ffi::Error* execute_on_cpu(xla_ffi::CallFrame* frame, const Executable& executable);

@@ -14,7 +14,7 @@
 
 namespace shlo_disc {
 
-// Sets a ForeignError; always null.
+// Sets a ForeignError, or an InternalError of a kernel that could not be compiled; always null.
 PyObject* raise_told(const Executable& executable, const RunFailure& failure);
 
 class PyExecutable {
