@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -122,6 +122,7 @@ def compile(
         made = _compile_one(stated, options, name, with_regions_apart=True)
     except NeedsSeveralPrograms:
         made = _compile_several(stated, options, name)
+    _check_names(made, "first_sizes", stated.seen or ())
     made.keys = TypedKeys.of(source)
     return made
 
@@ -227,11 +228,19 @@ def _compile_several(stated: _Stated, options: _Options, name: str | None) -> Da
     check_weak_results(options.weak_results, len(kind.results))
     made = _Parts(target, options.likely).of(module, name or _module_name(module), options)
     assert isinstance(made, DataSizedExecutable)
-    symbols = {s for each in made.programs for s in each.program.symbol_names}
-    if unknown := set(options.likely) - symbols:
-        raise ValueError(f"{made.name}: likely: no size is called {', '.join(sorted(unknown))}")
+    _check_names(made, "likely", options.likely)
     _log.info("%s: sizes from data, computed by %d programs", made.name, len(made.programs))
     return made
+
+
+def _check_names(
+    made: Executable | DataSizedExecutable, option: str, names: Iterable[str]
+) -> None:
+    """Raise ValueError for a name that no size of a program has."""
+    programs = made.programs if isinstance(made, DataSizedExecutable) else (made,)
+    unknown = set(names).difference(*(each.program.symbol_names for each in programs))
+    if unknown:
+        raise ValueError(f"{made.name}: {option}: no size is called {', '.join(sorted(unknown))}")
 
 
 @dataclass(frozen=True)
