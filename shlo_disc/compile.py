@@ -233,9 +233,7 @@ def _compile_several(stated: _Stated, options: _Options, name: str | None) -> Da
     return made
 
 
-def _check_names(
-    made: Executable | DataSizedExecutable, option: str, names: Iterable[str]
-) -> None:
+def _check_names(made: Executable | DataSizedExecutable, option: str, names: Iterable[str]) -> None:
     """Raise ValueError for a name that no size of a program has."""
     programs = made.programs if isinstance(made, DataSizedExecutable) else (made,)
     unknown = set(names).difference(*(each.program.symbol_names for each in programs))

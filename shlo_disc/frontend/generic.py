@@ -38,6 +38,7 @@ from shlo_disc.jax_private import (
     replace_functions,
     size_as_array,
     use_builtins,
+    use_derivative_of_product,
     use_derivative_of_solve,
     use_index,
     use_numpy,
@@ -378,5 +379,6 @@ def install() -> None:
     use_numpy({"array": _array, "minimum": _minimum})
     if not _installed:
         use_derivative_of_solve(generic_linalg.solve_by_matrix)
+        use_derivative_of_product(generic_numpy.product_derivative)
     replace_functions({name: REPLACED[name] for name in REPLACED.keys() - _installed})
     _installed.update(REPLACED)

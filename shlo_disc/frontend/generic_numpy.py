@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from shlo_disc.frontend.marks import has_symbols, more_than_one, written_twice
 from shlo_disc.frontend.sizes import is_size
 from shlo_disc.jax_private import is_library_file, max_size, min_size, size_as_array
 
-__all__ = ["REPLACED"]
+__all__ = ["REPLACED", "product_derivative"]
 
 
 def _array(size: Any) -> Any:
@@ -317,6 +318,40 @@ def _is_of_jax(function: Any) -> bool:
     function = getattr(function, "func", function)  # of a partial
     code = getattr(inspect.unwrap(function), "__code__", None)
     return code is not None and is_library_file(code.co_filename)
+
+
+# ---- derivatives ---------------------------------------------------------------------------------
+
+
+def product_derivative(
+    original: Callable[..., Any], primals: Any, tangents: Any, *, axes: Sequence[int], **named: Any
+) -> Any:
+    """The derivative of `reduce_prod`: each tangent times the product of all other factors.
+
+    That is the product of the factors before it times that of those behind it; no division, so
+    zeros are like other factors. JAX multiplies halves until one is left, in Python.
+    """
+
+    def of_any_size(x: Any, tangent: Any) -> Any:
+        others = [axis for axis in range(x.ndim) if axis not in axes]
+        rest = tuple(x.shape[axis] for axis in others)
+        count = math.prod(x.shape[axis] for axis in axes)
+        rows, tangents = (
+            lax.reshape(lax.transpose(v, (*axes, *others)), (count, *rest)) for v in (x, tangent)
+        )
+        one, along = jnp.ones((), x.dtype), [(0, 0, 0)] * len(rest)
+        before = lax.pad(lax.cumprod(rows), one, [(1, -1, 0), *along])
+        behind = lax.pad(lax.cumprod(rows, reverse=True), one, [(-1, 1, 0), *along])
+        return lax.reduce_prod(x, axes), jnp.sum(tangents * before * behind, 0, dtype=x.dtype)
+
+    return written_twice(
+        "reduce_prod_jvp",
+        has_symbols(np.shape(primals[0])),
+        of_any_size,
+        lambda x, tangent: original((x,), (tangent,), axes=axes, **named),
+        *primals,
+        *tangents,
+    )
 
 
 # ---- one element is another formula -------------------------------------------------------------

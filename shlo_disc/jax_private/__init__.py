@@ -37,8 +37,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
-* `replace_functions`, `use_builtins`, `use_derivative_of_solve`, `use_index`, `use_numpy`:
-  functions of JAX that want constant sizes (`frontend/generic.py`).
+* `replace_functions`, `use_builtins`, `use_derivative_of_product`, `use_derivative_of_solve`,
+  `use_index`, `use_numpy`: functions of JAX that want constant sizes (`frontend/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `error_codes`: the
@@ -92,6 +92,7 @@ from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
 from shlo_disc.jax_private.functions import (
     replace_functions,
     use_builtins,
+    use_derivative_of_product,
     use_derivative_of_solve,
     use_index,
     use_numpy,
@@ -253,6 +254,7 @@ __all__ = [
     "unguarded_device_put",
     "use_bounds",
     "use_builtins",
+    "use_derivative_of_product",
     "use_derivative_of_solve",
     "use_form",
     "use_index",

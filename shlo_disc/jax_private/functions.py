@@ -12,10 +12,18 @@ from typing import Any
 import numpy as np
 from jax._src import checkify as _checkify
 from jax._src.interpreters import ad as _ad
+from jax._src.lax import lax as _lax
 from jax._src.lax import linalg as _linalg
 from jax._src.numpy import einsum as _numpy_einsum
 
-__all__ = ["replace_functions", "use_builtins", "use_derivative_of_solve", "use_index", "use_numpy"]
+__all__ = [
+    "replace_functions",
+    "use_builtins",
+    "use_derivative_of_product",
+    "use_derivative_of_solve",
+    "use_index",
+    "use_numpy",
+]
 
 
 _FUNCTIONS_OF_SIZES = {
@@ -142,6 +150,12 @@ def use_derivative_of_solve(rule: Callable[..., Any]) -> None:
     solve = _linalg.triangular_solve_p
     of_matrix, of_right_side = rules.primitive_jvps[solve].args[0]
     rules.defjvp2(solve, functools.partial(rule, of_matrix), of_right_side)
+
+
+def use_derivative_of_product(rule: Callable[..., Any]) -> None:
+    """Let JAX differentiate a `reduce_prod` with `rule(original, primals, tangents, axes=...)`."""
+    rules: Any = _ad.primitive_jvps
+    rules[_lax.reduce_prod_p] = functools.partial(rule, rules[_lax.reduce_prod_p])
 
 
 _einsum_handlers: dict[Any, Any] = getattr(_numpy_einsum, "_poly_einsum_handlers", {})

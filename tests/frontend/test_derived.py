@@ -34,11 +34,38 @@ def conv(x, w):
     return lax.conv_general_dilated(x[None], w, (1, 1), "SAME", dimension_numbers=layout)[0]
 
 
+def combined(x):
+    """A reduction whose derivative JAX unrolls over the size."""
+    return lax.reduce(x, np.float32(0), lambda a, b: a + b + a * b, (0,))
+
+
+PRODUCTS = {
+    "rows": lambda x: (jnp.prod(jnp.cos(x), 1) ** 2).sum(),
+    "zeros": lambda x: jnp.prod(jnp.where(jnp.arange(x.shape[0])[:, None] == 1, 0, x), 0).sum(),
+    "none": lambda x: jnp.prod(x[1:], 0).sum(),
+    "several": lambda x: jnp.prod(x[:, None] * jnp.ones((1, 2, 1)), (2, 0)).sum(),
+    "complex": lambda x: jnp.abs(jnp.prod(x + 1j, 0)).sum(),
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
+def test_the_derivative_of_a_product_is_compiled_once(product):
+    def several(g):
+        return lambda x: (jax.grad(g)(x), jax.jvp(jax.grad(g), (x,), (x * 2,))[1])
+
+    inside, around = shlo_disc.jit(several(product)), several(shlo_disc.jit(product))
+    for n in (4, 1, 7):
+        expected = several(product)(F(n, 3))
+        compare(inside(F(n, 3)), expected)
+        compare(around(F(n, 3)), expected)
+    assert inside.cache_info().misses == 1
+
+
 def test_a_derivative_that_needs_a_number_is_compiled_for_each(caplog):
-    f = shlo_disc.jit(jnp.prod)
+    f = shlo_disc.jit(combined)
     for n in (6, 8, 6):
-        compare(jax.grad(f)(F(n)), jax.grad(jnp.prod)(F(n)))
-        compare(jax.jit(jax.grad(f))(F(n)), jax.grad(jnp.prod)(F(n)))
+        compare(jax.grad(f)(F(n)), jax.grad(combined)(F(n)))
+        compare(jax.jit(jax.grad(f))(F(n)), jax.grad(combined)(F(n)))
     # Two programs for the derivative at each of two sizes; the function itself is not called.
     assert f.cache_info().misses == 2 * 2
     assert f.cache_info().currsize == 1
@@ -100,16 +127,16 @@ def test_an_error_of_the_program_stays():
 
 @pytest.mark.parametrize("options", [{"shapes": ("n",)}, {"dynamic": True}])
 def test_sizes_stated_to_be_symbols_stay_symbols(options):
-    f = shlo_disc.jit(jnp.prod, **options)
-    compare(f(F(3)), jnp.prod(F(3)))
+    f = shlo_disc.jit(combined, **options)
+    compare(f(F(3)), combined(F(3)))
     with pytest.raises(jax.errors.InconclusiveDimensionOperation) as caught:
         jax.grad(f)(F(3))
     assert "stated to be symbols" in str(caught.value)
 
 
 def test_programs_of_constants_die_with_their_function():
-    f = shlo_disc.jit(jnp.prod)
-    compare(jax.grad(f)(F(5)), jax.grad(jnp.prod)(F(5)))
+    f = shlo_disc.jit(combined)
+    compare(jax.grad(f)(F(5)), jax.grad(combined)(F(5)))
     ((version,),) = (family.versions for family in f._families.values())
     programs = [weakref.ref(program) for program in version.program._relatives()]
     assert len(programs) > 3
@@ -167,11 +194,11 @@ def test_an_error_that_no_constant_mends_is_the_one_that_jax_raises():
 
     @jax.custom_jvp
     def product(x):
-        return jnp.prod(x)
+        return combined(x)
 
     @product.defjvp
     def _(primals, tangents):
-        jax.grad(jnp.prod)(primals[0])  # needs a number
+        jax.grad(combined)(primals[0])  # needs a number
         raise KeyError("of the rule")
 
     for f in (jax.jit(product), shlo_disc.jit(product)):
