@@ -95,10 +95,7 @@ def symbols_in(value: Any) -> Iterator[str]:
 def symbols_of(equation: Any) -> Iterator[str]:
     """The symbols of an equation: in its parameters, and in the types of its results."""
     for key, value in equation.params.items():
-        if key == _CALLBACK:
-            held = HeldSizes(value)
-            value = [*held.sizes, *held.fixed]
-        yield from symbols_in(value)
+        yield from symbols_in(HeldSizes(value).sizes if key == _CALLBACK else value)
     for variable in equation.outvars:
         yield from symbols_in(variable.aval)
 

@@ -79,7 +79,8 @@ def _emit(
     dtypes, taken = list(map(_dtype, results)), list(map(_dtype, operand_avals))
     held = HeldSizes(callback)
     for size in held.fixed:
-        operator.index(size)  # raises an error that says which size has to be a number
+        if getattr(size.scope, "is_open", False):  # not of an earlier trace
+            operator.index(size)  # raises an error that says which size has to be a number
     if held.sizes:
         operands = [*operands, _mlir.eval_dynamic_shape_as_tensor(context, tuple(held.sizes))]
         taken.append(np.dtype(np.int32))

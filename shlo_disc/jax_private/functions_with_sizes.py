@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from shlo_disc.jax_private.sizes import DimExpr
+from shlo_disc.jax_private.states import is_library_file
 
 __all__ = ["HeldSizes"]
 
@@ -31,8 +32,9 @@ _PLAIN = (
 class HeldSizes:
     """The symbolic sizes that a value holds.
 
-    Functions, partials, methods, containers, frozen dataclasses and types of arrays are made anew
-    with other sizes. Other objects may be changed by the program, so they have to stay.
+    Functions, partials, methods, tuples, frozen dataclasses and types of arrays are made anew with
+    other sizes, and so are dictionaries of JAX's own functions. Other objects have to stay, since
+    the program may change them.
     """
 
     def __init__(self, value: Any) -> None:
@@ -52,6 +54,7 @@ class HeldSizes:
         """Search, and return the `id` of all values that hold a size of `sizes`."""
         nodes: dict[int, Any] = {}
         holders: dict[int, list[int]] = {}
+        named: set[int] = set()
         waiting = [self._value]
         while waiting:
             value = waiting.pop()
@@ -61,6 +64,10 @@ class HeldSizes:
             if len(nodes) > _LARGEST:
                 return set()
             parts = _parts(value)
+            if isinstance(value, types.FunctionType) and is_library_file(
+                value.__code__.co_filename
+            ):
+                named.update(id(d) for cell in parts for d in _parts(cell) if type(d) is dict)
             for part in parts:
                 holders.setdefault(id(part), []).append(id(value))
             waiting += parts
@@ -68,11 +75,10 @@ class HeldSizes:
         for size in nodes.values():
             if not isinstance(size, DimExpr):
                 continue
-            above, stays = {id(size)}, False
-            todo = [id(size)]
+            above, todo, stays = {id(size)}, [id(size)], False
             while todo:
                 for holder in holders.get(todo.pop(), ()):
-                    stays |= _stays(nodes[holder])
+                    stays |= holder not in named and _stays(nodes[holder])
                     if holder not in above:
                         above.add(holder)
                         todo.append(holder)
@@ -89,17 +95,17 @@ def _stays(value: Any) -> bool:
     """True for an object that is not copied."""
     if isinstance(value, (types.FunctionType, types.CellType, types.MethodType, functools.partial)):
         return False
-    if isinstance(value, (tuple, list, dict, slice)) or _is_type_of_array(value):
+    if isinstance(value, (tuple, slice)) or _is_type_of_array(value):
         return False
-    return not (dataclasses.is_dataclass(value) and value.__dataclass_params__.frozen)
+    parameters: Any = getattr(value, "__dataclass_params__", None)
+    return parameters is None or not parameters.frozen
 
 
 def _parts(value: Any) -> list[Any]:
     """The values that a value holds."""
     if isinstance(value, types.FunctionType):
-        wrapped = [*vars(value).values()]
         defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        return [*(value.__closure__ or ()), *defaults, *wrapped]
+        return [*(value.__closure__ or ()), *defaults, *vars(value).values()]
     if isinstance(value, types.CellType):
         try:
             return [value.cell_contents]
@@ -120,12 +126,10 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, (DimExpr, jax.Array)):
         return []
     if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return [getattr(value, f.name) for f in fields if hasattr(value, f.name)]
-    wrapped = getattr(value, "__wrapped__", None)  # of `jax.jit`
-    if wrapped is not None:
-        return [wrapped]
-    return [*getattr(value, "__dict__", {}).values()]
+        names = (field.name for field in dataclasses.fields(value))
+        return [getattr(value, name) for name in names if hasattr(value, name)]
+    inside = getattr(value, "__wrapped__", None)  # of `jax.jit`
+    return [*getattr(value, "__dict__", {}).values()] if inside is None else [inside]
 
 
 class _Copies:
@@ -165,10 +169,10 @@ class _Copies:
             return functools.partial(self.of(value.func), *map(self.of, value.args), **named)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.of, value))
-        if isinstance(value, (tuple, list)):
+        if isinstance(value, tuple):
             return type(value)(map(self.of, value))
         if isinstance(value, dict):
-            return {self.of(k): self.of(v) for k, v in value.items()}
+            return {k: self.of(v) for k, v in value.items()}
         if isinstance(value, slice):
             return slice(self.of(value.start), self.of(value.stop), self.of(value.step))
         if _is_type_of_array(value):
