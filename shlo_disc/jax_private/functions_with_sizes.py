@@ -23,10 +23,7 @@ __all__ = ["HeldSizes"]
 _LARGEST = 2_000
 """Values that a function may hold to be searched; a callback that holds a model holds more."""
 
-_PLAIN = (
-    str, bytes, int, float, complex, type, types.ModuleType, np.ndarray, np.generic,
-    jax.core.Tracer,
-)  # fmt: skip
+_PLAIN = (str, bytes, int, float, complex, type, types.ModuleType, np.ndarray, np.generic)
 
 
 class HeldSizes:
@@ -88,7 +85,8 @@ class HeldSizes:
 
 
 def _is_type_of_array(value: Any) -> bool:
-    return isinstance(value, (jax.ShapeDtypeStruct, jax.core.ShapedArray))
+    """True for a tracer, too: a callback can read no more than its type."""
+    return isinstance(value, (jax.ShapeDtypeStruct, jax.core.ShapedArray, jax.core.Tracer))
 
 
 def _stays(value: Any) -> bool:
@@ -129,7 +127,11 @@ def _parts(value: Any) -> list[Any]:
         names = (field.name for field in dataclasses.fields(value))
         return [getattr(value, name) for name in names if hasattr(value, name)]
     inside = getattr(value, "__wrapped__", None)  # of `jax.jit`
-    return [*getattr(value, "__dict__", {}).values()] if inside is None else [inside]
+    if inside is not None:
+        return [inside]
+    kind = type(value)
+    methods = vars(kind).values() if "<locals>" in kind.__qualname__ else ()
+    return [*getattr(value, "__dict__", {}).values(), *methods]
 
 
 class _Copies:
@@ -176,7 +178,10 @@ class _Copies:
         if isinstance(value, slice):
             return slice(self.of(value.start), self.of(value.stop), self.of(value.step))
         if _is_type_of_array(value):
-            return value.update(shape=tuple(map(self.of, value.shape)))
+            shape = tuple(map(self.of, value.shape))
+            if isinstance(value, jax.core.Tracer):
+                return jax.ShapeDtypeStruct(shape, value.dtype)
+            return value.update(shape=shape)
         made = copy.copy(value)
         for field in dataclasses.fields(value):
             if hasattr(value, field.name):

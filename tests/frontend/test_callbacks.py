@@ -184,7 +184,7 @@ def sizes_held_by_functions(log, x):
     n, spec = x.shape[0], like(x)
 
     def times(tag, v, k=n, *, other=(n, (2 * n + 1, n))):
-        log(tag, np.full(2, k), np.ones(spec.shape), other[1][0])
+        log(tag, np.full(2, k), np.ones(spec.shape), other[1][0], np.ones(x.shape))
         return (np.asarray(v) * n if n > 3 else np.asarray(v)).astype(np.float32)
 
     def again(k, v):
@@ -533,12 +533,16 @@ def test_a_size_held_by_an_object_is_a_constant():
     made = []
 
     def program(x):
+        class Local:
+            def __call__(self, v):
+                return np.asarray(v) + np.float32(x.shape[0])
+
         made.append(Counted(x.shape[0]))
-        return jax.pure_callback(made[-1], like(x), x)
+        return jax.pure_callback(Local(), like(x), jax.pure_callback(made[-1], like(x), x))
 
     f = shlo_disc.jit(program)
     for n in SIZES:
-        np.testing.assert_array_equal(f(np.ones(n, np.float32)), np.full(n, n, np.float32))
+        np.testing.assert_array_equal(f(np.ones(n, np.float32)), np.full(n, 2 * n, np.float32))
     assert sum(each.calls for each in made) == len(SIZES)
     assert f.cache_info().misses == len(SIZES)
 
