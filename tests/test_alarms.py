@@ -92,6 +92,29 @@ def test_branches_for_one_element_that_select_values_of_several():
     assert alarms.trace_calls(lambda x: jnp.piecewise(x, [x < 0], [abs, jnp.sin]), [(x,)]) == ()
 
 
+@pytest.mark.parametrize("row", [jnp.sin, jax.nn.softmax, lambda v: v @ v])
+def test_the_derivative_of_a_sum_over_batches(row):
+    """Its cotangent is 1; symbols hide that behind the padding of the last batch."""
+
+    def program(x):
+        return jax.grad(lambda x: jax.lax.map(row, x, batch_size=2).sum())(x)
+
+    assert alarms.trace_calls(program, [(np.ones((6, 3), np.float32),)]) == ()
+
+
+def test_another_operation_in_a_function_of_rows_is_found():
+    def program(x):
+        n = x.shape[0]
+
+        def row(v):
+            return jnp.sin(v) * 3 if isinstance(n, int) else jnp.sin(v) * 2
+
+        return jax.lax.map(row, x, batch_size=2)
+
+    (note,) = alarms.trace_calls(program, [(np.ones((6, 3), np.float32),)])
+    assert "mul" in note
+
+
 @pytest.mark.parametrize(
     "asks",
     [

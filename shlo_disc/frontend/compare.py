@@ -88,13 +88,17 @@ def difference(
         return f"{extra.name} is computed only where the size is {which}", extra.where
     if not units and any(reader.has_left_out for reader in readers):
         return None  # programs in two ways pad what is empty: they compute with other rows
-    for kind in sorted((readers[0].inside ^ readers[1].inside) - {_INTERLEAVED}):
-        which = "a symbol" if kind in readers[0].inside else "a number"
-        return f"{' '.join(kind)} is computed only where the size is {which}", ""
+    inside = readers[0].inside, readers[1].inside
+    for which, mine, theirs in zip(("symbol", "number"), inside, inside[::-1], strict=True):
+        alone = (kind for kind in mine if not any(_agree(kind, other) for other in theirs))
+        for name, numbers in sorted(alone, key=str):
+            if (name, {*numbers}) != _INTERLEAVED:
+                words = " ".join((name, *(f"{x:.3g}" for x in numbers if x is not None)))
+                return f"{words} is computed only where the size is a {which}", ""
     return None
 
 
-_INTERLEAVED = ("add",)
+_INTERLEAVED = ("add", {None})
 """How the recursion of `lax.associative_scan` puts its halves together."""
 
 _NAMES_A_FUNCTION = frozenset(["noinline"])  # of equinox
@@ -142,9 +146,16 @@ def _close(x: float, y: float) -> bool:
     return x == y or (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=1e-4)
 
 
-def _kind(event: _Event) -> tuple[str, ...]:
-    """The name and the numbers of an operation, without its place and its shapes."""
-    return event.name, *(f"{x:.3g}" for x in event.numbers if x is not None)
+_Kind = tuple[str, tuple[float | None, ...]]
+"""The name and the numbers of an operation, without its place and its shapes."""
+
+
+def _kind(event: _Event) -> _Kind:
+    return event.name, event.numbers
+
+
+def _agree(a: _Kind, b: _Kind) -> bool:
+    return a[0] == b[0] and _same_numbers(a[1], b[1])
 
 
 class _Value(NamedTuple):
@@ -164,7 +175,7 @@ class _Reader:
     def __init__(self, hints: Mapping[str, int], empty: bool) -> None:
         self.hints, self.empty = hints, empty
         self.has_left_out = False
-        self.inside: set[tuple[str, ...]] = set()
+        self.inside: set[_Kind] = set()
         """Kinds of operations in programs that are written in two ways, however often."""
 
     def events(self, closed: Any) -> Iterator[_Event]:
