@@ -89,8 +89,8 @@ def difference(
     if not units and any(reader.has_left_out for reader in readers):
         return None  # programs in two ways pad what is empty: they compute with other rows
     inside = readers[0].inside, readers[1].inside
-    for which, mine, theirs in zip(("symbol", "number"), inside, inside[::-1], strict=True):
-        alone = (kind for kind in mine if not any(_agree(kind, other) for other in theirs))
+    for which, one, other in (("symbol", *inside), ("number", *inside[::-1])):
+        alone = (kind for kind in one if not any(_agree(kind, same) for same in other))
         for name, numbers in sorted(alone, key=str):
             if (name, {*numbers}) != _INTERLEAVED:
                 words = " ".join((name, *(f"{x:.3g}" for x in numbers if x is not None)))

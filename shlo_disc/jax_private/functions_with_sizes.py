@@ -84,6 +84,9 @@ class HeldSizes:
         return changed
 
 
+_type_of_array: Any = jax.ShapeDtypeStruct  # untyped
+
+
 def _is_type_of_array(value: Any) -> bool:
     """True for a tracer, too: a callback can read no more than its type."""
     return isinstance(value, (jax.ShapeDtypeStruct, jax.core.ShapedArray, jax.core.Tracer))
@@ -180,7 +183,7 @@ class _Copies:
         if _is_type_of_array(value):
             shape = tuple(map(self.of, value.shape))
             if isinstance(value, jax.core.Tracer):
-                return jax.ShapeDtypeStruct(shape, value.dtype)
+                return _type_of_array(shape, value.dtype)
             return value.update(shape=shape)
         made = copy.copy(value)
         for field in dataclasses.fields(value):
