@@ -29,8 +29,8 @@ def _corner(a: Any, n: int) -> Any:
     *batch, rows, columns = a.shape
     count = math.prod(batch)
     flat = a.reshape(count * rows * columns)
-    flat = lax.pad(flat, jnp.zeros((), a.dtype), [(0, count * n * n, 0)])
-    return lax.slice(flat, (0,), (count * n * n,)).reshape(*batch, n, n)
+    missing = count * n * n - count * rows * columns
+    return lax.pad(flat, jnp.zeros((), a.dtype), [(0, missing, 0)]).reshape(*batch, n, n)
 
 
 def _by_size(a: Any, small: tuple[int, ...], formula: Callable[..., Any], any_size: Any) -> Any:

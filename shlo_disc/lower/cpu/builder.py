@@ -120,6 +120,29 @@ class CpuBuilder(KernelBuilder):
             with branch.otherwise():
                 super().masked_store(value, memory, index, mask)
 
+    def gather(
+        self,
+        memory: MemRef,
+        index: IndexLike,
+        offsets: IndexValue | Register,
+        mask: Mask,
+        other: Register,
+        readonly: bool = True,
+    ) -> Register:
+        """See `KernelBuilder.gather`; without AVX-512, lanes at constant offsets are scalar loads.
+
+        LLVM writes a gather as scalar loads there as well, but extracts each address from a vector.
+        """
+        places = offsets.constant_lanes
+        everywhere = mask.constant_lanes is not None and all(mask.constant_lanes)
+        if places is None or not everywhere or "avx512f" in self.machine.features:
+            return super().gather(memory, index, offsets, mask, other, readonly)
+        first, found = self.index(index), other
+        for lane, place in enumerate(places):
+            one = memory.load(first + int(place), readonly)
+            found = self.insert(one, found, self.index(lane))
+        return found
+
     def _runs(self, value: Register, mask: Mask) -> list[tuple[int, int]] | None:
         """The runs of `value` to load or store one by one; None: by `mask`."""
         return None if _is_wide(value) and self.machine.vector_bytes == 64 else _runs_of(mask)

@@ -372,8 +372,8 @@ class TextBuilder:
         made.is_constant = True
         if is_index:
             IndexValue.of(made).known = int(value)
-        if type_ == "i1":
-            made.constant_lanes = (float(value),)
+        if element == "i1":
+            made.constant_lanes = (float(value),) * max(lanes, 1)
         return made
 
     def op(self, name: str, *operands: V, type_: str = "", attrs: str = "") -> V:
