@@ -1,6 +1,6 @@
 """Sizes that are constants in a branch, because the sizes of a call choose the branch.
 
-    "stablehlo.case"(%k) ({ ... }, { here n is 3 })       %k = max(0, 1 - max(n - 3, 3 - n))
+"stablehlo.case"(%k) ({ ... }, { here n is 3 })       %k = max(0, 1 - max(n - 3, 3 - n))
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ INDICES = [
 @pytest.mark.parametrize("index", INDICES)
 def test_a_branch_knows_the_one_size_that_chooses_it(index: str) -> None:
     branches = ", ".join(
-        f"{{ %b{k} = stablehlo.negate %x : tensor<?xf32>\n"
-        f"stablehlo.return %b{k} : tensor<?xf32> }}"
+        f"{{ %b{k} = stablehlo.negate %x : tensor<?xf32>\nstablehlo.return %b{k} : tensor<?xf32> }}"
         for k in range(3)
     )
     found = run(f"""
@@ -44,5 +43,5 @@ def test_a_branch_knows_the_one_size_that_chooses_it(index: str) -> None:
         values = [formula.evaluate({"n": n, "m": 7}) for n in range(1, 200)]
         runs = [n for n, k in enumerate(values, 1) if (k if 0 <= k < 3 else 2) == number]
         assert known in ((), tuple(("n", n) for n in runs)), (number, runs)
-        if len(runs) == 1 and 0 < number and not values[-1] and formula.symbols() == {"n"}:
+        if len(runs) == 1 and number > 0 and not values[-1] and formula.symbols() == {"n"}:
             assert known == (("n", runs[0]),)

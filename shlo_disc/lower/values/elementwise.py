@@ -23,11 +23,12 @@ from shlo_disc.lower.values.elements import (
     unsupported,
     wrap,
 )
-from shlo_disc.lower.values.math import emit_math
+from shlo_disc.lower.values.math import constant_power, emit_math
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Mask, Register, like
 from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, names
+from shlo_disc.passes.op_classes import constant_float
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision"]
 
@@ -232,8 +233,10 @@ def _power(
     b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     if out.is_float:
-        wide = [to_compute(b, a, out) for a in args]
-        return from_compute(b, emit_math("pow", wide), out)
+        x, y = (to_compute(b, a, out) for a in args)
+        exponent = constant_float(op.operands[1])
+        found = emit_math("pow", [x, y]) if exponent is None else constant_power(x, exponent)
+        return from_compute(b, found, out)
     if out.kind == "b":
         unsupported(op, "no i1 form", "convert the operands to an integer type")
     x, y = args

@@ -12,10 +12,11 @@ import pkgutil
 from collections.abc import Sequence
 
 from shlo_disc.errors import InternalError
+from shlo_disc.lower.values.math.power import constant_power
 from shlo_disc.lower.values.math.registry import FUNCTIONS
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["FUNCTIONS", "emit_math"]
+__all__ = ["FUNCTIONS", "constant_power", "emit_math"]
 
 for _module in pkgutil.iter_modules(__path__):  # each puts its functions into the table
     importlib.import_module(f"{__name__}.{_module.name}")
