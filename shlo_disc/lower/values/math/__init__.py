@@ -1,6 +1,6 @@
 """Vector math of our own: elementary functions as `arith`, `math.fma` and `vector` operations.
 
-No library calls, no tables in memory; branch-free but for the reduction of very large angles. All
+No library calls, no tables in memory; branch-free but for the reduction of angles. All
 functions take f32 or f64, scalar or any number of lanes. They are right for NaN, infinities, -0 and
 denormals, as arguments and as results. The caller widens 16-bit floats.
 """
