@@ -41,7 +41,7 @@ from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
 
-__all__ = ["RULES", "FoldScatters"]
+__all__ = ["RULES", "FoldScatters", "lesser", "lesser_type", "unit_dims_moved"]
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -163,7 +163,7 @@ def _counted(value: ir.Value, facts: Facts) -> int | None:
     if op.name in BROADCASTS:
         own = broadcast_dimensions(op)[inner]
         return own if _same_size(op, inner, own, facts) else None
-    return _moved(op, facts).get(inner)
+    return unit_dims_moved(op, facts).get(inner)
 
 
 def _is_wrapped(select: ir.Operation, facts: Facts) -> bool:
@@ -177,7 +177,7 @@ def _same_size(op: ir.Operation, inner: int, own: int, facts: Facts) -> bool:
     return facts.same(facts.shape(op.operands[0])[inner], facts.shape(op.results[0])[own])
 
 
-def _moved(reshape: ir.Operation, facts: Facts) -> dict[int, int]:
+def unit_dims_moved(reshape: ir.Operation, facts: Facts) -> dict[int, int]:
     """Dimension of the operand -> that of the result, where a reshape adds or drops sizes of 1."""
     before, after = (facts.shape(v) for v in (reshape.operands[0], reshape.results[0]))
     own, new = ([d for d, n in enumerate(s) if not n.is_one] for s in (before, after))
@@ -202,7 +202,7 @@ class _Along:
 
     def _less(self, value: ir.Value) -> ir.Value | None:
         d, facts = self.d, self.facts
-        shape, kind = _lesser(facts.shape(value), d), _lesser_type(value.type, d)
+        shape, kind = lesser(facts.shape(value), d), lesser_type(value.type, d)
         element = facts.splat_element(value)
         if element is not None:
             return facts.filled(element, kind, shape)
@@ -212,7 +212,7 @@ class _Along:
         if op.name in BROADCASTS:
             return self._broadcast(op, kind, shape)
         if op.name in RESHAPES:
-            inner = {own: inner for inner, own in _moved(op, facts).items()}.get(d)
+            inner = {own: inner for inner, own in unit_dims_moved(op, facts).items()}.get(d)
             less = None if inner is None else _Along(inner, facts).less(op.operands[0])
             return None if less is None else facts.reshape(less, kind, shape)
         attributes = dict(op.attributes.items())
@@ -238,15 +238,16 @@ class _Along:
             own, before = dims.index(d), facts.shape(inner)
             if not before[own].is_one:
                 return None
-            inner = facts.reshape(inner, _lesser_type(inner.type, own), _lesser(before, own))
+            inner = facts.reshape(inner, lesser_type(inner.type, own), lesser(before, own))
         return facts.broadcast(inner, [x - (x > d) for x in dims if x != d], kind, shape)
 
 
-def _lesser(shape: Sizes, d: int) -> Sizes:
+def lesser(shape: Sizes, d: int) -> Sizes:
+    """`shape` without dimension `d`."""
     return (*shape[:d], *shape[d + 1 :])
 
 
-def _lesser_type(kind: ir.Type, d: int) -> ir.Type:
+def lesser_type(kind: ir.Type, d: int) -> ir.Type:
     """The tensor type without dimension `d`."""
     sizes = [n for k, n in enumerate(kind.shape) if k != d]
     return ir.RankedTensorType.get(sizes, kind.element_type)
