@@ -125,7 +125,7 @@ def test_the_reduction_of_large_angles_is_one_function_of_a_host_program() -> No
     """Angles of all sizes: an angle of its own, one step of pi/2, the digits of 2/pi."""
 
     def step(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
-        y = m.stack([m.sin(x[0] + y[1]), m.cos(x[1]) * 0.5, m.tan(x[2]) - m.sin(x[3] * 3)])
+        y = m.stack([m.sin(x[0] + y[1]), m.cos(x[1]) * 0.5, x[2] - m.sin(x[3] * 3)])
         return y, y
 
     rng = np.random.default_rng(0)
@@ -143,4 +143,4 @@ def test_the_reduction_of_large_angles_is_one_function_of_a_host_program() -> No
     text = run.lower(start, columns).compile().executable.as_text("host")
     functions = re.findall(r"func\.func @(inlined\d+_cold\w+)", text)
     assert len(functions) == 1
-    assert text.count(f"func.call @{functions[0]}") == 4
+    assert text.count(f"func.call @{functions[0]}") == 3

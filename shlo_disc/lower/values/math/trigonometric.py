@@ -58,15 +58,7 @@ _Reduced = tuple[Register, Register, Register]
 
 
 def _reduce(x: Register) -> _Reduced:
-    """The reduction of `x`; the next step of a loop may wait for a scalar."""
-    if x.lanes or not x.b.predicts_branches:
-        return _reduce_far(x, *_reduce_near(x))
-    with x.b.if_(x.abs() < _OWN) as branch:
-        branch.yield_(x, x.constant(0.0), x.bits().constant(0))
-        with branch.otherwise():
-            branch.yield_(*_reduce_far(x, *_reduce_near(x)))
-    r, low, quadrant = branch.results
-    return r, low, quadrant
+    return _reduce_far(x, *_reduce_near(x))
 
 
 def _reduce_near(x: Register) -> _Reduced:
@@ -174,13 +166,30 @@ def _reduce_exactly(x: Register) -> _Reduced:
 
 def _sin_cos(r: Register, low: Register) -> tuple[_Sum, _Sum]:
     """The sine and the cosine of r + low as unevaluated sums, first the larger part."""
-    z = squared(r)
-    half = 0.5 * z
-    high = 1.0 - half
+    z, half, high = _parts_of(r)
     # sin(r + low) = sin(r) + low cos(r)
     sine = fma(r * z, horner(z, TABLES["sin", r.element]), low * high)
     cosine = fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
     return (r, sine), (high, fma(-r, low, cosine))
+
+
+def _parts_of(r: Register) -> tuple[Register, Register, Register]:
+    """r^2, its half, and 1 less the half."""
+    z = squared(r)
+    half = 0.5 * z
+    return z, half, 1.0 - half
+
+
+def _small_sine(r: Register) -> Register:
+    """The sine of r, with the bits that `_sin_cos` gives."""
+    z = squared(r)
+    return (r + r * z * horner(z, TABLES["sin", r.element])).copysign(r)
+
+
+def _small_cosine(r: Register) -> Register:
+    """The cosine of r, with the bits that `_sin_cos` gives."""
+    z, half, high = _parts_of(r)
+    return high + fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
 
 
 _Sum = tuple[Register, Register]
@@ -206,17 +215,32 @@ def _turned(r: Register, low: Register, quadrant: Register) -> Register:
     return (chosen.bits() ^ ((quadrant & 2) << (62 if r.is_double else 30))).floats()
 
 
+def _sine(x: Register, quarters: int) -> Register:
+    """sin(x + quarters pi/2), which is one of two polynomials where x is its own reduction.
+
+    The next step of a loop may wait for a scalar.
+    """
+    if x.lanes or not x.b.predicts_branches:
+        r, low, quadrant = _reduce(x)
+        return _turned(r, low, quadrant + quarters)
+    with x.b.if_(x.abs() < _OWN) as branch:
+        branch.yield_(_small_cosine(x) if quarters else _small_sine(x))
+        with branch.otherwise():
+            r, low, quadrant = _reduce(x)
+            branch.yield_(_turned(r, low, quadrant + quarters))
+    return branch.results[0]
+
+
 @function(ulp=(1.0, 1.0))
 def sin(x: Register) -> Register:
     """The sine."""
-    return _turned(*_reduce(x))
+    return _sine(x, 0)
 
 
 @function(ulp=(1.0, 1.0))
 def cos(x: Register) -> Register:
     """The cosine."""
-    r, low, quadrant = _reduce(x)
-    return _turned(r, low, quadrant + 1)
+    return _sine(x, 1)
 
 
 @function(ulp=(1.0, 1.0))
