@@ -109,6 +109,11 @@ def _is_read_in_columns(value: ir.Value, dim: int, facts: Facts, inside: set[ir.
         reader = use.owner.operation
         if reader in facts.dead or any(result in inside for result in reader.results):
             continue
+        if reader.name == "stablehlo.transpose":
+            turned = permutation(reader).index(dim)
+            if _is_read_in_columns(reader.results[0], turned, facts, inside):
+                continue
+            return False
         column = _column_of(reader, facts) if reader.name in _SLICES else None
         if column is None or column.dim != dim:
             return False

@@ -77,7 +77,7 @@ def behind_a_product(x: Any, w: Any) -> Any:
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], Any], int]] = {
     "vmap": (jax.vmap(runge_kutta(lorenz)), lambda n: [(n, 3)], 3),
-    "rows": (runge_kutta(lorenz_of_rows), lambda n: [(n, 2, 3)], 4),
+    "rows": (runge_kutta(lorenz_of_rows), lambda n: [(n, 2, 3)], 2),
     "columns": (runge_kutta(lorenz), lambda n: [(3, n)], 2),
     "pendula": (pendula, lambda n: [(n, 2), (n,)], 5),
     "gradient": (jax.grad(loss), lambda n: [(n, 3)], 99),
