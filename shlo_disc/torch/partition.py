@@ -21,7 +21,7 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from shlo_disc.compile import examine
+from shlo_disc.driver.stages import examine
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.torch.constants import state_constants
 from shlo_disc.torch.part import Known, lower_part

@@ -192,7 +192,9 @@ def test_a_host_program_that_does_not_compile(monkeypatch, tmp_path):
         raise InternalError("broken host")
 
     broken = replace(parse("cpu"), compile_host=refused)
-    monkeypatch.setattr(importlib.import_module("shlo_disc.compile"), "parse", lambda _: broken)
+    monkeypatch.setattr(
+        importlib.import_module("shlo_disc.driver.stages"), "parse", lambda _: broken
+    )
     with (
         flags.overridden(dump=tmp_path),
         pytest.raises(InternalError, match="broken host") as raised,
