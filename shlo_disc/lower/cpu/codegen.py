@@ -38,6 +38,7 @@ from shlo_disc import flags, locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 from shlo_disc.lower.background import finish_later
+from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
@@ -171,18 +172,21 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
         module.operation.verify()  # raises with MLIR's messages
         if cut:
             keep_parts(module)
-        if host:
-            _inline_copies(module)
+        _say_what_to_inline(module)
         return module
 
 
-def _inline_copies(module: ir.Module) -> None:
-    """LLVM inlines the copies of kernels that a host program calls, and leaves none."""
+def _say_what_to_inline(module: ir.Module) -> None:
+    """LLVM inlines the copies of kernels that a host program calls, and no cold function."""
     for view in module.body.operations:
         function = view.operation
-        if function.name == "llvm.func" and INLINED in str(function.attributes["sym_name"]):
-            words = ir.ArrayAttr.get([ir.StringAttr.get("alwaysinline")])
-            function.attributes["passthrough"] = words
+        name = str(function.attributes["sym_name"]) if function.name == "llvm.func" else ""
+        words = (
+            ["cold", "noinline"] if COLD in name else ["alwaysinline"] if INLINED in name else []
+        )
+        if words:
+            texts = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
+            function.attributes["passthrough"] = texts
             function.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
 
 
