@@ -233,6 +233,8 @@ class TorchExecutable(BehindTensors):
         places = {place: k for k, place in enumerate(binding.inputs)}
         self._slots = [places.get(number) for number in self._user]
         """Which of them the user's arguments are; None for one that the program does not read."""
+        self._is_row = self._slots == list(range(len(self._template)))
+        """The user's arguments are those of the program."""
         tensors = all(inputs[number].is_tensor for number in self._user)
         flat = pytree.tree_structure(((None,) * len(self._user), {}))
         self._is_flat = tensors and self._in_spec == flat
@@ -287,17 +289,22 @@ class TorchExecutable(BehindTensors):
 
     def _of_plain(self, args: Sequence[torch.Tensor]) -> torch.Tensor:
         """The one result of a program, on tensors in a row that need no checks."""
-        arguments = list(self._template)
-        for slot, leaf in zip(self._slots, args, strict=True):
-            if slot is not None:
-                arguments[slot] = leaf
+        if self._is_row:
+            arguments = list(args)
+        else:
+            arguments = list(self._template)
+            for slot, leaf in zip(self._slots, args, strict=True):
+                if slot is not None:
+                    arguments[slot] = leaf
         try:
             results = self._program(arguments, are_plain=True)
         except (TypeError, ValueError):
             for number, leaf in zip(self._user, args, strict=True):
                 self._check(self._inputs[number], leaf, grad=False)  # it may say more
             raise
-        found: torch.Tensor = self._binding.finish(results, ())[0]
+        binding = self._binding
+        found: torch.Tensor
+        (found,) = results if binding.is_certain else binding.finish(results, ())
         return found
 
     def explain(self, *, format: str = "text") -> str:

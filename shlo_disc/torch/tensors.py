@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from _thread import _count as _thread_count  # `threading.active_count` takes a lock
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -124,10 +124,12 @@ class TensorProgram:
                 leaf = leaves[k] = _view_of(leaf)
             if leaf.is_neg() or leaf.is_conj():
                 leaves[k] = leaf.resolve_neg().resolve_conj()  # a view may stand for other elements
-        try:
-            versions = [leaves[k]._version for k in self._versioned]
-        except RuntimeError:  # a tensor of inference mode
-            versions = [_version(leaves[k]) for k in self._versioned]
+        versions: Sequence[int] = ()
+        if self._versioned:
+            try:
+                versions = [leaves[k]._version for k in self._versioned]
+            except RuntimeError:  # a tensor of inference mode
+                versions = [_version(leaves[k]) for k in self._versioned]
         before = ral.limit_threads(torch.get_num_threads())
         try:
             return self._call(leaves, versions)
