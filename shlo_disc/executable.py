@@ -161,8 +161,8 @@ class RegionsApart(Protocol):
         """As :meth:`Executable.tensor_call`."""
 
 
-class _BrokenInRegionError(Exception):
-    """A call breaks a guard of a region, which may not run in it."""
+_FAILURES = (MemoryError, ral.ArgumentError, ral.ForeignError, ral.GuardError)
+"""What a call of a native program raises."""
 
 
 def warn_of_donated(executable: Executable) -> None:
@@ -371,9 +371,11 @@ class Executable(OfThisProcess):
         )
 
         def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
-            return self._run(
-                lambda apart: apart.tensor_call(tensor_type)(leaves), native, leaves, versions
-            )
+            try:
+                return native(leaves, versions)
+            except _FAILURES as error:
+                apart = self._apart_for(error)
+            return apart.tensor_call(tensor_type)(leaves)
 
         return TensorCall(tensor_type, call)
 
@@ -439,19 +441,28 @@ class Executable(OfThisProcess):
         call: Callable[..., list[Any]],
         *args: Any,
     ) -> list[Any]:
-        """`call(*args)`; or, where a region's guard does not hold, `again` with the regions apart.
-
-        So it is where there is no memory for regions that may not run.
-        """
+        """`call(*args)`; or, where `_apart_for` says so, `again` with the regions apart."""
         try:
-            results: list[Any] = self._checked(call, *args)
-            return results
-        except _BrokenInRegionError:
-            pass
-        except MemoryError:
-            if self._make_apart is None or self.donated:
-                raise
-        return again(self._with_regions_apart())
+            return call(*args)
+        except _FAILURES as error:
+            apart = self._apart_for(error)
+        return again(apart)
+
+    def _apart_for(self, error: Exception) -> RegionsApart:
+        """The program with its regions apart, for a call that a guard of a region has refused.
+
+        So it is where there is no memory for regions that may not run. Raises any other failure, as
+        an error of a user.
+        """
+        if isinstance(error, MemoryError):
+            runs_apart = self._make_apart is not None and not self.donated
+        else:
+            is_guard = isinstance(error, ral.GuardError) and self._make_apart is not None
+            runs_apart = is_guard and self._counts_in_region(error.args[0])
+        if not runs_apart:
+            told = self._told(error)
+            raise told from told.__cause__
+        return self._with_regions_apart()
 
     def dispatch_entry(
         self,
@@ -473,24 +484,22 @@ class Executable(OfThisProcess):
         """
         bridge = self._bridge(leaves) if self.platform == "cpu" else None
         try:
-            return MarkedCall(*self._checked(self._native.profile, run.address, bridge, leaves))
-        except _BrokenInRegionError as broken:
-            raise self._explained(broken.args[0]) from None
+            return MarkedCall(*self._native.profile(run.address, bridge, leaves))
+        except _FAILURES as error:
+            told = self._told(error)
+            raise told from told.__cause__
 
-    def _checked(self, call: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return call(*args)
-        except ral.GuardError as error:
-            if self._make_apart is not None and self._counts_in_region(error.args[0]):
-                raise _BrokenInRegionError(error) from None
-            raise self._explained(error) from None
-        except ral.ForeignError as error:
-            explained = foreign_call_error(error)
-            raise explained from explained.__cause__
-        except ral.ArgumentError as error:
-            index, kind, what = error.args
-            where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
-            raise _CLASSES.get(kind, TypeError)(f"{self.name}: {where}{what}") from None
+    def _told(self, error: Exception) -> Exception:
+        """The error of a user for one of the runtime."""
+        if isinstance(error, MemoryError):
+            return error
+        if isinstance(error, ral.GuardError):
+            return self._explained(error)
+        if isinstance(error, ral.ForeignError):
+            return foreign_call_error(error)
+        index, kind, what = error.args
+        where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
+        return _CLASSES.get(kind, TypeError)(f"{self.name}: {where}{what}")
 
     def _explained(self, error: ral.GuardError) -> ShapeMismatchError:
         """What the user is told of a guard that does not hold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -25,9 +26,11 @@ from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
 from shlo_disc.torch.running_statistics import instance_norm
-from shlo_disc.torch.tensors import TensorProgram, check_argument
+from shlo_disc.torch.tensors import TensorProgram, check_argument, is_plain
 
 __all__ = ["TorchExecutable", "compile"]
+
+_REQUIRES_GRAD = operator.attrgetter("requires_grad")
 
 _WRITTEN = {
     OutputKind.BUFFER_MUTATION,
@@ -230,12 +233,14 @@ class TorchExecutable(BehindTensors):
         places = {place: k for k, place in enumerate(binding.inputs)}
         self._slots = [places.get(number) for number in self._user]
         """Which of them the user's arguments are; None for one that the program does not read."""
+        self._is_row = self._slots == list(range(len(self._template)))
+        """The user's arguments are those of the program."""
         tensors = all(inputs[number].is_tensor for number in self._user)
         flat = pytree.tree_structure(((None,) * len(self._user), {}))
         self._is_flat = tensors and self._in_spec == flat
         """Called with tensors in a row."""
         is_one = self._out_spec.is_leaf() and binding.is_plain and len(outputs) == 1
-        self._is_plain = is_one and not binding.has_own and not binding.unstated
+        self._is_plain = is_one and not (binding.has_own or binding.unstated or donated)
         """One tensor is the result, nothing is written, and arguments alone determine it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -246,8 +251,15 @@ class TorchExecutable(BehindTensors):
         cannot read. Raises RuntimeError for one that requires a gradient while these are recorded.
         """
         is_flat = self._is_flat and not kwargs and len(args) == len(self._user)
-        leaves: Sequence[Any] = args if is_flat else self._flat(args, kwargs)
         grad = torch.is_grad_enabled()
+        if (
+            is_flat
+            and self._is_plain
+            and all(map(is_plain, args))
+            and not (grad and any(map(_REQUIRES_GRAD, args)))
+        ):
+            return self._of_plain(args)
+        leaves: Sequence[Any] = args if is_flat else self._flat(args, kwargs)
         arguments = list(self._template)
         for number, slot, leaf in zip(self._user, self._slots, leaves, strict=True):
             self._check(self._inputs[number], leaf, grad=grad)
@@ -274,6 +286,26 @@ class TorchExecutable(BehindTensors):
                 for number, where in writes:
                     where.copy_(every[number])
         return pytree.tree_unflatten([every[k] for k in self._returned], self._out_spec)
+
+    def _of_plain(self, args: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The one result of a program, on tensors in a row that need no checks."""
+        if self._is_row:
+            arguments = list(args)
+        else:
+            arguments = list(self._template)
+            for slot, leaf in zip(self._slots, args, strict=True):
+                if slot is not None:
+                    arguments[slot] = leaf
+        try:
+            results = self._program(arguments, are_plain=True)
+        except (TypeError, ValueError):
+            for number, leaf in zip(self._user, args, strict=True):
+                self._check(self._inputs[number], leaf, grad=False)  # it may say more
+            raise
+        binding = self._binding
+        found: torch.Tensor
+        (found,) = results if binding.is_certain else binding.finish(results, ())
+        return found
 
     def explain(self, *, format: str = "text") -> str:
         """Every kernel, with lines of the model, and the operations that draw random numbers."""

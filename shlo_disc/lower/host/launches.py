@@ -172,8 +172,7 @@ class PlanWriter:
     def _launch(self, launch: Launch, packs: bool = False) -> None:
         w, memory = self.w, self.memory
         with self._site(launch.kernel.name, packs=packs):
-            if launch.zeroed is not None:
-                buffer, count = launch.zeroed
+            for buffer, count in launch.zeroed:
                 memory.zero(w, self._buffer(buffer), count)
             given = [self._buffer(buffer) for buffer in launch.args]
             in_loop = self._in_loop and memory.calls_kernels
