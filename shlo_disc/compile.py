@@ -9,7 +9,7 @@ from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.executable import Executable
 from shlo_disc.executables.kept import keep, load, place_of
-from shlo_disc.options import stated_text
+from shlo_disc.options import check_symbols, stated_text
 from shlo_disc.typed_keys import TypedKeys
 
 __all__ = ["compile", "compile_one"]
@@ -53,6 +53,7 @@ def compile(
     stated = Stated.of(source, shapes, names, constraints, first_sizes)
     options = Options.of(target, weak_results, likely, donated)
     made = _made(Request(stated, options, stated_text("name", name), may_be_several=True))
+    check_symbols(made.name, "first_sizes", stated.seen or (), made.symbols)
     made.keys = TypedKeys.of(source)
     return made
 

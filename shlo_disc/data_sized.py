@@ -72,6 +72,11 @@ class DataSizedExecutable(OfThisProcess):
         return last
 
     @property
+    def symbols(self) -> frozenset[str]:
+        """Those of all programs."""
+        return frozenset(s for made in self.programs for s in made.symbols)
+
+    @property
     def packable(self) -> tuple[int, ...]:
         """Arguments of which a call with tensors may keep packed copies, in order."""
         found = {k for step in self.steps if isinstance(step, Executable) for k in step.packable}

@@ -385,6 +385,11 @@ class Executable(OfThisProcess):
         return self._target.value
 
     @property
+    def symbols(self) -> frozenset[str]:
+        """The names of its sizes."""
+        return frozenset(self.program.symbol_names)
+
+    @property
     def unfused(self) -> tuple[Unfused, ...]:
         """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
         return self.record.unfused

@@ -33,7 +33,7 @@ from shlo_disc.lower.plan import Kernel
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.mlir import ir, new_context
-from shlo_disc.options import check_donated, check_weak_results
+from shlo_disc.options import check_donated, check_symbols, check_weak_results
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
@@ -134,9 +134,7 @@ def _compile_several(stated: Stated, options: Options, name: str | None) -> Data
     check_weak_results(options.weak_results, len(kind.results))
     made = _Parts(target, options.likely).of(module, name or _module_name(module), options)
     assert isinstance(made, DataSizedExecutable)
-    symbols = {s for each in made.programs for s in each.program.symbol_names}
-    if unknown := set(options.likely) - symbols:
-        raise ValueError(f"{made.name}: likely: no size is called {', '.join(sorted(unknown))}")
+    check_symbols(made.name, "likely", options.likely, made.symbols)
     _log.info("%s: sizes from data, computed by %d programs", made.name, len(made.programs))
     return made
 

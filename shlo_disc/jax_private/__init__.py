@@ -64,7 +64,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   operations, slower and less exact than ours. `psum`, `pmax` and `pmin` over axes of `jax.vmap` get
   rules that take symbolic sizes. Callbacks become calls of ours by
   `emit_python_callback`, which every rule of a callback uses; JAX's takes no symbols and needs
-  XLA's runtime. `portable_artifact`: a module as `jax.export` serialises it.
+  XLA's runtime. `HeldSizes`: the sizes that such a function of Python holds.
+  `portable_artifact`: a module as `jax.export` serialises it.
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -108,6 +109,7 @@ from shlo_disc.jax_private.functions import (
     use_index,
     use_numpy,
 )
+from shlo_disc.jax_private.functions_with_sizes import HeldSizes
 from shlo_disc.jax_private.jaxprs import (
     Literal,
     Traceback,
@@ -193,6 +195,7 @@ __all__ = [
     "Comparator",
     "DecisionByElimination",
     "DimExpr",
+    "HeldSizes",
     "InconclusiveDimensionOperation",
     "IndexSlice",
     "KeyArray",
