@@ -38,7 +38,8 @@ class ArgumentChecks:
     ) -> None:
         given = [node for node in program.graph.nodes if node.op == "placeholder"]
         graph = torch.fx.Graph()
-        self._others: dict[int, tuple[str, torch.Tensor]] = {}
+        self.others: dict[str, tuple[int, torch.Tensor]] = {}
+        """The names of such tensors -> which argument, and what it was while PyTorch traced."""
         for node, one in zip(given, inputs, strict=True):
             if one.weight is not None:
                 continue
@@ -47,7 +48,7 @@ class ArgumentChecks:
             own.meta = dict(node.meta)
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor) and not _has_elements(node):
-                self._others[number] = one.name, value
+                self.others[one.name] = number, value
                 own.meta = {"val": _stand_in(value)}
         graph.output(())
         lowered = lower_graph(
@@ -71,9 +72,9 @@ class ArgumentChecks:
 
     def __call__(self, leaves: Sequence[Any]) -> None:
         """Raise ShapeMismatchError or TypeError for what the program does not take."""
-        if self._others:
+        if self.others:
             leaves = list(leaves)
-            for number, (name, value) in self._others.items():
+            for name, (number, value) in self.others.items():
                 leaf = leaves[number]
                 if leaf.dtype != value.dtype or leaf.layout != value.layout:
                     raise TypeError(

@@ -108,12 +108,16 @@ class TorchExecutable(BehindTensors):
         if not given.is_tensor:
             check_number(leaf, given, self.name)
             return
-        check_argument(leaf, given.name)
+        self._check_tensor(given, leaf)
         if grad and leaf.requires_grad:
             raise RuntimeError(
                 f"{self.name}: {given.name} requires a gradient, and an exported program "
                 "computes none; call it under torch.no_grad(), or pass a detached tensor"
             )
+
+    def _check_tensor(self, given: Input, leaf: Any) -> None:
+        """Raise for a tensor that no call can read."""
+        check_argument(leaf, given.name)
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The user's arguments, flat."""
@@ -266,6 +270,11 @@ class CutExecutable(TorchExecutable):
         with torch.no_grad():
             every = self._run(values)
         return self._given(every, values)
+
+    def _check_tensor(self, given: Input, leaf: Any) -> None:
+        """Raise for a tensor that neither a region nor PyTorch can read, as it was traced."""
+        if given.name not in self._checks.others or not isinstance(leaf, torch.Tensor):
+            super()._check_tensor(given, leaf)
 
     def explain(self, *, format: str = "text") -> str:
         """Every kernel, with lines of the model, and the operations that PyTorch runs."""
