@@ -34,6 +34,9 @@ from shlo_disc.torch.random_numbers import is_random
 __all__ = ["Way", "cut", "operations", "reason_of"]
 
 
+aten = torch.ops.aten
+
+
 class Way(enum.IntEnum):
     """How a graph is cut; see the module."""
 
@@ -75,7 +78,26 @@ def _known_reason(node: torch.fx.Node) -> str | None:
         return "runs graphs of its own, not all of it is covered"
     if not all(map(is_dense, (node, *node.all_input_nodes))):
         return "of tensors that are sparse, nested or quantized"
+    if _UNSIZED in node.meta:
+        return "PyTorch traces no number of elements for a sparse tensor"
     return None
+
+
+_UNSIZED = "shlo_disc_unsized"
+"""In `meta` of a node that may have other sizes than those that it was traced with."""
+
+_PARTS_OF_SPARSE = frozenset({
+    aten.values.default, aten._values.default, aten.indices.default, aten._indices.default,
+    aten.col_indices.default, aten.row_indices.default,
+})  # fmt: skip
+
+
+def _mark_unsized(graph: torch.fx.Graph) -> None:
+    """Mark what is computed from parts of sparse tensors: PyTorch takes these to be empty."""
+    for node in graph.nodes:
+        is_part = node.target in _PARTS_OF_SPARSE
+        if is_part or any(_UNSIZED in used.meta for used in node.all_input_nodes):
+            node.meta[_UNSIZED] = True
 
 
 def _has_effect(node: torch.fx.Node) -> bool:
@@ -221,6 +243,7 @@ def cut(
         half = len(ops) // 2
         supports = [_Among(ops[:half]), _Among(ops[half:])]
     else:
+        _mark_unsized(own.graph)
         covered = _Covered(known, way)
         effects = [n for n in own.graph.nodes if n.op == "call_function" and _has_effect(n)]
         left = [

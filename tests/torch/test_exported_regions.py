@@ -20,6 +20,7 @@ from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
+aten = torch.ops.aten
 B = Dim("b", max=100)
 
 
@@ -180,6 +181,25 @@ def test_writes_sizes_of_data_and_sparse_tensors(function, count, ops):
         mine = [x.clone() for x in args]
         assert_same(run(*mine), function(*args))
         assert_same(mine, args)
+
+
+def test_sparse_arguments():
+    def function(x, y):
+        return aten.values(x).sum() + aten.indices(x).float().mean() * y.sin(), x @ y
+
+    def sparse():
+        return (torch.rand(4, 6).round() + torch.eye(4, 6)).to_sparse()
+
+    run = compiled(Of(function), (sparse(), torch.rand(6, 2)), None)
+    assert run.parts  # of the sine
+    for _ in range(2):
+        args = sparse(), torch.rand(6, 2)
+        assert_same(run(*args), function(*args))
+    for bad in (torch.rand(4, 6), torch.rand(4, 6).to_sparse_csr()):
+        with pytest.raises(TypeError, match="sparse_coo"):
+            run(bad, args[1])
+    with pytest.raises(shlo_disc.ShapeMismatchError):
+        run(torch.rand(5, 6).to_sparse(), args[1])
 
 
 def test_pytorch_runs_all_of_a_program_that_it_cannot_retrace():
