@@ -20,7 +20,7 @@ import shlo_disc
 from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch
 from shlo_disc.lower.target import parse
 from shlo_disc.passes.op_classes import FREE
