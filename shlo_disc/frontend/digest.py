@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import jax
+import jaxlib
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
@@ -24,6 +25,7 @@ from shlo_disc.jax_private import (
     known_primitives,
     prng_name,
     says_nothing,
+    trace_context,
     trivially_placed,
 )
 
@@ -42,9 +44,14 @@ class _NamelessError(Exception):
 
 
 def digest_of(program: Any, *facts: object) -> bytes | None:
-    """The digest of a `ClosedJaxpr` and `facts`, whose `repr` names them; None if it has none."""
+    """The digest of a `ClosedJaxpr` and `facts`, whose `repr` names them; None if it has none.
+
+    JAX's version and configuration count: primitives are lowered by them.
+    """
     digest = _Digest()
+    digest.add(jax.__version__, jaxlib.__version__)
     try:
+        digest.value(trace_context())
         digest.closed(program)
     except _NamelessError:
         return None

@@ -67,9 +67,11 @@ def prng_name(value: Any) -> str:
 
 
 def says_nothing(value: Any) -> bool:
-    """True for a sharding that is not specified, and for a mesh without devices."""
+    """True for a sharding that is not specified, a mesh without devices, and no names of axes."""
     if isinstance(value, AbstractMesh | Mesh):
         return bool(value.empty)
+    if isinstance(value, _core.AxisEnv):
+        return not value.axis_sizes and not value.spmd_axis_names
     return type(value) is type(_UNSPECIFIED)
 
 

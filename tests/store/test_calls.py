@@ -225,6 +225,23 @@ def test_equal_programs_have_equal_digests_and_no_others_have():
     assert digest_of(double.trace(X).jaxpr, 1) != digest_of(double.trace(X).jaxpr, 2)
 
 
+def test_the_configuration_counts():
+    f = jax.jit(lambda x: x + jax.random.uniform(jax.random.key(0), x.shape))
+    found = {digest_of(f.trace(X).jaxpr)}
+    for name, value in (
+        ("jax_threefry_partitionable", False),
+        ("jax_numpy_rank_promotion", "warn"),
+    ):
+        before = getattr(jax.config, name)
+        jax.config.update(name, value)
+        try:
+            found.add(digest_of(f.trace(X).jaxpr))
+        finally:
+            jax.config.update(name, before)
+    assert len(found) == 3
+    assert None not in found
+
+
 mine = Primitive("sin")
 mine.def_abstract_eval(lambda x: x)
 
