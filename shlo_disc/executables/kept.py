@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import io
 import logging
 import os
 import time
@@ -30,6 +31,7 @@ from shlo_disc.jax_module import JaxModule
 from shlo_disc.later import Later
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
+from shlo_disc.mlir import ir
 from shlo_disc.store.entries import COUNTS, current
 from shlo_disc.store.format import KEY_BYTES
 
@@ -228,6 +230,10 @@ def _source(source: Any) -> _Source | None:
         parts = ("text", source)
     elif isinstance(source, bytes | bytearray | memoryview):
         parts = ("bytes", bytes(source))
+    elif isinstance(operation := getattr(source, "operation", None), ir.Operation):
+        written = io.BytesIO()
+        operation.write_bytecode(written)  # its lines, too: these of PyTorch are of the model alone
+        parts = ("module", written.getvalue())
     elif isinstance(artifact := getattr(source, "mlir_module_serialized", None), bytes):
         kept = source.module_kept_var_idx
         types = kept, [str(aval) for aval in source.in_avals], source.platforms

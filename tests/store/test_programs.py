@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import zlib
 from dataclasses import fields, is_dataclass, replace
@@ -166,6 +167,17 @@ func.func @main(%p: tensor<i1>, %x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<
         with pytest.raises(shlo_disc.ShapeMismatchError):
             made.run_numpy([np.array(True), x, y])
     assert made.was_loaded
+
+
+def test_every_form_of_a_program_is_looked_up():
+    with new_context():
+        module = ir.Module.parse(SMALL)
+        data = io.BytesIO()
+        module.operation.write_bytecode(data)
+    exported = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), np.float32))
+    for source in (SMALL, module, data.getvalue(), exported, exported.mlir_module_serialized):
+        assert not loaded(lambda source=source: shlo_disc.compile(source))
+        assert loaded(lambda source=source: shlo_disc.compile(source))
 
 
 OTHERS: dict[str, dict[str, Any]] = {
