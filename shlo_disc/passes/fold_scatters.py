@@ -1,4 +1,4 @@
-"""fold-scatters: indices that count the elements of rows become windows, one known place a slice.
+"""fold-scatters: indices that count become windows or batches, one known place a slice.
 
     scatter %x [v, k], %places [n, k, 2], %updates [n, k]      places[i, j] = (%i[i], j)
 ==> scatter %x [v, k], %places [n, 1], %updates [n, k]         window [1, k], places[i] = (%i[i])
@@ -8,6 +8,9 @@
 
     dynamic_update_slice (concatenate %a [1], %b), %v [1], 0   ==>  concatenate %v, %b
 
+    scatter %x [v, k], %places [v, n, 2], %updates [v, n]      places[i, j] = (i, %i[i, j])
+==> scatter %x [v, k], %places [v, n, 1], %updates [v, n]      batches of the first dimensions
+
 Why     `scatter_add(0, i[:, None].expand(-1, k), x)` of PyTorch and `x.at[i[:, None], arange(k)]`
         of JAX have an index for every element. Rows are read and written in vectors. Of sorted
         indices, a place is read and written once (`lower/tasks/scatter.py`). An update at a known
@@ -15,7 +18,8 @@ Why     `scatter_add(0, i[:, None].expand(-1, k), x)` of PyTorch and `x.at[i[:, 
         two pieces.
 Needs   `resolve-shapes`, and broadcasts that are plain.
 Keeps   every result: each element of a window is in the operand if the updates have no more of
-        them than the operand. Updates of one element stay in their order.
+        them than the operand. Updates of one element stay in their order. Batches are as many as
+        the operand has.
 Cost    O(ops that compute the indices) for each scatter.
 Source  StableHLO spec, scatter.
 """
@@ -77,6 +81,44 @@ def of_rows(op: ir.Operation, facts: Facts) -> ir.Value | None:
             dimensions = scatter_attribute(windowed)
             joined = _joined(kept, windowed, facts)
             return _again(op, facts, joined, scatter_dimension_numbers=dimensions)
+    return None
+
+
+def of_batches(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter whose indices count the first dimension ==> scatter with a batching dimension.
+
+        places[i, j] = (i, %k[i, j])    ==>    places[i, j] = (%k[i, j],)
+
+    Updates of one batch never meet those of another.
+    """
+    if len(op.results) != 1:
+        return None
+    numbers, (array, places, _) = scatter_numbers(op), op.operands
+    columns = _columns(places, numbers)
+    if len(columns) < 2 or 0 in numbers.index_batching_dims:
+        return None
+    for number, column in enumerate(columns):
+        along = numbers.indexed_dims[number]
+        if _counted(column, facts) != 0 or along not in numbers.collapsed_dims:
+            continue
+        if not facts.same(facts.shape(array)[along], facts.shape(places)[0]):
+            continue
+        batches = [*zip(numbers.batching_dims, numbers.index_batching_dims, strict=True)]
+        own, its = zip(*sorted([*batches, (along, 0)]), strict=True)
+        batched = replace(
+            numbers,
+            collapsed_dims=tuple(o for o in numbers.collapsed_dims if o != along),
+            batching_dims=own,
+            index_batching_dims=its,
+            indexed_dims=tuple(o for o in numbers.indexed_dims if o != along),
+        )
+        return _again(
+            op,
+            facts,
+            _joined([c for k, c in enumerate(columns) if k != number], batched, facts),
+            scatter_dimension_numbers=scatter_attribute(batched),
+            indices_are_sorted=ir.BoolAttr.get(False),
+        )
     return None
 
 
@@ -424,7 +466,7 @@ def _number(size: Expr, element: ir.Type, facts: Facts) -> ir.Value:
 
 RULES = {
     "stablehlo.dynamic_update_slice": (of_pieces,),
-    "stablehlo.scatter": (at_a_place, of_rows, of_narrow, in_order),
+    "stablehlo.scatter": (at_a_place, of_rows, of_batches, of_narrow, in_order),
 }
 
 

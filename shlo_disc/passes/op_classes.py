@@ -27,6 +27,7 @@ __all__ = [
     "RESULT_SHAPE_OPERAND",
     "TRANSCENDENTAL",
     "constant_float",
+    "is_flag",
     "is_host_scalar",
     "is_integer_scalar",
     "is_row_reduction",
@@ -95,6 +96,25 @@ def is_host_scalar(op: ir.Operation) -> bool:
 def is_row_reduction(op: ir.Operation) -> bool:
     """True for a `reduce` whose body can be computed in vector lanes."""
     return op.name == "stablehlo.reduce" and takes_lanes(op)
+
+
+def is_flag(op: ir.Operation) -> bool:
+    """True for a `reduce` that tells whether any of the truth values of an array is true."""
+    if op.name != "stablehlo.reduce" or len(op.results) != 1 or not len(op.operands):
+        return False
+    kind, init = ir.RankedTensorType(op.results[0].type), op.operands[1].owner
+    is_truth = str(kind.element_type) == "i1" and not kind.rank
+    if not is_truth or isinstance(init, ir.Block) or not is_splat_constant(init.operation):
+        return False
+    value = ir.DenseElementsAttr(init.operation.attributes["value"]).get_splat_value()
+    block = op.regions[0].blocks[0]
+    body = block.operations[0].operation
+    return (
+        not ir.BoolAttr(value).value
+        and len(block.operations) == 2
+        and body.name == "stablehlo.or"
+        and set(body.operands) == set(block.arguments)
+    )
 
 
 def is_splat_constant(op: ir.Operation) -> bool:

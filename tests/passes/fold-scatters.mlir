@@ -118,20 +118,18 @@ func.func @main(%x: tensor<9x3xf32>, %i: tensor<5xi32>, %j: tensor<5x3xi32>, %w:
 //       %cst = stablehlo.constant dense<0.000000e+00> : tensor<2x9x3xf32>
 //       %cst_0 = stablehlo.constant dense<1.000000e+00> : tensor<3x5x2xf32>
 //       %0 = stablehlo.broadcast_in_dim %arg1, dims = [1] : (tensor<5xi32>) -> tensor<3x5x1xi32>
-//       %1 = stablehlo.iota dim = 0 : tensor<3x5x1xi32>
-//       %2 = stablehlo.concatenate %0, %1, dim = 2 : (tensor<3x5x1xi32>, tensor<3x5x1xi32>) -> tensor<3x5x2xi32>
-//       %3 = "stablehlo.scatter"(%cst, %2, %cst_0) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [2], inserted_window_dims = [1, 2], scatter_dims_to_operand_dims = [1, 2], index_vector_dim = 2>}> ({
+//       %1 = "stablehlo.scatter"(%cst, %0, %cst_0) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [2], inserted_window_dims = [1], input_batching_dims = [2], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}> ({
 //       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
 //         stablehlo.return %arg5 : tensor<f32>
-//       }) : (tensor<2x9x3xf32>, tensor<3x5x2xi32>, tensor<3x5x2xf32>) -> tensor<2x9x3xf32>
-//       %4 = stablehlo.reshape %arg2 : (tensor<5x3xi32>) -> tensor<5x3x1xi32>
-//       %5 = stablehlo.iota dim = 1 : tensor<5x3x1xi32>
-//       %6 = stablehlo.concatenate %4, %5, dim = 2 : (tensor<5x3x1xi32>, tensor<5x3x1xi32>) -> tensor<5x3x2xi32>
-//       %7 = "stablehlo.scatter"(%arg0, %6, %arg3) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+//       }) : (tensor<2x9x3xf32>, tensor<3x5x1xi32>, tensor<3x5x2xf32>) -> tensor<2x9x3xf32>
+//       %2 = stablehlo.reshape %arg2 : (tensor<5x3xi32>) -> tensor<5x3x1xi32>
+//       %3 = stablehlo.iota dim = 1 : tensor<5x3x1xi32>
+//       %4 = stablehlo.concatenate %2, %3, dim = 2 : (tensor<5x3x1xi32>, tensor<5x3x1xi32>) -> tensor<5x3x2xi32>
+//       %5 = "stablehlo.scatter"(%arg0, %4, %arg3) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
 //       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
 //         stablehlo.return %arg5 : tensor<f32>
 //       }) : (tensor<9x3xf32>, tensor<5x3x2xi32>, tensor<5x3xf32>) -> tensor<9x3xf32>
-//       return %3, %7 : tensor<2x9x3xf32>, tensor<9x3xf32>
+//       return %1, %5 : tensor<2x9x3xf32>, tensor<9x3xf32>
 //     }
 //   }
 
@@ -271,5 +269,44 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}, %v: tensor<f32>) -> (ten
 //         stablehlo.return %2 : tensor<f32>
 //       }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
 //       return %0, %1 : tensor<?xf32>, tensor<?xf32>
+
+// -----
+
+// x.scatter_add(1, i, u), as PyTorch has it: a batch for each row. Not where the operand has more rows.
+func.func @main(%x: tensor<?x16xf32> {disc.shape = ["n", "16"]}, %i: tensor<?x4xi64> {disc.shape = ["n", "4"]}, %u: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %w: tensor<?x16xf32> {disc.shape = ["n + 1", "16"]}) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
+  %column = "disc.shape"() {dims = ["n", "4", "1"]} : () -> tensor<3xi64>
+  %a = stablehlo.dynamic_iota %column, dim = 0 : (tensor<3xi64>) -> tensor<?x4x1xi64>
+  %b = stablehlo.dynamic_reshape %i, %column : (tensor<?x4xi64>, tensor<3xi64>) -> tensor<?x4x1xi64>
+  %places = stablehlo.concatenate %a, %b, dim = 2 : (tensor<?x4x1xi64>, tensor<?x4x1xi64>) -> tensor<?x4x2xi64>
+  %y = "stablehlo.scatter"(%x, %places, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    %sum = stablehlo.add %old, %new : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) : (tensor<?x16xf32>, tensor<?x4x2xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+  %z = "stablehlo.scatter"(%w, %places, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    %sum = stablehlo.add %old, %new : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) : (tensor<?x16xf32>, tensor<?x4x2xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+  return %y, %z : tensor<?x16xf32>, tensor<?x16xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x16xf32> {disc.shape = ["n", "16"]}, %arg1: tensor<?x4xi64> {disc.shape = ["n", "4"]}, %arg2: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %arg3: tensor<?x16xf32> {disc.shape = ["n + 1", "16"]}) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
+//       %0 = "disc.shape"() {dims = ["n", "4", "1"]} : () -> tensor<3xi64>
+//       %1 = stablehlo.dynamic_iota %0, dim = 0 : (tensor<3xi64>) -> tensor<?x4x1xi64>
+//       %2 = stablehlo.dynamic_reshape %arg1, %0 : (tensor<?x4xi64>, tensor<3xi64>) -> tensor<?x4x1xi64>
+//       %3 = stablehlo.concatenate %1, %2, dim = 2 : (tensor<?x4x1xi64>, tensor<?x4x1xi64>) -> tensor<?x4x2xi64>
+//       %4 = "stablehlo.scatter"(%arg0, %2, %arg2) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}> ({
+//       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
+//         %6 = stablehlo.add %arg4, %arg5 : tensor<f32>
+//         stablehlo.return %6 : tensor<f32>
+//       }) : (tensor<?x16xf32>, tensor<?x4x1xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+//       %5 = "stablehlo.scatter"(%arg3, %3, %arg2) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+//       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
+//         %6 = stablehlo.add %arg4, %arg5 : tensor<f32>
+//         stablehlo.return %6 : tensor<f32>
+//       }) : (tensor<?x16xf32>, tensor<?x4x2xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+//       return %4, %5 : tensor<?x16xf32>, tensor<?x16xf32>
 //     }
 //   }
