@@ -4,8 +4,8 @@
 ==> add (slice %x [:, 1:2]), (multiply (slice %h [1:2, :]), %b)            all reshaped to [n]
 
 Why     Integrators of a batch of states (`vmap` of Runge-Kutta) stack the derivatives, step, and
-        take the columns apart again. Column by column all stages are one kernel of vectors; else
-        each stage is written to memory in whole, because a slice reads it at other places.
+        take the columns apart again. Column by column all stages are one kernel of vectors. As a
+        whole each stage is written to memory, because a slice reads it at other places.
 Needs   `resolve-shapes`, and gathers at known places as slices (`fold-gathers`).
 Keeps   every result. Work: elements that several operations read are computed once, as before.
 Cost    O(operations between a slice and the concatenation) for each slice.
