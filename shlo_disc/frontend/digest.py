@@ -14,9 +14,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxlib.version import __version__ as jaxlib_version
 
 from shlo_disc.jax_private import (
     LEFT_TO_DERIVATIVES,
@@ -49,7 +49,7 @@ def digest_of(program: Any, *facts: object) -> bytes | None:
     JAX's version and configuration count: primitives are lowered by them.
     """
     digest = _Digest()
-    digest.add(jax.__version__, jaxlib.__version__)
+    digest.add(jax.__version__, jaxlib_version)
     try:
         digest.value(trace_context())
         digest.closed(program)

@@ -1,8 +1,8 @@
 """First calls that an earlier process made with the same program at the same sizes.
 
 Such a call needs one trace, with numbers. The program that ran it is loaded, and serves these sizes
-alone: the function may do something else at others, so the first call at other sizes traces it with
-symbols, as ever. The entry was made after the program had been compared with this very trace.
+alone. The function may do something else at others: the first call there traces it with symbols, as
+ever. The entry was made after the program had been compared with this very trace.
 """
 
 from __future__ import annotations
