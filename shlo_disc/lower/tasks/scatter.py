@@ -431,7 +431,8 @@ class _SortedPlaces:
                 scatter.store(e, own, x, column.mask)
             branch.yield_(end)
             with branch.otherwise():
-                branch.yield_(*b.while_([first], goes_on, passed))
+                start: list[Value] = [first]
+                branch.yield_(*b.while_(start, goes_on, passed))
         return IndexValue.of(branch.results[0])
 
     def _starts(self, at: IndexValue) -> dict[int, IndexValue]:
