@@ -85,6 +85,13 @@ def test_a_batch_of_one():
     assert alarms.trace_calls(jnp.matmul, [args]) == ()
 
 
+def test_branches_for_one_element_that_select_values_of_several():
+    """JAX chooses by a scalar where there is one element, and computes all of them for symbols."""
+    x = np.ones(1, np.float32)
+    assert alarms.trace_calls(jax.scipy.special.exp1, [(x,)]) == ()
+    assert alarms.trace_calls(lambda x: jnp.piecewise(x, [x < 0], [abs, jnp.sin]), [(x,)]) == ()
+
+
 @pytest.mark.parametrize(
     "asks",
     [

@@ -41,6 +41,8 @@ PAIR = f"""func.func @main(%x: {V}, %y: {V}) -> ({V}, {V}) {{
          "first_sizes must map names of sizes to numbers, got 'ab'"),
         ("first_sizes", {"d0_0": -1}, ValueError, "a first value of 'd0_0' must be a size, got -1"),
         ("first_sizes", {"d0_0": [1, 2]}, ValueError, "first_sizes must have one value of 'd0_0'"),
+        ("first_sizes", {"n": 3, "d0_0": 2}, ValueError,
+         "main: first_sizes: no size is called n"),
         ("donated", ["x"], TypeError, "a donated argument must be a whole number, got 'x'"),
         ("donated", -1, ValueError,
          "donated names argument -1, but the program has 2 arguments, which are counted from 0"),

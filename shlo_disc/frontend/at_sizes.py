@@ -19,12 +19,22 @@ from shlo_disc.frontend.calls import CALLS, called
 from shlo_disc.frontend.leaves import abstract
 from shlo_disc.frontend.sizes import as_expr, evaluate
 from shlo_disc.frontend.structure import parts_of
-from shlo_disc.jax_private import DimExpr, Literal, bind_equation, is_jaxpr, size_as_array
+from shlo_disc.jax_private import (
+    DimExpr,
+    HeldSizes,
+    Literal,
+    bind_equation,
+    is_jaxpr,
+    size_as_array,
+)
 
 __all__ = ["closed_at", "read", "run_equations", "symbols_in", "symbols_of"]
 
 Values = dict[Any, Any]
 """The values of the variables of a jaxpr."""
+
+_CALLBACK = "callback"
+"""The parameter of an equation that has a function of Python."""
 
 
 def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, Any]) -> None:
@@ -43,7 +53,10 @@ def run_equations(equations: Sequence[Any], values: Values, sizes: Mapping[str, 
         elif name in CALLS:
             results = _call(called(equation), operands, sizes)
         else:
-            params = {key: _at(value, sizes) for key, value in equation.params.items()}
+            params = {
+                key: _function_at(value, sizes) if key == _CALLBACK else _at(value, sizes)
+                for key, value in equation.params.items()
+            }
             results = bind_equation(equation, operands, params)
         values.update(zip(equation.outvars, results, strict=True))
 
@@ -81,7 +94,10 @@ def symbols_in(value: Any) -> Iterator[str]:
 
 def symbols_of(equation: Any) -> Iterator[str]:
     """The symbols of an equation: in its parameters, and in the types of its results."""
-    for value in equation.params.values():
+    for key, value in equation.params.items():
+        if key == _CALLBACK:
+            held = HeldSizes(value)
+            value = [*held.sizes, *held.fixed]
         yield from symbols_in(value)
     for variable in equation.outvars:
         yield from symbols_in(variable.aval)
@@ -110,6 +126,11 @@ def _size(size: Any, sizes: Mapping[str, Any]) -> Any:
         return evaluate(size, sizes)
     text = str(as_expr(size).substitute({name: as_expr(sizes[name]) for name in size._get_vars()}))
     return export.symbolic_shape(text, scope=scope)[0]
+
+
+def _function_at(callback: Any, sizes: Mapping[str, Any]) -> Any:
+    held = HeldSizes(callback)
+    return held.replaced([_size(size, sizes) for size in held.sizes])
 
 
 def _at(value: Any, sizes: Mapping[str, Any]) -> Any:

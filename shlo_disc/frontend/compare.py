@@ -97,6 +97,12 @@ def difference(
 _INTERLEAVED = ("add",)
 """How the recursion of `lax.associative_scan` puts its halves together."""
 
+_NAMES_A_FUNCTION = frozenset(["noinline"])  # of equinox
+"""Primitives whose first operand is the number of a function of Python.
+
+A function that the program defines has another number in every trace.
+"""
+
 _SHAPE_FREE = frozenset(("while", "scan", "loop", "cond"))
 
 
@@ -225,6 +231,8 @@ class _Reader:
     def _event(self, equation: Any, name: str, operands: Sequence[_Value]) -> _Event:
         types = tuple(_type(variable.aval, self.hints) for variable in equation.outvars)
         numbers = tuple(None if value.is_data else value.number for value in operands)
+        if name in _NAMES_A_FUNCTION:
+            numbers = (None, *numbers[1:])
         if name == "integer_pow":
             numbers += (float(equation.params["y"]),)
         return _Event(name, types, numbers, equation_line(equation))

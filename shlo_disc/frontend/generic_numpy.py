@@ -6,6 +6,7 @@ Each takes JAX's function first, and computes what that function computes for ev
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from jax import lax
 
 from shlo_disc.frontend.marks import has_symbols, more_than_one, written_twice
 from shlo_disc.frontend.sizes import is_size
-from shlo_disc.jax_private import max_size, min_size, size_as_array
+from shlo_disc.jax_private import is_library_file, max_size, min_size, size_as_array
 
 __all__ = ["REPLACED"]
 
@@ -292,6 +293,32 @@ def _diagonal(
     return written_twice("diagonal", has_symbols(np.shape(a)), by_jax, by_jax, a)
 
 
+def _piecewise(
+    original: Callable[..., Any],
+    x: Any,
+    conditions: Any,
+    constants: Any,
+    functions: Any,
+    *args: Any,
+    **named: Any,
+) -> Any:
+    """For one element JAX has branches; for symbols, as for more elements, it selects values."""
+
+    def by_jax(x: Any, conditions: Any) -> Any:
+        return original(x, conditions, constants, functions, *args, **named)
+
+    if not all(_is_of_jax(function) for _, function in functions):
+        return by_jax(x, conditions)
+    return written_twice("piecewise", has_symbols(np.shape(x)), by_jax, by_jax, x, conditions)
+
+
+def _is_of_jax(function: Any) -> bool:
+    """True for a function of JAX, with or without some arguments."""
+    function = getattr(function, "func", function)  # of a partial
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code is not None and is_library_file(code.co_filename)
+
+
 # ---- one element is another formula -------------------------------------------------------------
 
 
@@ -500,6 +527,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "_linspace": _linspace,
     "_pad_symmetric_or_reflect": _pad_symmetric_or_reflect,
     "_pad_wrap": _pad_wrap,
+    "_piecewise": _piecewise,
     "_repeat": _repeat,
     "_tile_to_size": _tile_to_size,
     "bartlett": _window,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 
 from shlo_disc.callbacks import PythonCallback
+from shlo_disc.jax_private.functions_with_sizes import HeldSizes
 
 __all__ = ["FOR_US", "is_callback_effect"]
 
@@ -74,10 +76,17 @@ def _emit(
         )
         return found
     results = [_core.physical_aval(aval) for aval in result_avals]
-    dtypes = list(map(_dtype, results))
+    dtypes, taken = list(map(_dtype, results)), list(map(_dtype, operand_avals))
+    held = HeldSizes(callback)
+    for size in held.fixed:
+        operator.index(size)  # raises an error that says which size has to be a number
+    if held.sizes:
+        operands = [*operands, _mlir.eval_dynamic_shape_as_tensor(context, tuple(held.sizes))]
+        taken.append(np.dtype(np.int32))
+        callback = _at_sizes(held)
     called = PythonCallback(
         _checked(callback, dtypes),
-        list(map(_dtype, operand_avals)),
+        taken,
         dtypes,
         is_pure=not has_side_effect,
     )
@@ -98,6 +107,16 @@ def _emit(
 
 for _module in (_callback, _public):
     setattr(_module, _by_xla.__name__, _emit)
+
+
+def _at_sizes(held: HeldSizes) -> Callable[..., Any]:
+    """The function that holds sizes, which takes their numbers as its last argument."""
+
+    @functools.lru_cache(8)
+    def function_at(numbers: tuple[int, ...]) -> Any:
+        return held.replaced([*numbers])
+
+    return lambda *arrays: function_at(tuple(arrays[-1].tolist()))(*arrays[:-1])
 
 
 def _batched(primitive: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:

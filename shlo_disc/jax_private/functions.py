@@ -43,6 +43,7 @@ _FUNCTIONS_OF_SIZES = {
     "_linspace": "jax._src.numpy.array_creation",
     "_pad_symmetric_or_reflect": "jax._src.numpy.lax_numpy",
     "_pad_wrap": "jax._src.numpy.lax_numpy",
+    "_piecewise": "jax._src.numpy.lax_numpy",
     "_arange": "jax._src.numpy.lax_numpy",
     "_repeat": "jax._src.numpy.lax_numpy",
     "_squeeze": "jax._src.numpy.lax_numpy",

@@ -6,7 +6,7 @@ what the emitters in `lower/` accept.
 
 from __future__ import annotations
 
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 from shlo_disc.ops import OPS, Flops, Role, ffi, names, row_of
 from shlo_disc.ops.ffi import is_ffi_call
 from shlo_disc.scalar_regions import takes_lanes
@@ -26,6 +26,7 @@ __all__ = [
     "RESHAPES",
     "RESULT_SHAPE_OPERAND",
     "TRANSCENDENTAL",
+    "constant_float",
     "is_flag",
     "is_host_scalar",
     "is_integer_scalar",
@@ -122,3 +123,14 @@ def is_splat_constant(op: ir.Operation) -> bool:
         return False
     value = op.attributes["value"]
     return isinstance(value, ir.DenseElementsAttr) and bool(value.is_splat)
+
+
+def constant_float(value: ir.Value) -> float | None:
+    """The float that `value` holds at every index, where it is a constant; else None."""
+    op = producer(value)
+    while op is not None and (op.name in RESHAPES or op.name in BROADCASTS):
+        op = producer(op.operands[0])
+    if op is None or not is_splat_constant(op):
+        return None
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return float(splat.value) if isinstance(splat, ir.FloatAttr) else None

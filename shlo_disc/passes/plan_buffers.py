@@ -52,16 +52,8 @@ from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.homes import has_far_memory, is_on_host
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES, is_flag
-from shlo_disc.passes.places import (
-    At,
-    Carry,
-    Mode,
-    Place,
-    set_carries,
-    set_places,
-    set_reuses,
-    set_scalars,
-)
+from shlo_disc.passes.place import At, Place
+from shlo_disc.passes.places import Carry, Mode, set_carries, set_places, set_reuses, set_scalars
 from shlo_disc.passes.plan_updates import place_updates
 from shlo_disc.passes.records import ffi_call_of, update_of
 

@@ -118,8 +118,8 @@ class Lowered:
     shapes: list[tuple[str, ...]]
     names: list[str]
     constraints: list[str]
-    symbols: list[str]
-    """The names of its sizes."""
+    symbols: dict[str, str]
+    """The names of its sizes, by symbols of PyTorch."""
     binding: Binding
 
 
@@ -173,7 +173,7 @@ def lower_graph(
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
     own += [*prepared.draws.names, *prepared.size_numbers.names]
     return Lowered(
-        module, prepared.shapes, own, prepared.constraints, list(prepared.symbols.values()),
+        module, prepared.shapes, own, prepared.constraints, prepared.symbols,
         Binding(prepared),
     )  # fmt: skip
 

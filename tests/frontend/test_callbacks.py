@@ -10,6 +10,7 @@ import gc
 import random
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -176,6 +177,55 @@ def structures(log, x):
         return [np.asarray(a["x"]) + np.asarray(b)]
 
     return jax.pure_callback(run, [like(x)], {"x": x}, b=x.sum())[0]
+
+
+def sizes_held_by_functions(log, x):
+    """The function's variables, defaults and arguments of a partial have sizes of this call."""
+    n, spec = x.shape[0], like(x)
+
+    def times(tag, v, k=n, *, other={"sizes": [n, (2 * n + 1, n)]}):  # noqa: B006
+        log(tag, np.full(2, k), np.ones(spec.shape), other["sizes"][1][0])
+        return (np.asarray(v) * n if n > 3 else np.asarray(v)).astype(np.float32)
+
+    def again(k, v):
+        return v if not k else again(k - 1, v + np.float32(n))
+
+    y = jax.pure_callback(functools.partial(times, "y"), spec, x)
+    z = jax.pure_callback(lambda v: again(2, np.asarray(v)), spec, y)
+    jax.debug.callback(functools.partial(log, "n", n), z)
+    return z
+
+
+def sizes_held_in_rules_and_loops(log, x):
+    n = x.shape[0]
+
+    @jax.custom_jvp
+    def f(x):
+        return jax.pure_callback(lambda v: np.asarray(v) * np.float32(n), like(x), x)
+
+    @f.defjvp
+    def _(primals, tangents):
+        (x,) = primals
+        return f(x), tangents[0] * jax.pure_callback(
+            lambda v: np.asarray(v) + np.float32(n), like(x), x
+        )
+
+    def step(c, v):
+        return c + 1, io_callback(lambda c, v: np.float32(c * n + v), SCALAR, c, v)
+
+    return jax.grad(lambda x: f(x).sum())(x), lax.scan(step, jnp.float32(0), x)
+
+
+@dataclass(frozen=True)
+class Scale:
+    size: int
+
+    def run(self, v):
+        return np.asarray(v) * np.float32(self.size)
+
+
+def sizes_held_by_methods(log, x):
+    return jax.pure_callback(Scale(x.shape[0]).run, like(x), x)
 
 
 def static_arguments(log, x):
@@ -436,7 +486,8 @@ def checked(log, x):
 SITUATIONS = [
     straight_pure, straight_io, ordered_io, ordered_debug, several_results, other_shapes,
     empty_operands_and_results, complex_operands, many_types, unused, nothing_else,
-    sizes_as_values, keys, inner_jit, structures, static_arguments,
+    sizes_as_values, keys, inner_jit, structures, sizes_held_by_functions,
+    sizes_held_in_rules_and_loops, sizes_held_by_methods, static_arguments,
     in_scan, in_scan_ordered, in_fori, in_while_body_and_condition, ordered_in_while_condition,
     ordered_scan_in_scan, in_branches, branch_in_loop, same_values_in_a_loop, unused_in_a_loop,
     no_rounds, vmapped("sequential"), vmapped("expand_dims"), vmapped("broadcast_all"), vmapped_io,
@@ -465,6 +516,44 @@ def test_as_jax_jit(situation, caplog):
         assert rows[0] == rows[1]
     assert ours.cache_info().misses == 1, ours.explain()
     assert not caplog.messages
+
+
+class Counted:
+    """A function that changes, so no call may get a copy."""
+
+    def __init__(self, size):
+        self.size, self.calls = size, 0
+
+    def __call__(self, v):
+        self.calls += 1
+        return np.asarray(v) * np.float32(self.size)
+
+
+def test_a_size_held_by_an_object_is_a_constant():
+    made = []
+
+    def program(x):
+        made.append(Counted(x.shape[0]))
+        return jax.pure_callback(made[-1], like(x), x)
+
+    f = shlo_disc.jit(program)
+    for n in SIZES:
+        np.testing.assert_array_equal(f(np.ones(n, np.float32)), np.full(n, n, np.float32))
+    assert sum(each.calls for each in made) == len(SIZES)
+    assert f.cache_info().misses == len(SIZES)
+
+
+def test_sizes_held_by_functions_of_a_program_in_parts():
+    def program(x):
+        large = snp.flatnonzero(x > 2)
+        n, m = x.shape[0], large.shape[0]
+        return jax.pure_callback(lambda v: np.asarray(v) * n + np.float32(m), like(x), x)
+
+    f = shlo_disc.jit(program)
+    for n in (5, 3, 7):
+        x = np.arange(1, n + 1, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), x * n + np.float32(n - 2))
+    assert f.cache_info().misses == 1
 
 
 # ---- errors that checkify collects ---------------------------------------------------------------

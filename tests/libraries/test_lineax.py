@@ -64,6 +64,24 @@ def test_a_singular_matrix_raises():
     assert f.cache_info().misses == 1
 
 
+def test_noinline_of_a_function_of_the_program():
+    """Each trace defines the function anew, and equinox numbers it anew."""
+
+    def program(x):
+        twice = eqx.internal.noinline(lambda x: jnp.sin(x) * 2)
+        return twice(x) + jax.vmap(twice)(x)
+
+    check(program, lambda b, t, rng: (rng.standard_normal((b, t)).astype("f"),))
+
+
+def test_the_gradient_of_noinline():
+    """Its transposed function holds types of arrays, whose sizes have to be numbers."""
+    twice = eqx.internal.noinline(lambda x: jnp.sin(x) * 2)
+    f = shlo_disc.jit(jax.grad(lambda x: twice(x).sum()))
+    for n in (3, 5):
+        np.testing.assert_allclose(f(np.ones(n, "f")), np.full(n, 2 * np.cos(1)), rtol=1e-6)
+
+
 def test_noinline():
     twice = eqx.internal.noinline(lambda x: jnp.sin(x) * 2)
     check(lambda x: twice(x) + 1, lambda b, t, rng: (rng.standard_normal((b, t)).astype("f"),))

@@ -189,6 +189,89 @@ func.func @main(%x: tensor<9x3xf32>, %starts: tensor<?x1xi64> {disc.shape = ["b"
 
 // -----
 
+// x.at[0].set(v), of one element at least.
+func.func @main(%x: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %v: tensor<4xf32>) -> tensor<?x4xf32> {
+  %first = stablehlo.constant dense<0> : tensor<1xi32>
+  %y = "stablehlo.scatter"(%x, %first, %v) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<?x4xf32>, tensor<1xi32>, tensor<4xf32>) -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %arg1: tensor<4xf32>) -> tensor<?x4xf32> {
+//       %0 = stablehlo.reshape %arg1 : (tensor<4xf32>) -> tensor<1x4xf32>
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %1 = stablehlo.dynamic_update_slice %arg0, %0, %c, %c : (tensor<?x4xf32>, tensor<1x4xf32>, tensor<i32>, tensor<i32>) -> tensor<?x4xf32>
+//       return %1 : tensor<?x4xf32>
+//     }
+//   }
+
+// -----
+
+// The last place of what was rolled: one of two pieces.
+func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}, %v: tensor<f32>) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %one = stablehlo.constant dense<1> : tensor<1xi32>
+  %n = "disc.shape"() {dims = ["n"]} : () -> tensor<1xi32>
+  %last = "disc.sizes"() {dims = ["n - 1"]} : () -> tensor<1xi32>
+  %head = stablehlo.real_dynamic_slice %x, %zero, %one, %one : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+  %rest = stablehlo.real_dynamic_slice %x, %one, %n, %one : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+  %rolled = stablehlo.concatenate %rest, %head, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  %y = "stablehlo.scatter"(%rolled, %last, %v) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["n"]}, %arg1: tensor<f32>) -> tensor<?xf32> {
+//       %c = stablehlo.constant dense<1> : tensor<1xi32>
+//       %0 = "disc.shape"() {dims = ["n"]} : () -> tensor<1xi32>
+//       %1 = stablehlo.real_dynamic_slice %arg0, %c, %0, %c : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+//       %2 = stablehlo.reshape %arg1 : (tensor<f32>) -> tensor<1xf32>
+//       %3 = stablehlo.concatenate %1, %2, dim = 0 : (tensor<?xf32>, tensor<1xf32>) -> tensor<?xf32>
+//       return %3 : tensor<?xf32>
+//     }
+//   }
+
+// -----
+
+// Refused: there may be no third element; and a sum is not set.
+func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}, %v: tensor<f32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %third = stablehlo.constant dense<2> : tensor<1xi32>
+  %y = "stablehlo.scatter"(%x, %third, %v) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+  %z = "stablehlo.scatter"(%x, %zero, %v) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    %sum = stablehlo.add %old, %new : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+  return %y, %z : tensor<?xf32>, tensor<?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["n"]}, %arg1: tensor<f32>) -> (tensor<?xf32>, tensor<?xf32>) {
+//       %c = stablehlo.constant dense<0> : tensor<1xi32>
+//       %c_0 = stablehlo.constant dense<2> : tensor<1xi32>
+//       %0 = "stablehlo.scatter"(%arg0, %c_0, %arg1) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+//       ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+//         stablehlo.return %arg3 : tensor<f32>
+//       }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+//       %1 = "stablehlo.scatter"(%arg0, %c, %arg1) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+//       ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+//         %2 = stablehlo.add %arg2, %arg3 : tensor<f32>
+//         stablehlo.return %2 : tensor<f32>
+//       }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+//       return %0, %1 : tensor<?xf32>, tensor<?xf32>
+
+// -----
+
 // x.scatter_add(1, i, u), as PyTorch has it: a batch for each row. Not where the operand has more rows.
 func.func @main(%x: tensor<?x16xf32> {disc.shape = ["n", "16"]}, %i: tensor<?x4xi64> {disc.shape = ["n", "4"]}, %u: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %w: tensor<?x16xf32> {disc.shape = ["n + 1", "16"]}) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
   %column = "disc.shape"() {dims = ["n", "4", "1"]} : () -> tensor<3xi64>

@@ -19,7 +19,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
-from shlo_disc.lower.host.uses import Site
+from shlo_disc.lower.host.record import Site
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import (
     All,
