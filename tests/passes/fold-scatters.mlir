@@ -269,6 +269,8 @@ func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}, %v: tensor<f32>) -> (ten
 //         stablehlo.return %2 : tensor<f32>
 //       }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
 //       return %0, %1 : tensor<?xf32>, tensor<?xf32>
+//     }
+//   }
 
 // -----
 
