@@ -242,8 +242,10 @@ class WholeExecutable(TorchExecutable):
                 self._check(self._inputs[number], leaf, grad=False)  # it may say more
             raise
         binding = self._binding
-        found: torch.Tensor
-        (found,) = results if binding.is_certain else binding.finish(results, ())
+        flag = binding.flag
+        if not binding.is_certain or (flag is not None and results[flag]):
+            results = binding.finish(results, ())
+        found: torch.Tensor = results[0]
         return found
 
     def explain(self, *, format: str = "text") -> str:

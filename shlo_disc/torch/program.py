@@ -63,8 +63,8 @@ class Binding:
         given = [(r.kind, r.value) for r in self._results if r.order is None]
         self.is_plain = given == plain and not self._assertions
         """The results of the graph are the first ones of the program."""
-        self.is_certain = self.is_plain and self.flag is None and not self._checks
-        """They are all results, and nothing is asserted of data."""
+        self.is_certain = self.is_plain and not self._checks
+        """So they are, and nothing but the flag is asserted of data."""
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""

@@ -59,6 +59,14 @@ def segments(w, i):
     return total, outside(i, w.shape[0])
 
 
+def of_wide(w, i):
+    places = jnp.arange(i.shape[0]) // 3
+    read = w.at[i].get(mode="clip")
+    wide = jnp.tile(read, (1, 31)), jnp.tile(read[:, :3], (1, 33))
+    totals = [jax.ops.segment_sum(x, places, 200, indices_are_sorted=True) for x in wide]
+    return *totals, outside(i, w.shape[0])
+
+
 def added(w, i):
     read = w.at[i].get(mode="clip")
     return jnp.zeros((9, 5)).at[i % 11 - 1].add(read, mode="drop"), outside(i, w.shape[0])
@@ -68,7 +76,7 @@ PROGRAMS = {
     "rows": (rows, 1), "elements": (elements, 1), "two of one row": (of_two, 2),
     "matrices of integers": (matrices, 0), "interleaved": (interleaved, 1), "short": (short, 1),
     "joined": (joined, 1), "unsigned": (of_unsigned, 1), "segments": (segments, 1),
-    "added": (added, 1),
+    "added": (added, 1), "wide segments": (of_wide, 0),
 }  # fmt: skip
 """Name -> function, how many flags its kernels of rows tell."""
 

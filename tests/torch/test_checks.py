@@ -150,8 +150,8 @@ def test_one_index_of_many_is_found(name):
     """Where it is first, in the middle or last; by calls of several threads at the same time."""
     function, sign = BY_ROWS[name]
     x = torch.randn(50, 3)
-    rows = {0: Dim("rows", min=1)} if name != "padded" else None  # PyTorch would fix it
-    dims = (rows, {0: Dim("n", min=0)})
+    height = {0: Dim("rows", min=1)} if name != "padded" else None  # PyTorch would fix it
+    dims = (height, {0: Dim("n", min=0)})
     program = export(Of(function), (x, torch.arange(9)), dynamic_shapes=(dims,))
     exe = shlo_disc.torch.compile(program)
     assert "it tells whether indices are in range" in exe.explain()
@@ -167,7 +167,7 @@ def test_one_index_of_many_is_found(name):
         else:
             torch.testing.assert_close(exe(x[:rows], i), function(x[:rows], i))
 
-    for n, rows in ((1, 1) if rows else (1, 50), (13, 50), (1300, 50)):
+    for n, rows in ((1, 1) if height else (1, 50), (13, 50), (1300, 50)):
         of(n, rows)
         for at, wrong in ((0, rows), (n // 2, sign * rows - 1), (n - 1, 2**62), (n - 1, -(2**63))):
             of(n, rows, wrong, at)

@@ -12,7 +12,7 @@ The copy of the first operand is the first step of the plan (`KernelPlan.copies_
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,6 +44,10 @@ _CHUNK = 512
 
 _UPDATES = 512
 """Sorted indices of a task."""
+
+_WIDE_UPDATES = 64
+"""The same where each is read again for further columns: looked-up rows stay in a cache until then.
+40 960 rows of 128 in 4096 places took 0.48 ms, 0.53 with 512."""
 
 _VECTORS = 8
 """Vectors of a place that are in registers at once."""
@@ -164,8 +168,9 @@ class Scatter:
         e = self.single.kernel(self._run_lanes())
         b = e.b
         (d,) = self.scattered
-        chunk = self.single.machine.run(_UPDATES)
         length = Expr.product(self.update_sizes[self.run :])
+        is_wide = e.lanes and not (length.is_const and length.value <= _VECTORS * e.lanes)
+        chunk = self.single.machine.run(_WIDE_UPDATES if is_wide else _UPDATES)
         order = _SortedPlaces(self, e, b.param(self.update_sizes[d], opaque=True))
         with b.loop(b.lo, b.hi, 1, hint="task") as task:
             first, last = order.of_task(task.index * chunk, chunk)
@@ -187,7 +192,10 @@ class Scatter:
     def _columns(
         self, e: Elemental, length: Expr, body: Callable[[Sequence[_Column]], None]
     ) -> None:
-        """`body` of every few vectors of a run of `length` elements, all if there are few."""
+        """`body` of every few vectors of a run of `length` elements.
+
+        Each reads all updates of the task, so what is left of a run are as few as can be.
+        """
         b, lanes = e.b, e.lanes
         if not lanes:
             body([_Column(None)])
@@ -198,18 +206,26 @@ class Scatter:
             found = [_Column(Ix(start, 1, multiple=lanes)) for start in starts]
             return found if mask is None else [*found[:-1], replace(found[-1], mask=mask)]
 
-        if length.is_const and length.value <= _VECTORS * lanes:
-            rest = length.value % lanes
-            mask = b.mask(rest, lanes) if rest else None
-            body(vectors(b.index(0), math.ceil(length.value / lanes), mask))
+        def several(count: int, at: IndexValue, _: list[Value]) -> None:
+            body(vectors(at, count))
+
+        if length.is_const:
+            end, rest = length.value - length.value % (_VECTORS * lanes), length.value % lanes
+            if end:
+                with b.loop(0, end, _VECTORS * lanes) as loop:
+                    body(vectors(loop.index, _VECTORS))
+            if left := ceil_div(length.value - end, lanes):
+                mask = b.mask(rest, lanes) if rest else None
+                body(vectors(b.index(end), left, mask))
             return
-        size = b.param(length, opaque=True)
-        end, _ = whole_strips(
-            b, 0, size, _VECTORS * lanes, lambda at, _: body(vectors(at, _VECTORS))
-        )
+        size, at, count = b.param(length, opaque=True), b.index(0), _VECTORS
+        while count > 1:
+            step = functools.partial(several, count)
+            at, _ = whole_strips(b, at, size, count * lanes, step)
+            count //= 2
         divisible = e.space.divisible(length, lanes)
         strips(
-            b, end, size, lanes, lambda at, mask, _: body(vectors(at, 1, mask)), divisible=divisible
+            b, at, size, lanes, lambda at, mask, _: body(vectors(at, 1, mask)), divisible=divisible
         )
 
     def raise_flags(self, e: Elemental, index: dict[int, Ix]) -> None:
@@ -431,7 +447,8 @@ class _SortedPlaces:
                 scatter.store(e, own, x, column.mask)
             branch.yield_(end)
             with branch.otherwise():
-                branch.yield_(*b.while_([first], goes_on, passed))
+                start: list[Value] = [first]
+                branch.yield_(*b.while_(start, goes_on, passed))
         return IndexValue.of(branch.results[0])
 
     def _starts(self, at: IndexValue) -> dict[int, IndexValue]:
