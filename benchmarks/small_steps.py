@@ -240,6 +240,66 @@ def orientations(rates: jax.Array) -> jax.Array:
     return lax.scan(step, jnp.array([1.0, 0.0, 0.0, 0.0]), rates)[1]
 
 
+def leapfrog(state: jax.Array) -> Any:
+    """A body around another; the force has a power of the distance."""
+
+    def step(carry: Any, _: None) -> Any:
+        q, p = carry
+        p = p - 0.01 * q / jnp.sum(q * q) ** 1.5
+        q = q + 0.01 * p
+        return (q, p), q
+
+    return lax.scan(step, (state, state[::-1]), None, length=5000)
+
+
+def pendulum(y: jax.Array) -> Any:
+    """A sine in every step."""
+
+    def step(carry: Any, _: None) -> Any:
+        angle, speed = carry
+        speed = speed - 0.01 * jnp.sin(angle)
+        angle = angle + 0.01 * speed
+        return (angle, speed), angle
+
+    return lax.scan(step, (jnp.tanh(y), y * 0.1), None, length=20000)
+
+
+def double_pendulum(y: jax.Array) -> Any:
+    """Sines of several angles in every step."""
+
+    def field(y: jax.Array) -> jax.Array:
+        a, b, v, w = y
+        d = a - b
+        below = 3 - jnp.cos(2 * d)
+        turn = 2 * jnp.sin(d)
+        pull = 3 * jnp.sin(a) + jnp.sin(a - 2 * b)
+        first = (-9.8 * pull - turn * (w * w + v * v * jnp.cos(d))) / below
+        second = turn * (2 * v * v + 19.6 * jnp.cos(a) + w * w * jnp.cos(d)) / below
+        return jnp.stack([v, w, first, second])
+
+    return runge_kutta(field, 1000)(jnp.tanh(y))
+
+
+def rolled(x: jax.Array, taps: jax.Array) -> jax.Array:
+    """A window that is rolled, and its first element set."""
+
+    def step(window: jax.Array, sample: jax.Array) -> tuple[jax.Array, jax.Array]:
+        window = jnp.roll(window, 1).at[0].set(sample)
+        return window, window @ taps
+
+    return lax.scan(step, jnp.zeros_like(taps), x)[1]
+
+
+def wrapped(x: jax.Array) -> Any:
+    """A remainder by a number and a quotient rounded down in every step."""
+
+    def step(c: jax.Array, _: None) -> Any:
+        c = (c * 1.7 + 0.3) % 0.77
+        return c, (c % 1.0) // 0.25
+
+    return lax.scan(step, x, None, length=20000)
+
+
 Shapes = tuple[tuple[int, ...], ...]
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], Shapes]] = {
@@ -275,6 +335,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Shapes]] = {
     "Kalman filter, 2 states": (kalman, ((10000,),)),
     "cache of 256 rows, gradient": (cached, ((256, 16), (16,))),
     "gyroscope": (orientations, ((10000, 3),)),
+    "leapfrog": (leapfrog, ((2,),)),
+    "pendulum": (pendulum, ((),)),
+    "Runge-Kutta, double pendulum": (double_pendulum, ((4,),)),
+    "Runge-Kutta, 7 x Lorenz": (jax.vmap(runge_kutta(lorenz, 500)), ((7, 3),)),
+    "Runge-Kutta, 1000 x Lorenz": (jax.vmap(runge_kutta(lorenz, 500)), ((1000, 3),)),
+    "filter of 16 taps, by roll": (rolled, ((10000,), (16,))),
+    "float remainders": (wrapped, ((),)),
     "60 arguments": (added, ((4,),) * 60),
     "60 results": (split, ((4,),)),
 }

@@ -26,6 +26,9 @@ def stats() -> dict[str, int]:
     - `entries`, `bytes`: in the folder; counting looks at every file.
     - `loaded`: texts whose code was loaded.
     - `missing`: texts that had none.
+    - `programs_loaded`: programs that were loaded whole.
+    - `programs_missing`: programs that were compiled, for there was none.
+    - `calls_missing`: first calls that no earlier process had made at their sizes.
     - `damaged`: files that are not what was written, or that others may write.
     - `unreadable`: files that the system did not read.
     - `stored`: files written.

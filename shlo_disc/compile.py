@@ -1,84 +1,20 @@
-"""From a program to an executable: every stage by name, in order."""
+"""The front door: a program is loaded, if an earlier process compiled it, or it is compiled."""
 
 from __future__ import annotations
 
-import logging
-import sys
-import time
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shlo_disc import flags
-from shlo_disc.data_sized import Branches, DataSizedExecutable, Impossible, Loop, Program, Step
-from shlo_disc.devices import full_target
-from shlo_disc.dialect import complex_arguments, complex_results
-from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
-from shlo_disc.element_types import element_type
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.data_sized import DataSizedExecutable
+from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.executable import Executable
-from shlo_disc.ingest import ingest
-from shlo_disc.lower.host.program import HostProgram, emit_host
-from shlo_disc.lower.plan import Kernel
-from shlo_disc.lower.refused import KernelsRefused, Refused
-from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
-from shlo_disc.mlir import ir, new_context
-from shlo_disc.options import (
-    check_donated,
-    check_weak_results,
-    stated_constraints,
-    stated_donated,
-    stated_first_sizes,
-    stated_likely,
-    stated_names,
-    stated_shapes,
-    stated_text,
-)
-from shlo_disc.passes.base import Pass, Pipeline
-from shlo_disc.passes.dump import DumpFolder
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.split_programs import (
-    Control,
-    copied,
-    has_regions_with_sizes,
-    split_programs,
-)
-from shlo_disc.passes.table import planning
-from shlo_disc.replan import Replanning, refused_by
-from shlo_disc.threads import lets_others_run
+from shlo_disc.executables.kept import keep, load, place_of
+from shlo_disc.options import check_symbols, stated_text
 from shlo_disc.typed_keys import TypedKeys
 
-__all__ = ["StageTimes", "compile", "compile_module", "compile_one", "main_function"]
-
-_log = logging.getLogger("shlo_disc")
+__all__ = ["compile", "compile_one"]
 
 
-@dataclass
-class StageTimes:
-    """Milliseconds of each stage of one compilation."""
-
-    ms: dict[str, float] = field(default_factory=dict)
-    _last: float = field(default_factory=time.perf_counter)
-
-    def done(self, stage: str) -> None:
-        """The time since the previous stage was spent on `stage`."""
-        now = time.perf_counter()
-        self.ms[stage] = self.ms.get(stage, 0.0) + (now - self._last) * 1e3
-        self._last = now
-
-    def __str__(self) -> str:
-        parts = ", ".join(f"{stage} {ms:.0f}" for stage, ms in self.ms.items())
-        return f"{sum(self.ms.values()):.0f} ms ({parts})"
-
-
-@lets_others_run
 def compile(
     source: Any,
     *,
@@ -114,20 +50,14 @@ def compile(
     not covered), OSError (a file that cannot be read), TypeError or ValueError (an option of the
     wrong type, or one that names no symbol, argument or result).
     """
-    stated = _Stated.of(source, shapes, names, constraints, first_sizes)
-    options = _Options.of(target, weak_results, likely, donated)
-    name = stated_text("name", name)
-    made: Executable | DataSizedExecutable
-    try:
-        made = _compile_one(stated, options, name, with_regions_apart=True)
-    except NeedsSeveralPrograms:
-        made = _compile_several(stated, options, name)
-    _check_names(made, "first_sizes", stated.seen or ())
+    stated = Stated.of(source, shapes, names, constraints, first_sizes)
+    options = Options.of(target, weak_results, likely, donated)
+    made = _made(Request(stated, options, stated_text("name", name), may_be_several=True))
+    check_symbols(made.name, "first_sizes", stated.seen or (), made.symbols)
     made.keys = TypedKeys.of(source)
     return made
 
 
-@lets_others_run
 def compile_one(
     source: Any,
     *,
@@ -142,437 +72,22 @@ def compile_one(
     target: str = "cpu",
 ) -> Executable:
     """As :func:`compile`, but raises UnsupportedError for a size that is computed from data."""
-    stated = _Stated.of(source, shapes, names, constraints, first_sizes)
-    options = _Options.of(target, weak_results, likely, donated)
-    return _compile_one(stated, options, stated_text("name", name))
-
-
-@dataclass(frozen=True)
-class _Stated:
-    """A program and what its user says of its arguments."""
-
-    source: Any
-    shapes: Sequence[Sequence[str] | None] | None
-    names: Sequence[str | None] | None
-    constraints: Sequence[str]
-    seen: Mapping[str, int] | None
-
-    @classmethod
-    def of(cls, source: Any, shapes: Any, names: Any, constraints: Any, seen: Any) -> _Stated:
-        """Raises TypeError for what has another type."""
-        return cls(
-            source,
-            stated_shapes(shapes),
-            stated_names(names),
-            stated_constraints(constraints),
-            stated_first_sizes(seen),
-        )
-
-    def ingested(self, target: Target) -> ir.Module:
-        """A new module for `target`, in a context of its own."""
-        return ingest(
-            self.source,
-            new_context(),
-            shapes=self.shapes,
-            names=self.names,
-            constraints=self.constraints,
-            platform=target.platform,
-            seen=self.seen,
-        )
-
-
-@dataclass(frozen=True)
-class _Options:
-    """How a program is compiled."""
-
-    target: str
-    weak_results: Sequence[bool]
-    likely: Mapping[str, Sequence[int]]
-    donated: Sequence[int]
-
-    @classmethod
-    def of(cls, target: Any, weak_results: Any, likely: Any, donated: Any) -> _Options:
-        """Raises TypeError for what has another type, ValueError for what is no size."""
-        text = stated_text("target", target)
-        if text is None:
-            raise TypeError("target must be a string, got None")
-        return cls(full_target(text), weak_results, stated_likely(likely), stated_donated(donated))
-
-
-def _compile_one(
-    stated: _Stated, options: _Options, name: str | None, *, with_regions_apart: bool = False
-) -> Executable:
-    target = parse(options.target)
-    times = StageTimes()
-    module = stated.ingested(target)
-    times.done("ingest")
-    return compile_module(
-        module,
-        target=target,
-        name=name,
-        times=times,
-        weak_results=options.weak_results,
-        likely=options.likely,
-        donated=options.donated,
-        apart=_Apart.of(module, options) if with_regions_apart else None,
-    )
-
-
-def _compile_several(stated: _Stated, options: _Options, name: str | None) -> DataSizedExecutable:
-    """Several programs in turn; each knows the sizes that those before it computed."""
-    target = parse(options.target)
-    module = stated.ingested(target)
-    main = main_function(module)
-    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-    check_donated(options.donated, len(kind.inputs))
-    check_weak_results(options.weak_results, len(kind.results))
-    made = _Parts(target, options.likely).of(module, name or _module_name(module), options)
-    assert isinstance(made, DataSizedExecutable)
-    _check_names(made, "likely", options.likely)
-    _log.info("%s: sizes from data, computed by %d programs", made.name, len(made.programs))
+    stated = Stated.of(source, shapes, names, constraints, first_sizes)
+    options = Options.of(target, weak_results, likely, donated)
+    made = _made(Request(stated, options, stated_text("name", name), may_be_several=False))
+    assert isinstance(made, Executable)
     return made
 
 
-def _check_names(made: Executable | DataSizedExecutable, option: str, names: Iterable[str]) -> None:
-    """Raise ValueError for a name that no size of a program has."""
-    programs = made.programs if isinstance(made, DataSizedExecutable) else (made,)
-    unknown = set(names).difference(*(each.program.symbol_names for each in programs))
-    if unknown:
-        raise ValueError(f"{made.name}: {option}: no size is called {', '.join(sorted(unknown))}")
+def _made(request: Request) -> Executable | DataSizedExecutable:
+    place = place_of(request)
+    found = None if place is None else load(place, request)
+    if found is not None:
+        return found
+    # Only here: what compiles takes longer to load than a program.
+    from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
 
-
-@dataclass(frozen=True)
-class _Parts:
-    """Compiles programs that may be several in turn, and those in their regions."""
-
-    target: Target
-    likely: Mapping[str, Sequence[int]]
-
-    def of(
-        self, module: ir.Module, name: str, options: _Options | None, *, apart: bool = False
-    ) -> Executable | DataSizedExecutable:
-        """The program of `module`; `options`: for its results and arguments, if it is no region.
-
-        Raises what :func:`compile` raises.
-        """
-        arguments = len(main_function(module).regions[0].blocks[0].arguments)
-        with module.context, ir.Location.unknown():
-            parts = split_programs(module, apart=apart)
-        if len(parts) == 1 and isinstance(parts[0], ir.Module):
-            return self._executable(parts[0], name, options, with_regions_apart=not apart)
-        steps: list[Step] = []
-        for number, part in enumerate(parts, 1):
-            own = f"{name}_{number}"
-            if isinstance(part, Control):
-                steps.append(self._step(part, own))
-            else:
-                is_last = number == len(parts)
-                steps.append(
-                    self._executable(
-                        part, own, options if is_last else None, with_regions_apart=not apart
-                    )
-                )
-        return DataSizedExecutable(name, steps, arguments)
-
-    def _step(self, control: Control, name: str) -> Branches | Loop:
-        programs = tuple(
-            self._region(module, f"{name}_{number}")
-            for number, module in enumerate(control.regions, 1)
-        )
-        if control.name == "while":
-            return Loop(control.operands, *programs)
-        # The first region of an `if` is for true, of a `case` for 0.
-        return Branches(control.operands[0], programs[::-1] if control.name == "if" else programs)
-
-    def _region(self, module: ir.Module, name: str) -> Program:
-        try:
-            return self.of(module, name, None)
-        except InvalidModuleError as error:  # it is valid not to run it
-            return Impossible(name, error)
-
-    def _executable(
-        self,
-        module: ir.Module,
-        name: str,
-        options: _Options | None,
-        *,
-        with_regions_apart: bool,
-    ) -> Executable:
-        own: set[str] = set()
-        if self.likely:
-            with module.context, ir.Location.unknown():
-                own = {*self.likely} & {*analyze(module).symbols}
-        plain = _Options(self.target.name, (), self.likely, ())
-        return compile_module(
-            module,
-            target=self.target,
-            name=name,
-            weak_results=() if options is None else options.weak_results,
-            likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
-            donated=() if options is None else options.donated,
-            apart=_Apart.of(module, options or plain) if with_regions_apart else None,
-        )
-
-
-@dataclass(frozen=True)
-class _Apart:
-    """A program with regions that have sizes, before any pass."""
-
-    module: ir.Module
-    options: _Options
-
-    @classmethod
-    def of(cls, module: ir.Module, options: _Options) -> _Apart | None:
-        """A copy of `module`; None if no call can need it."""
-        with module.context, ir.Location.unknown():
-            return cls(copied(module), options) if has_regions_with_sizes(module) else None
-
-    @lets_others_run
-    def compiled(self, name: str) -> Executable | DataSizedExecutable:
-        """The program whose guards in regions count only if these run."""
-        parts = _Parts(parse(self.options.target), self.options.likely)
-        with self.module.context, ir.Location.unknown():
-            module = copied(self.module)
-        return parts.of(module, name, self.options, apart=True)
-
-
-@lets_others_run
-def compile_module(
-    module: ir.Module,
-    *,
-    target: Target | None = None,
-    name: str | None = None,
-    times: StageTimes | None = None,
-    weak_results: Sequence[bool] = (),
-    likely: Mapping[str, Sequence[int]] | None = None,
-    donated: Sequence[int] = (),
-    passes: Sequence[Pass] | None = None,
-    apart: _Apart | None = None,
-) -> Executable:
-    """The executable of an ingested module, which is rewritten in place.
-
-    `passes`: those that run on it, by default all. A module that some of them have rewritten
-    before needs the others only. `apart`: compiles the program for calls that break a guard of a
-    region; without it they are refused.
-    """
-    times = times or StageTimes()
-    target = target or parse("cpu")
-    context = module.context
-    with context, ir.Location.unknown(), target.generator() as builder:
-        stablehlo = _asm(module)
-        arguments, results = _types(main_function(module))
-        check_donated(donated, len(arguments))
-        check_weak_results(weak_results, len(results))
-        _mark_donated(main_function(module), donated)
-        name = name or _module_name(module)
-        dumps = DumpFolder.new(name)
-        if passes is None:
-            passes = [*CLEANUP, *planning(target.model)]
-        known = KnownShapes(module)
-        records = Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
-        times.done("passes")
-        main = main_function(module)
-        replanning = Replanning(module, main, target.model, len(records), dumps)
-        while True:
-            shapes = known.now()
-            program = ShapeProgram.of(main, shapes, _argument_names(main))
-            times.done("shapes")
-            try:
-                native = _native(main, shapes, program, target, builder, likely, times, dumps)
-                break
-            except Refused as refused:
-                records += replanning.split(refused, known)
-                times.done("passes")
-        disc = _asm(module)
-        unfused = replanning.done(name)
-    host = native.host
-    executable = Executable(
-        name=name,
-        target=target,
-        program=program,
-        host=host,
-        kernels=native.kernels,
-        entry_points=native.entry_points,
-        unfused=unfused,
-        texts={"stablehlo": stablehlo, "disc": disc},
-        passes=records,
-        stage_ms=times.ms,
-        types=_types(main),
-        weak_results=weak_results,
-        donated=donated,
-        apart=None if apart is None else partial(apart.compiled, name),
-    )
-    used = {argument for argument, _ in host.reuses}
-    if wasted := [str(executable.signature.arguments[k]) for k in donated if k not in used]:
-        warnings.warn(
-            f"{executable.name}: no result can use the memory of donated arguments "
-            f"{', '.join(wasted)}; a jax.Array is deleted all the same",
-            stacklevel=2,
-        )
-    if flags.debug_level() >= 1:
-        _log.warning("compiled %s in %s", executable.name, times)
-    else:
-        _log.info("compiled %s in %s", executable.name, times)
-    if flags.debug_level() >= _CODE:
-        _print_code(executable)
-    return executable
-
-
-_CODE = 5
-"""Level of `SHLO_DISC_DEBUG` that shows the code of kernels."""
-
-
-def _print_code(executable: Executable) -> None:
-    """LLVM IR and assembly of every kernel, to stderr."""
-    if not executable.host.kernels:
-        return
-    for stage in executable.target.views:
-        try:
-            text = executable.as_text(stage)
-        except UnsupportedError as error:  # without binutils there is no assembly
-            text = str(error)
-        print(f"// {executable.name}: {stage}\n{text}", file=sys.stderr)
-
-
-@lets_others_run
-def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") -> None:
-    """Raise what :func:`compile` raises for a program it does not cover; no code is generated.
-
-    With `raise_refused`, also what an emitter raises for one fusion, where `compile` would plan
-    smaller kernels.
-    """
-    machine = parse(target)
-    module = ingest(source, new_context(), platform=machine.platform)
-    with module.context, ir.Location.unknown():
-        dumps = DumpFolder.new(_module_name(module))
-        passes = [*CLEANUP, *planning(machine.model)]
-        known = KnownShapes(module)
-        Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
-        main = main_function(module)
-        shapes = known.now()
-        program = ShapeProgram.of(main, shapes, _argument_names(main))
-        try:
-            emit_host(main, shapes, program, machine, None, lambda *_: None)
-        except Refused as refused:
-            for fusion, error in refused.fusions:
-                has_emitter = ir.StringAttr(fusion.attributes["kind"]).value in machine.emitters
-                if raise_refused or not has_emitter:
-                    raise error from refused
-
-
-@dataclass(frozen=True)
-class _Native:
-    """A program as machine code."""
-
-    host: HostProgram
-    kernels: list[Function]
-    entry_points: tuple[Function, Function]
-
-
-def _native(
-    main: ir.Operation,
-    shapes: ShapeAnalysis,
-    program: ShapeProgram,
-    target: Target,
-    builder: CodeGenerator,
-    likely: Mapping[str, Sequence[int]] | None,
-    times: StageTimes,
-    dumps: DumpFolder | None,
-) -> _Native:
-    """Raises Refused with the fusions that have no kernel or one that does not compile.
-
-    Texts are written to `dumps`, those that do not compile below the error.
-    """
-
-    def written(kernel: Kernel, wanted: bool) -> None:
-        if dumps is not None:  # first: LLVM may crash on it
-            symbol = target.function_name(kernel.text)
-            dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
-        builder.add(kernel.text, wanted=wanted)
-
-    host = emit_host(main, shapes, program, target, likely, written)
-    if dumps is not None:
-        dumps.write_host(host.text)
-    times.done("emit")
-    with ThreadPoolExecutor(1) as pool:
-        entries = pool.submit(copy_context().run, target.compile_host, host.text)
-        try:
-            kernels = list(builder.functions([kernel.text for kernel in host.kernels]))
-        except KernelsRefused as refused:
-            if dumps is not None:
-                for text, error in refused.errors.items():
-                    dumps.write_refused(target.function_name(text), text, error)
-            raise refused_by(host, main, refused) from refused
-        times.done("kernels")  # what they take beyond their emission
-        try:
-            entry_points = entries.result()
-        except Exception as error:
-            if dumps is not None:
-                dumps.write_refused("host", host.text, error)
-            raise
-        times.done("host")  # what it takes beyond the kernels
-    return _Native(host, kernels, entry_points)
-
-
-def main_function(module: ir.Module) -> ir.Operation:
-    """The public `main` of a module in normal form."""
-    for op in module.body.operations:
-        if op.operation.name == "func.func":
-            return op.operation
-    raise AssertionError("a module in normal form has one function")
-
-
-def _mark_donated(main: ir.Operation, donated: Sequence[int]) -> None:
-    if not donated:
-        return
-    count = len(main.regions[0].blocks[0].arguments)
-    given = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else None
-    out = []
-    for index in range(count):
-        known = {a.name: a.attr for a in ir.DictAttr(given[index])} if given is not None else {}
-        if index in donated:
-            known["disc.donated"] = ir.UnitAttr.get()
-        out.append(ir.DictAttr.get(known))
-    main.attributes["arg_attrs"] = ir.ArrayAttr.get(out)
-
-
-def _asm(module: ir.Module) -> str:
-    return str(module.operation.get_asm(large_elements_limit=16))
-
-
-def _module_name(module: ir.Module) -> str:
-    attributes = module.operation.attributes
-    if "sym_name" in attributes:
-        return str(ir.StringAttr(attributes["sym_name"]).value)
-    return "main"
-
-
-def _argument_names(main: ir.Operation) -> list[str]:
-    names = []
-    count = len(main.regions[0].blocks[0].arguments)
-    given = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else None
-    for index in range(count):
-        attributes = ir.DictAttr(given[index]) if given is not None else {}
-        known = "disc.name" in attributes
-        names.append(ir.StringAttr(attributes["disc.name"]).value if known else f"args[{index}]")
-    return names
-
-
-def _types(main: ir.Operation) -> tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]]:
-    """Element type and sizes (-1: dynamic) of every argument and result, as callers see them."""
-    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-
-    def describe(type_: ir.Type, is_complex: bool) -> tuple[str, list[int]]:
-        tensor = ir.RankedTensorType(type_)
-        sizes = [
-            -1 if tensor.is_dynamic_dim(k) else tensor.get_dim_size(k) for k in range(tensor.rank)
-        ]
-        element = element_type(tensor.element_type).name
-        return (f"complex<{element}>", sizes[:-1]) if is_complex else (element, sizes)
-
-    taken = complex_arguments(main)
-    given = complex_results(main)
-    return (
-        [describe(t, k in taken) for k, t in enumerate(kind.inputs)],
-        [describe(t, k in given) for k, t in enumerate(kind.results)],
-    )
+    made = compile_request(request)
+    if place is not None:
+        keep(place, made)
+    return made

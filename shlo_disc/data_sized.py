@@ -13,12 +13,29 @@ from shlo_disc import ral
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.executable import Executable, OfThisProcess, Signature
+from shlo_disc.executables.record import (
+    BranchesRecord,
+    ImpossibleRecord,
+    LoopRecord,
+    PartsRecord,
+    ProgramRecord,
+    Record,
+)
 from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
 from shlo_disc.tensor_call import TensorCall
 from shlo_disc.typed_keys import TypedKeys
 
-__all__ = ["Branches", "DataSizedExecutable", "Impossible", "Loop", "Program", "Step"]
+__all__ = [
+    "Branches",
+    "DataSizedExecutable",
+    "Impossible",
+    "Loop",
+    "Program",
+    "Step",
+    "made_of",
+    "record_of",
+]
 
 
 _PACKED = frozenset(row.dtype for row in ELEMENT_TYPES.values() if row.is_packed_by_jax)
@@ -42,6 +59,8 @@ class DataSizedExecutable(OfThisProcess):
         """All executables, those of regions too."""
         signature = self._last.signature
         self.signature = Signature(signature.arguments[:arguments], signature.results)
+        self.kept_at: bytes | None = None
+        """As of an `Executable`."""
         self.keys = TypedKeys()
         """As of an `Executable`."""
         self._are_packed = [spec.dtype in _PACKED for spec in self.signature.arguments]
@@ -51,6 +70,11 @@ class DataSizedExecutable(OfThisProcess):
         last = self.steps[-1]
         assert isinstance(last, Executable)
         return last
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Those of all programs."""
+        return frozenset(s for made in self.programs for s in made.symbols)
 
     @property
     def packable(self) -> tuple[int, ...]:
@@ -272,6 +296,39 @@ def _copied(value: Any) -> Any:
 
 
 Step = Executable | DataSizedExecutable | Branches | Loop
+
+
+Node = Record | BranchesRecord | LoopRecord
+"""What a program or a step of one is as data."""
+
+
+def record_of(made: Program | Step) -> Any:
+    """`made` as data."""
+    if isinstance(made, Executable):
+        return made.record
+    if isinstance(made, DataSizedExecutable):
+        count = len(made.signature.arguments)
+        return PartsRecord(made.name, tuple(map(record_of, made.steps)), count)
+    if isinstance(made, Branches):
+        return BranchesRecord(made.index, tuple(map(record_of, made.programs)))
+    if isinstance(made, Loop):
+        return LoopRecord(made.initial, record_of(made.condition), record_of(made.body))
+    return ImpossibleRecord(made.name, str(made.error))
+
+
+def made_of(record: Node, executable: Callable[[ProgramRecord], Executable]) -> Any:
+    """What `record` is of; `executable` makes each program."""
+    if isinstance(record, ProgramRecord):
+        return executable(record)
+    if isinstance(record, PartsRecord):
+        steps = [made_of(step, executable) for step in record.steps]
+        return DataSizedExecutable(record.name, steps, record.arguments)
+    if isinstance(record, BranchesRecord):
+        return Branches(record.index, tuple(made_of(r, executable) for r in record.programs))
+    if isinstance(record, LoopRecord):
+        condition, body = (made_of(r, executable) for r in (record.condition, record.body))
+        return Loop(record.initial, condition, body)
+    return Impossible(record.name, InvalidModuleError(record.error))
 
 
 def _executables(step: Step | Program) -> Iterator[Executable]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Protocol, Self
@@ -16,7 +17,6 @@ from shlo_disc.bridge import bridge_at, donated_twice, jax_bridge, register_ffi_
 from shlo_disc.callbacks import is_callback, last_failure
 from shlo_disc.devices import Place, place_of_platform
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.errors import (
     ArgumentPlaceError,
@@ -27,15 +27,16 @@ from shlo_disc.errors import (
     ShapeMismatchError,
     UnsupportedError,
 )
+from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.ffi_targets import PLATFORMS, FfiTarget, ffi_target
+from shlo_disc.later import Later
 from shlo_disc.lower.host.prepare import TOO_LARGE
-from shlo_disc.lower.host.program import HostProgram
+from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import FfiCall, kernels_of
-from shlo_disc.lower.refused import Unfused
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.lower.tasks.ffi_call import number_attribute
-from shlo_disc.passes.base import PassRecord
+from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
@@ -50,6 +51,7 @@ __all__ = [
     "OfThisProcess",
     "Signature",
     "foreign_call_error",
+    "warn_of_donated",
 ]
 
 _log = logging.getLogger("shlo_disc")
@@ -159,8 +161,22 @@ class RegionsApart(Protocol):
         """As :meth:`Executable.tensor_call`."""
 
 
-class _BrokenInRegionError(Exception):
-    """A call breaks a guard of a region, which may not run in it."""
+_FAILURES = (MemoryError, ral.ArgumentError, ral.ForeignError, ral.GuardError)
+"""What a call of a native program raises."""
+
+
+def warn_of_donated(executable: Executable) -> None:
+    """Warn of donated arguments whose memory no result can use."""
+    used = {argument for argument, _ in executable.host.reuses}
+    wasted = [
+        str(executable.signature.arguments[k]) for k in executable.record.donated if k not in used
+    ]
+    if wasted:
+        warnings.warn(
+            f"{executable.name}: no result can use the memory of donated arguments "
+            f"{', '.join(wasted)}; a jax.Array is deleted all the same",
+            stacklevel=3,
+        )
 
 
 class OfThisProcess:
@@ -187,101 +203,79 @@ class Executable(OfThisProcess):
 
     def __init__(
         self,
+        record: ProgramRecord,
         *,
-        name: str,
-        target: Target,
-        program: ShapeProgram,
-        host: HostProgram,
+        target: Later[Target],
         kernels: Sequence[Function],
         entry_points: tuple[Function, Function],
-        texts: dict[str, str],
-        passes: Sequence[PassRecord],
-        stage_ms: dict[str, float],
-        types: tuple[list[tuple[str, list[int]]], list[tuple[str, list[int]]]],
-        weak_results: Sequence[bool] = (),
-        donated: Sequence[int] = (),
-        unfused: Sequence[Unfused] = (),
         apart: Callable[[], RegionsApart] | None = None,
     ) -> None:
-        self.name = name
-        self.target = target
-        self.program = program
-        self.host = host
+        self.record = record
+        self.name, self.program, self.host = record.name, record.program, record.host
+        self._target = target
+        self.platform = platform = record.target.partition(":")[0]
+        """JAX's name of what it runs on: "cpu"."""
+        self.kept_at: bytes | None = None
+        """The key that it is kept under on disk."""
+        self.was_loaded = False
+        """True if it was not compiled in this process, but kept on disk."""
         self.keys = TypedKeys()
         """Arguments and results that are typed keys where the executable is called; `call_leaves`
         takes and gives their words."""
-        self.donated = frozenset(donated)
+        self.donated = frozenset(record.donated)
         """Arguments whose arrays a call deletes."""
-        self.unfused = tuple(unfused)
-        """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
         self._kernels = tuple(kernels)
-        self.passes = tuple(passes)
-        """What every pass did, in order."""
-        self.stage_ms = dict(stage_ms)
-        """Milliseconds of each stage of the compilation."""
-        self._texts = dict(texts)
-        arguments, results = types
-        self._known_to_jax = all(_is_known_to_jax(element) for element, _ in results)
+        program, host, results = record.program, record.host, record.results
+        self._known_to_jax = all(_is_known_to_jax(result.element) for result in results)
         self.signature = Signature(
+            tuple(map(_spec, program.names, record.arguments, program.arguments)),
             tuple(
-                ArraySpec(path, dtype_of(element), tuple(map(str, sizes)))
-                for path, (element, _), sizes in zip(
-                    program.names, arguments, program.arguments, strict=True
-                )
-            ),
-            tuple(
-                ArraySpec(f"result[{i}]", dtype_of(element), tuple(map(str, sizes)))
-                for i, ((element, _), sizes) in enumerate(
-                    zip(results, program.results, strict=True)
-                )
+                _spec(f"result[{i}]", kind, sizes)
+                for i, (kind, sizes) in enumerate(zip(results, program.results, strict=True))
             ),
         )
         self._has_wide_results = any(
             r.dtype.itemsize == (16 if r.dtype.kind == "c" else 8) for r in self.signature.results
         )
-        weak = list(weak_results) or [False] * len(results)
         prepare, run = entry_points
-        gpu = _gpu_program(target, host, kernels)
+        gpu = _gpu_program(record, kernels)
         targets = {
-            call.target: ffi_target(call.target, where, target.platform)
-            for call, where in host.foreign
+            call.target: ffi_target(call.target, where, platform) for call, where in host.foreign
         }
         self.on_host = frozenset(
             name
             for name, found in targets.items()
-            if found.platform != target.platform and not is_callback(name)
+            if found.platform != platform and not is_callback(name)
         )
         """FFI targets that a program for a GPU calls on the host, with copies; not Python, which is
         called there anyway."""
         if self.on_host:
-            _log.warning(*_copies_for_handlers(name, target, host, self.on_host))
+            _log.warning(*_copies_for_handlers(self.name, platform, host, self.on_host))
         foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]
         self._native = ral.Executable(
-            name=name,
+            name=self.name,
             prepare=prepare.address,
             run=run.address,
             kernels=[kernel.cell for kernel in kernels if kernel.cell is not None],
-            constants=host.constants,
+            constants=list(host.constants),
             arguments=[
                 # A number may be stated where the type has none.
-                (dtype_of(element), [e.value if e.is_const else -1 for e in shape], path)
-                for path, (element, _), shape in zip(
-                    program.names, arguments, program.arguments, strict=True
-                )
+                (spec.dtype, [e.value if e.is_const else -1 for e in shape], spec.name)
+                for spec, shape in zip(self.signature.arguments, program.arguments, strict=True)
             ],
             results=[
-                (dtype_of(element), len(sizes), w)
-                for (element, sizes), w in zip(results, weak, strict=True)
+                (spec.dtype, len(spec.sizes), weak)
+                for spec, weak in zip(self.signature.results, record.weak_results, strict=True)
             ],
             symbols=len(program.steps),
-            pack_layouts=host.pack_keys,
+            pack_layouts=list(host.pack_keys),
             packable=sorted(host.packed_arguments),
             unread=[k for k in host.unread_arguments if k not in self.donated],
             guards=[
                 *(check.message for check in program.checks),
                 TOO_LARGE,
             ],
-            donated=sorted(donated),
+            donated=sorted(self.donated),
             reuses=list(host.reuses),
             size_arguments=list(program.size_arguments),
             keep_alive=(prepare, run, *kernels, *targets.values()),
@@ -319,9 +313,9 @@ class Executable(OfThisProcess):
         return self._run(lambda apart: apart.call_leaves(leaves), self._native.call, bridge, leaves)
 
     def _bridge(self, leaves: Sequence[Any] = (), place: Place | None = None) -> ral.JaxBridge:
-        if self.target.platform == "cpu":
+        if self.platform == "cpu":
             return jax_bridge(self._has_wide_results)
-        return bridge_at(place or place_of_platform(self.target.platform, leaves))
+        return bridge_at(place or place_of_platform(self.platform, leaves))
 
     def run_numpy(self, leaves: Sequence[Any]) -> list[npt.NDArray[Any]]:
         """As `call_leaves` with numpy arrays as results; does not touch JAX."""
@@ -377,11 +371,33 @@ class Executable(OfThisProcess):
         )
 
         def call(leaves: Sequence[Any], versions: Sequence[int]) -> list[Any]:
-            return self._run(
-                lambda apart: apart.tensor_call(tensor_type)(leaves), native, leaves, versions
-            )
+            try:
+                return native(leaves, versions)
+            except _FAILURES as error:
+                apart = self._apart_for(error)
+            return apart.tensor_call(tensor_type)(leaves)
 
         return TensorCall(tensor_type, call)
+
+    @property
+    def target(self) -> Target:
+        """What it was compiled for."""
+        return self._target.value
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of its sizes."""
+        return frozenset(self.program.symbol_names)
+
+    @property
+    def unfused(self) -> tuple[Unfused, ...]:
+        """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
+        return self.record.unfused
+
+    @property
+    def passes(self) -> tuple[PassRecord, ...]:
+        """What every pass did, in order."""
+        return self.record.passes
 
     @property
     def code_bytes(self) -> int:
@@ -430,19 +446,28 @@ class Executable(OfThisProcess):
         call: Callable[..., list[Any]],
         *args: Any,
     ) -> list[Any]:
-        """`call(*args)`; or, where a region's guard does not hold, `again` with the regions apart.
-
-        So it is where there is no memory for regions that may not run.
-        """
+        """`call(*args)`; or, where `_apart_for` says so, `again` with the regions apart."""
         try:
-            results: list[Any] = self._checked(call, *args)
-            return results
-        except _BrokenInRegionError:
-            pass
-        except MemoryError:
-            if self._make_apart is None or self.donated:
-                raise
-        return again(self._with_regions_apart())
+            return call(*args)
+        except _FAILURES as error:
+            apart = self._apart_for(error)
+        return again(apart)
+
+    def _apart_for(self, error: Exception) -> RegionsApart:
+        """The program with its regions apart, for a call that a guard of a region has refused.
+
+        So it is where there is no memory for regions that may not run. Raises any other failure, as
+        an error of a user.
+        """
+        if isinstance(error, MemoryError):
+            runs_apart = self._make_apart is not None and not self.donated
+        else:
+            is_guard = isinstance(error, ral.GuardError) and self._make_apart is not None
+            runs_apart = is_guard and self._counts_in_region(error.args[0])
+        if not runs_apart:
+            told = self._told(error)
+            raise told from told.__cause__
+        return self._with_regions_apart()
 
     def dispatch_entry(
         self,
@@ -462,26 +487,24 @@ class Executable(OfThisProcess):
 
         Arrays are copied to a GPU, whose own times the marks then are.
         """
-        bridge = self._bridge(leaves) if self.target.platform == "cpu" else None
+        bridge = self._bridge(leaves) if self.platform == "cpu" else None
         try:
-            return MarkedCall(*self._checked(self._native.profile, run.address, bridge, leaves))
-        except _BrokenInRegionError as broken:
-            raise self._explained(broken.args[0]) from None
+            return MarkedCall(*self._native.profile(run.address, bridge, leaves))
+        except _FAILURES as error:
+            told = self._told(error)
+            raise told from told.__cause__
 
-    def _checked(self, call: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return call(*args)
-        except ral.GuardError as error:
-            if self._make_apart is not None and self._counts_in_region(error.args[0]):
-                raise _BrokenInRegionError(error) from None
-            raise self._explained(error) from None
-        except ral.ForeignError as error:
-            explained = foreign_call_error(error)
-            raise explained from explained.__cause__
-        except ral.ArgumentError as error:
-            index, kind, what = error.args
-            where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
-            raise _CLASSES.get(kind, TypeError)(f"{self.name}: {where}{what}") from None
+    def _told(self, error: Exception) -> Exception:
+        """The error of a user for one of the runtime."""
+        if isinstance(error, MemoryError):
+            return error
+        if isinstance(error, ral.GuardError):
+            return self._explained(error)
+        if isinstance(error, ral.ForeignError):
+            return foreign_call_error(error)
+        index, kind, what = error.args
+        where = f"argument {index} ({self.program.names[index]!r}): " if index >= 0 else ""
+        return _CLASSES.get(kind, TypeError)(f"{self.name}: {where}{what}")
 
     def _explained(self, error: ral.GuardError) -> ShapeMismatchError:
         """What the user is told of a guard that does not hold."""
@@ -529,7 +552,7 @@ class Executable(OfThisProcess):
             register_ffi_target()
             # A hash of the machine-independent program: XLA's compilation cache on disk outlives
             # this process and must find this program or none.
-            texts = [self.target.name, str(self.signature), self.host.text]
+            texts = [self.record.target, str(self.signature), self.host.text]
             texts += [kernel.text for kernel in self.host.kernels]
             texts += [constant.tobytes().hex() for constant in self.host.constants]
             texts += [repr(call) for call, _ in self.host.foreign]
@@ -548,8 +571,9 @@ class Executable(OfThisProcess):
         Raises ValueError for another stage and UnsupportedError where a tool is missing: `objdump`
         ("asm"), `nvdisasm` or `ptxas` ("sass").
         """
-        if stage in self._texts:
-            return self._texts[stage]
+        kept = dict(self.record.texts.value) if stage in STAGES else {}
+        if stage in kept:
+            return kept[stage]
         if stage == "host":
             return self.host.text
         texts = [kernel.text for kernel in self.host.kernels]
@@ -641,6 +665,10 @@ class Executable(OfThisProcess):
         return f"<shlo_disc.Executable {self.name}{self.signature}>"
 
 
+def _spec(name: str, kind: Type, sizes: Sequence[Expr]) -> ArraySpec:
+    return ArraySpec(name, dtype_of(kind.element), tuple(map(str, sizes)))
+
+
 STAGES = ("stablehlo", "disc", "host", "kernels")
 """What `as_text` shows of every target, in the order of compilation."""
 
@@ -674,11 +702,11 @@ def _compiler_of(kernels: Sequence[Function]) -> Callable[[int], object]:
     return lambda index: kernels[index].compiled()
 
 
-def _gpu_program(
-    target: Target, host: HostProgram, kernels: Sequence[Function]
-) -> ral.GpuProgram | None:
+def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuProgram | None:
     """What a device loads for a program; None for one of the CPU."""
-    if target.platform == "cpu":
+    host = record.host
+    platform, _, architecture = record.target.partition(":")
+    if platform == "cpu":
         return None
     lines = {
         kernel.text: use.where[0] if use.where else ""
@@ -704,9 +732,8 @@ def _gpu_program(
         )
         rows.append(row)
     images = [made for made in kernels if isinstance(made, KernelImage)]
-    architecture = target.name.partition(":")[2]
     return ral.GpuProgram(
-        platform=target.platform,
+        platform=platform,
         architecture=architecture,
         images=[made.image for made in images],
         machine_code=[made.machine_code for made in images],
@@ -715,7 +742,7 @@ def _gpu_program(
 
 
 def _copies_for_handlers(
-    name: str, target: Target, host: HostProgram, targets: frozenset[str]
+    name: str, platform: str, host: HostProgram, targets: frozenset[str]
 ) -> tuple[str, ...]:
     """What is logged, once, of a program for a GPU that calls `targets` on the host."""
     lines = dict.fromkeys(
@@ -725,7 +752,7 @@ def _copies_for_handlers(
         "%s: these FFI targets have no handlers for %s and run on the host. Each call waits for "
         "the GPU and copies operands and results: %s",
         name,
-        PLATFORMS[target.platform],
+        PLATFORMS[platform],
         ", ".join(lines),
     )
 

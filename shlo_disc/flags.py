@@ -23,6 +23,7 @@ __all__ = [
     "cache",
     "cache_bytes",
     "cache_dir",
+    "cache_programs",
     "check",
     "check_runtime",
     "compile_ahead",
@@ -59,6 +60,7 @@ class Kind:
 
 
 _SWITCH = Kind("0 or 1", "[01]")
+_CACHE = Kind("0, 1 or kernels", "[01]|kernels")
 _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
 _BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
@@ -87,8 +89,9 @@ _TABLE = (
     Flag(
         "SHLO_DISC_CACHE",
         "1",
-        _SWITCH,
-        "0 keeps no compiled code on disk, and uses none that is there (docs/cache.md).",
+        _CACHE,
+        "0 keeps no compiled code on disk, and uses none that is there; `kernels` keeps machine "
+        "code, but has every process compile its programs from it (docs/cache.md).",
     ),
     Flag(
         "SHLO_DISC_CACHE_BYTES",
@@ -314,8 +317,13 @@ def _number(key: str) -> int:
 
 
 def cache() -> bool:
-    """`SHLO_DISC_CACHE`."""
-    return _number("cache") > 0
+    """Whether `SHLO_DISC_CACHE` lets code be kept on disk."""
+    return value("cache") != "0"
+
+
+def cache_programs() -> bool:
+    """Whether `SHLO_DISC_CACHE` lets programs be kept on disk."""
+    return value("cache") == "1"
 
 
 def compile_ahead() -> bool:

@@ -94,9 +94,31 @@ _KERNEL_DIALECTS = (
 """Operations of kernels and host programs."""
 
 
+_WITH_CLASSES = ("builtin", "func")
+"""Dialects whose classes are used, and load in 1 ms."""
+
+
+@once
+def _leave_out_classes() -> None:
+    """Have the bindings take operations as they are, without a Python class for each kind.
+
+    The bindings look for the classes of a dialect once, when they first meet it. To import those of
+    LLVM and the others takes longer than to compile a kernel. Who imports them later gets them.
+    """
+    modules = [f"torch_mlir.dialects.{name}" for name in _DIALECTS if name not in _WITH_CLASSES]
+    empty = [name for name in modules if name not in sys.modules]
+    sys.modules.update((name, types.ModuleType(name)) for name in empty)
+    try:
+        ir.Context(load_on_create_dialects=_DIALECTS)
+    finally:
+        for name in empty:
+            del sys.modules[name]
+
+
 def new_context() -> ir.Context:
     """An MLIR context that knows StableHLO and CHLO, and lets `disc` in."""
     _register_passes()
+    _leave_out_classes()
     context = ir.Context(load_on_create_dialects=_DIALECTS)
     _stablehlo.register_dialect(context, load=True)
     torch_mlir_binding.register_dialect(context)
@@ -114,6 +136,7 @@ def kernel_context() -> ir.Context:
     Every kernel is compiled in a context of its own: this one takes 1 ms, `new_context` 4 ms.
     It starts no threads, because kernels are compiled on several threads already.
     """
+    _leave_out_classes()
     context = ir.Context(load_on_create_dialects=_KERNEL_DIALECTS)
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = True  # `codegen` refuses them, and says which

@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "check_donated",
+    "check_symbols",
     "check_weak_results",
     "stated_constraints",
     "stated_donated",
@@ -101,6 +102,12 @@ def stated_donated(donated: Any) -> tuple[int, ...]:
     """Positions of arguments; one alone may be a number. Raises TypeError for what is none."""
     given = donated if isinstance(donated, Iterable) else (donated,)
     return tuple(dict.fromkeys(_whole("a donated argument", position) for position in given))
+
+
+def check_symbols(name: str, option: str, stated: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ValueError where an option of the program `name` names a size that it has not."""
+    if unknown := set(stated).difference(known):
+        raise ValueError(f"{name}: {option}: no size is called {', '.join(sorted(unknown))}")
 
 
 def check_donated(donated: Sequence[int], arguments: int) -> None:

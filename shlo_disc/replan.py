@@ -8,20 +8,14 @@ from collections.abc import Iterator, Sequence
 from shlo_disc import flags
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.lower.host.program import HostProgram
+from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.plan import kernels_of
-from shlo_disc.lower.refused import (
-    KernelsRefused,
-    Refused,
-    Unfused,
-    lines_of,
-    raise_told,
-    reason_of,
-)
+from shlo_disc.lower.refused import KernelsRefused, Refused, lines_of, raise_told, reason_of
 from shlo_disc.mlir import ir
-from shlo_disc.passes.base import PassRecord, Pipeline
+from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.machine_model import MachineModel
+from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.place_scalars import forget_scalars
 from shlo_disc.passes.plan_buffers import forget_buffers
 from shlo_disc.passes.split_fusion import split_fusion

@@ -48,6 +48,7 @@ def prepare() -> None:
     """Set what children inherit; called before JAX computes anything."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("SHLO_DISC_SPEC", "1")
+    os.environ.setdefault("SHLO_DISC_CACHE", "kernels")
     os.environ.setdefault("SHLO_DISC_CACHE_DIR", CODE)
     flags = os.environ.get("XLA_FLAGS", "")
     wanted = ["--xla_backend_optimization_level=0", "--xla_allow_excess_precision=false"]

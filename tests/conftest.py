@@ -22,6 +22,7 @@ import pytest
 from tests.children import CODE
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("SHLO_DISC_CACHE", "kernels")  # tests change what programs are compiled by
 os.environ.setdefault("SHLO_DISC_CACHE_DIR", CODE)
 os.environ.setdefault("SHLO_DISC_COMPILE_AHEAD", "0")  # tests need few of all variants
 os.environ.setdefault("SHLO_DISC_SPEC", "1")

@@ -164,6 +164,79 @@ def test_expanded_functions_of_f64() -> None:
     assert not wrong
 
 
+POWERS = tuple(0.5 * k for k in range(-9, 10))
+
+
+@cache
+def by_constants(name: str, element: str, constants: tuple[float, ...]) -> shlo_disc.Executable:
+    """`name` of x and each constant."""
+    kind = f"tensor<?x{element}>"
+    body = "\n".join(
+        f"%c{k} = stablehlo.constant dense<{y!r}> : tensor<{element}>\n"
+        f"%b{k} = stablehlo.dynamic_broadcast_in_dim %c{k}, %n, dims = [] : "
+        f"(tensor<{element}>, tensor<1xi32>) -> {kind}\n%{k} = {name} %x, %b{k} : {kind}"
+        for k, y in enumerate(constants)
+    )
+    kinds = ", ".join([kind] * len(constants))
+    return shlo_disc.compile(
+        f"""func.func public @main(%x: {kind}) -> ({kinds}) {{
+          %size = stablehlo.get_dimension_size %x, dim = 0 : ({kind}) -> tensor<i32>
+          %n = stablehlo.reshape %size : (tensor<i32>) -> tensor<1xi32>
+          {body}
+          return {", ".join(f"%{k}" for k in range(len(constants)))} : {kinds} }}"""
+    )
+
+
+DIVISORS = (1.0, 2.0, 0.5, -0.25, 1024.0, 2.0**-120, 2.0**120, 0.3, -3.0)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@np.errstate(all="ignore")
+def test_remainders_of_constants(element: str) -> None:
+    """They are exact: those of powers of two, which are products, and the others."""
+    rng = np.random.default_rng(0)
+    top = {"f32": 127, "f64": 1023}[element]
+    wide = np.exp2(rng.uniform(-top, top, 3000)) * rng.choice([-1, 1], 3000)
+    halves = rng.integers(-(1 << 26), 1 << 26, 500) * 0.5
+    x = np.concatenate([wide, rng.uniform(-9, 9, 500), halves, spots(element)])
+    x = x.astype(DTYPES[element])
+    for y, got in zip(
+        DIVISORS, by_constants("stablehlo.remainder", element, DIVISORS)(x), strict=True
+    ):
+        want = np.fmod(x.astype(np.float64), np.float64(x.dtype.type(y))).astype(x.dtype)
+        np.testing.assert_array_equal(got, want, err_msg=str(y))
+        number = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[number], np.signbit(want)[number])
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@np.errstate(all="ignore")
+def test_powers_with_constant_exponents(element: str) -> None:
+    """They have the error and the special cases of all powers."""
+    rng = np.random.default_rng(0)
+    top = {"f32": 150, "f64": 1075}[element]
+    random = np.exp2(rng.uniform(-top, top, 300)) * rng.choice([-1, 1], 300, p=[0.2, 0.8])
+    # Squares around the ends of the range, and below them.
+    ends = np.exp2(-np.arange(1.0, top, 0.77)), np.exp2(np.arange(0.5, top - 25, 0.77))
+    x = np.concatenate([random, rng.uniform(0.5, 3, 100), *ends, spots(element)])
+    x = x.astype(DTYPES[element])
+    limits, most = np.finfo(x.dtype), bound("stablehlo.power", element)
+    wrong = []
+    for y, got in zip(POWERS, by_constants("stablehlo.power", element, POWERS)(x), strict=True):
+        want = np.power(x.astype(np.float64), np.full(x.size, y)).astype(x.dtype)  # as libm
+        with mp.workprec(200):
+            for at, g, w in zip(x, np.asarray(got), want, strict=True):
+                if not np.isfinite(w) or not w:
+                    error = 0.0 if g == w or (np.isnan(g) and np.isnan(w)) else np.inf
+                else:
+                    exact = mp.mpf(float(at)) ** mp.mpf(y)
+                    unit = float(np.spacing(max(abs(w), limits.tiny)))
+                    error = float(abs(mp.mpf(float(g)) - exact) / unit)
+                if error > most or not (np.isnan(w) or np.signbit(g) == np.signbit(w)):
+                    wrong.append((y, at, g, w, error))
+    assert not wrong
+
+
 def test_every_function_has_a_bound_that_is_tested() -> None:
     """A row of floats that is not exact to the bit states its error; its function is sampled."""
     stated = names(lambda row: bool(row.math) or row.ulp is not None)

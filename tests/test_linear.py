@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.compile import examine
+from shlo_disc.driver.stages import examine
 
 V = "tensor<?xf32>"
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from torch_mlir import _mlir_libs
 
-from shlo_disc.compile import examine
+from shlo_disc.driver.stages import examine
 from shlo_disc.dynamic.rules_compute import CUSTOM_CALLS
 from shlo_disc.dynamic.shapes import REGION_RULES, RULES
 from shlo_disc.element_types import ELEMENT_TYPES

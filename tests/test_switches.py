@@ -31,7 +31,7 @@ def is_short():
 @pytest.mark.usefixtures("usual")
 def test_traces_compilations_and_derivatives_are_interrupted(monkeypatch):
     seen = []
-    compiler = importlib.import_module("shlo_disc.compile")  # the package has such a function
+    compiler = importlib.import_module("shlo_disc.driver.stages")
     whole = compiler.compile_module
 
     def watched(*args, **kwargs):

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 from rich.progress import track
 
-from shlo_disc.compile import main_function
+from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShloDiscError

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.compile import main_function
 from shlo_disc.debug import reference
 from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.compare import Difference, compare
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError
 from shlo_disc.debug.stage import Stage, load
 from shlo_disc.dialect import complex_results
-from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.driver.stages import main_function
+from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.element_types import element_type
 from shlo_disc.errors import ShapeMismatchError, ShloDiscError
@@ -116,7 +116,7 @@ def _by_reference(
 ) -> list[Array]:
     main = main_function(stage.module)
     with stage.module.context, ir.Location.unknown():
-        program = ShapeProgram.of(main, analyze(stage.module))
+        program = shape_program(main, analyze(stage.module))
         elements = [
             int(arguments[step.argument].reshape(-1)[step.axis])
             for step in program.steps

@@ -61,7 +61,7 @@ class _Ready:
     params: Any
     chunks: Sequence[tuple[int, int]]
     scratch: Guarded
-    zeroed: Zeroing | None
+    zeroed: list[Zeroing]
 
 
 def run_plan(
@@ -167,12 +167,11 @@ def _ready(
         addresses = [functions[kernel.text].address for kernel in launch.calls]
         addresses += [memory[buffer].address for buffer in launch.args]
         params = [size.evaluate(sizes) for size in launch.params]
-        zeroed = None
-        if launch.zeroed is not None:
-            buffer, size = launch.zeroed
+        zeroed = []
+        for buffer, size in launch.zeroed:
             bytes_ = size.evaluate(sizes)
             _expect(bytes_ <= memory[buffer].bytes.size, launch.kernel.name, "zeroes too much")
-            zeroed = Zeroing(memory[buffer].address, bytes_)
+            zeroed.append(Zeroing(memory[buffer].address, bytes_))
         made.append(
             _Ready(
                 kernel=launch.kernel,
@@ -198,9 +197,8 @@ def _run(launches: Sequence[_Ready], code: Code) -> None:
     where: list[str] = []
     for launch in launches:
         name = launch.kernel.name
-        if launch.zeroed is not None:
-            calls.append(launch.zeroed)
-            where.append(f"zeroing before kernel {name}")
+        calls += launch.zeroed
+        where += [f"zeroing before kernel {name}"] * len(launch.zeroed)
         pointers, params = map(ctypes.addressof, (launch.pointers, launch.params))
         for lo, hi in launch.chunks:
             scratch = launch.scratch.address

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.builders import convert, create
-from shlo_disc.compile import main_function
 from shlo_disc.dialect import fft_dimension, fft_pairs
+from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.ingest.complex_numbers.planes import joined, planes_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shlo_disc import flags
-from shlo_disc.compile import compile_module, main_function
+from shlo_disc.driver.stages import compile_module, main_function
 from shlo_disc.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.source import read

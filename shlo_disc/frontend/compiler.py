@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shlo_disc import locks
+from shlo_disc.compile import compile_one
+from shlo_disc.executable import Executable
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.lowered import LoweredModule
 
@@ -17,9 +19,7 @@ def _compile(
     shapes: Sequence[Sequence[str]] | None = None,
     seen: Mapping[str, int] | None = None,
     **options: Any,
-) -> CompiledCall:
-    from shlo_disc.compile import compile_one  # noqa: PLC0415 - MLIR is loaded when first needed
-
+) -> Executable:
     return compile_one(lowered.source(shapes), first_sizes=seen, **options)
 
 
@@ -27,6 +27,9 @@ class _Counter:
     def __init__(self) -> None:
         self.lock = locks.lock()
         self.value = 0
+        self.loaded = 0
+        self.of_calls: set[bytes] = set()
+        """Keys of programs that were loaded for one call."""
 
 
 class CountingCompiler:
@@ -55,6 +58,11 @@ class CountingCompiler:
         return self._counter.value
 
     @property
+    def loaded(self) -> int:
+        """Of these, programs that an earlier process had compiled."""
+        return self._counter.loaded
+
+    @property
     def platform(self) -> str:
         """That of the target: `cpu`, `cuda` or `rocm`."""
         return self.target.partition(":")[0]
@@ -74,12 +82,12 @@ class CountingCompiler:
         """The compiled program."""
         executable = _compile(lowered, target=self.target, **options)
         if self._counts:
-            self.counted()
+            self._count(executable)
         return executable
 
     def examine(self, lowered: LoweredModule) -> None:
         """Raise UnsupportedError for a program that cannot be compiled."""
-        from shlo_disc.compile import examine  # noqa: PLC0415 - as above
+        from shlo_disc.driver.stages import examine  # noqa: PLC0415 - as above
 
         examine(lowered.source(), target=self.target)
 
@@ -88,7 +96,20 @@ class CountingCompiler:
         with self._counter.lock:
             self._counter.value += 1
 
+    def counted_call(self, executable: Any) -> None:
+        """Count a program that was loaded for one call; it is not counted again for others."""
+        self._count(executable)
+        self._counter.of_calls.add(executable.kept_at)
+
+    def _count(self, executable: Executable) -> None:
+        with self._counter.lock:
+            if executable.was_loaded and executable.kept_at in self._counter.of_calls:
+                return
+            self._counter.value += 1
+            self._counter.loaded += executable.was_loaded
+
     def forget(self) -> None:
         """Count from 0 again."""
         with self._counter.lock:
-            self._counter.value = 0
+            self._counter.value = self._counter.loaded = 0
+            self._counter.of_calls.clear()

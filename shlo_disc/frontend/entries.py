@@ -18,7 +18,7 @@ from shlo_disc.frontend.leaves import (
     needs_no_conversion,
     runs_natively,
 )
-from shlo_disc.frontend.versions import Version
+from shlo_disc.frontend.runs import Runs
 from shlo_disc.jax_private import ArrayImpl
 
 __all__ = ["Entry", "type_parts"]
@@ -38,7 +38,7 @@ class Entry:
         "version",
     )
 
-    def __init__(self, version: Version, executable: CompiledCall, call: Call) -> None:
+    def __init__(self, version: Runs, executable: CompiledCall, call: Call) -> None:
         plain = all(map(needs_no_conversion, call.values, version.leaves))
         native = all(map(runs_natively, call.values))
         self.call: Callable[[list[Any]], list[Any]] = (

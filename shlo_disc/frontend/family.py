@@ -66,6 +66,8 @@ class Family:
     """Versions for the very shapes at which an older one fits, but may not be used."""
     offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
     """Versions among which the C++ dispatcher finds the one for new sizes, as `find` would."""
+    abstract_call: tuple[list[Any], dict[str, Any]] | None = None
+    """Arguments of a call that an earlier process made, without their arrays: it has no version."""
     _tracing: Any = field(default_factory=locks.reentrant_lock)
 
     def version(self, call: Call) -> Version:
@@ -116,6 +118,11 @@ class Family:
                     break
                 rows.append(version.offer)
         self.offers[:] = rows
+
+    @property
+    def count(self) -> int:
+        """How many versions there are, or would be if the call of an earlier process had one."""
+        return len(self.versions) or int(self.abstract_call is not None)
 
     @property
     def checked(self) -> bool:

@@ -30,6 +30,7 @@ from shlo_disc.frontend.entries import Entry, type_parts
 from shlo_disc.frontend.family import Family
 from shlo_disc.frontend.jit_devices import number_in, placed, why_not_in_blocks
 from shlo_disc.frontend.jit_report import Report
+from shlo_disc.frontend.kept_calls import KeptCalls
 from shlo_disc.frontend.leaves import (
     RefArgumentError,
     abstract,
@@ -99,16 +100,24 @@ def living() -> list[JitFunction]:
         return list(_living)
 
 
-class CacheInfo(NamedTuple):
-    """As of `functools.lru_cache`; `misses` counts compilations.
-
-    With several threads calling at once `hits` may be a little low.
-    """
-
+class _Counts(NamedTuple):
     hits: int
     misses: int
     maxsize: int | None
     currsize: int
+
+
+class CacheInfo(_Counts):
+    """As of `functools.lru_cache`; `misses` counts programs that were compiled or loaded.
+
+    With several threads calling at once `hits` may be a little low.
+    """
+
+    loaded = 0
+    """Of the misses, programs that an earlier process had compiled (docs/cache.md)."""
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, loaded={self.loaded})"
 
 
 class JitFunction(ral.Dispatcher):
@@ -352,6 +361,13 @@ class JitFunction(ral.Dispatcher):
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
         start = time.perf_counter()
         family = self._family(call)
+        kept = KeptCalls(family.options, call)
+        if not family.versions and not self._background:
+            found = kept.found()
+            if found is not None:
+                self._compiler.counted_call(found.executable)
+                family.abstract_call = kept.abstract
+                return self._first_run(key, call, family, Entry(found, found.executable, call))
         version = family.version(call)
         known = version.is_compiled
         if self._background and version.compiles_meanwhile():
@@ -359,16 +375,32 @@ class JitFunction(ral.Dispatcher):
         version, executable = family.compiled(call, version)
         entry = Entry(version, executable, call)
         try:
-            results = entry.run(call.values)
+            results = self._first_run(key, call, family, entry, is_hit=known)
         except ShapeMismatchError as error:
             # The compiled program knows of a condition that JAX did not tell us about.
             version = family.specialised(call, error)
             entry, known = Entry(version, version.executable, call), False
-            results = entry.run(call.values)
+            results = self._first_run(key, call, family, entry)
+        else:
+            if not known and version is family.versions[0]:
+                kept.keep(version)
         self._tell_parts(version)
         if not known:
             seconds = time.perf_counter() - start
             _log.info("%s: the first call took %.2f s", self._options.name, seconds)
+        return results
+
+    def _first_run(
+        self,
+        key: tuple[Any, ...],
+        call: Call,
+        family: Family,
+        entry: Entry,
+        *,
+        is_hit: bool = False,
+    ) -> Any:
+        """Run `entry`, which calls like this one find from now on."""
+        results = entry.run(call.values)
         with self._lock:
             if self._families.get(call.family) is not family:
                 return results  # the cache was cleared meanwhile
@@ -379,7 +411,7 @@ class JitFunction(ral.Dispatcher):
                 self._add(call.args, call.kwargs, entry.native)
                 family.update_offers()
                 self._offer(call.args, call.kwargs, family.offers)
-            self._hits += known
+            self._hits += is_hit
         return results
 
     def _tell_parts(self, version: Version) -> None:
@@ -540,7 +572,7 @@ class JitFunction(ral.Dispatcher):
         versions = [v for family in list(self._families.values()) for v in family.versions]
         return {
             "name": self._options.name,
-            "versions": len(versions),
+            "versions": sum(family.count for family in list(self._families.values())),
             "compilations": self._compiler.count,
             "hits": self._all_hits(),
             "compiling": sum(version.is_compiling for version in versions),
@@ -558,6 +590,10 @@ class JitFunction(ral.Dispatcher):
         return self._report().rendered(format)
 
     def _report(self) -> Report:
+        for family in list(self._families.values()):
+            if family.abstract_call is not None and not family.versions:
+                args, kwargs = family.abstract_call
+                family.ready(self._describe(tuple(args), kwargs))
         versions = [v for family in list(self._families.values()) for v in family.versions]
         entries = list(self._entries.values())
         return Report(
@@ -580,8 +616,10 @@ class JitFunction(ral.Dispatcher):
 
     def cache_info(self) -> CacheInfo:
         """Calls answered by what was compiled already, compilations, None, versions kept."""
-        versions = sum(len(family.versions) for family in self._families.values())
-        return CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+        versions = sum(family.count for family in self._families.values())
+        info = CacheInfo(self._all_hits(), self._compiler.count, None, versions)
+        info.loaded = self._compiler.loaded
+        return info
 
     def _all_hits(self) -> int:
         calls = [entry.calls for entry in list(self._entries.values())]

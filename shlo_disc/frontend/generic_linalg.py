@@ -29,19 +29,24 @@ def _corner(a: Any, n: int) -> Any:
     *batch, rows, columns = a.shape
     count = math.prod(batch)
     flat = a.reshape(count * rows * columns)
-    flat = lax.pad(flat, jnp.zeros((), a.dtype), [(0, count * n * n, 0)])
-    return lax.slice(flat, (0,), (count * n * n,)).reshape(*batch, n, n)
+    missing = count * n * n - count * rows * columns
+    return lax.pad(flat, jnp.zeros((), a.dtype), [(0, missing, 0)]).reshape(*batch, n, n)
 
 
 def _by_size(a: Any, small: tuple[int, ...], formula: Callable[..., Any], any_size: Any) -> Any:
-    """`formula` of an n x n matrix where n is in `small`, else `any_size`."""
-    n = size_as_array(a.shape[-1])
-    branch = sum(jnp.where(n == size, k, 0) for k, size in enumerate(small, 1))
+    """`formula` of an n x n matrix where n is in `small`, else `any_size`.
+
+    The branch is a formula of the size, so kernels of a branch know it (`dynamic/branch_sizes.py`).
+    """
+    n = a.shape[-1]
+    branch = sum(
+        k * max_size(0, 1 - max_size(n - size, size - n)) for k, size in enumerate(small, 1)
+    )
 
     def of(size: int) -> Callable[[Any], Any]:
         return lambda x: formula(_corner(x, size))
 
-    return lax.switch(branch, [any_size, *map(of, small)], a)
+    return lax.switch(size_as_array(branch), [any_size, *map(of, small)], a)
 
 
 def _is_symbolic(a: Any) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shlo_disc.frontend.entries import Entry
+from shlo_disc.frontend.kept_calls import KeptCall
 from shlo_disc.frontend.versions import Version
 from shlo_disc.report.render import render
 
@@ -67,7 +68,8 @@ class Report:
             ]
         calls = []
         for entry in self.entries:
-            values = pattern.solve(entry.shapes) if entry.version is version else None
+            is_ours = entry.version is version or isinstance(entry.version, KeptCall)
+            values = pattern.solve(entry.shapes) if is_ours else None
             if values is not None:
                 sizes = dict(zip(pattern.symbols, values, strict=True))
                 calls.append((sizes, entry.calls + 1))

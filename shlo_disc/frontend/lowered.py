@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import export
 from jax.extend.mlir import ir
@@ -23,6 +23,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.frontend.leaves import is_key_dtype
 from shlo_disc.frontend.plan import Pattern, split
 from shlo_disc.frontend.sizes import as_expr
+from shlo_disc.jax_module import JaxModule
 from shlo_disc.jax_private import (
     LEFT_OUT,
     constraints_of,
@@ -34,9 +35,6 @@ from shlo_disc.jax_private import (
     size_named,
     stablehlo_version,
 )
-
-if TYPE_CHECKING:
-    from shlo_disc.ingest import JaxModule
 
 __all__ = ["CALLBACK", "LoweredModule", "lowered_module"]
 
@@ -85,8 +83,6 @@ class LoweredModule:
         `shapes` are the sizes of every argument. Raises ValueError if the shapes of the arguments
         do not determine a symbol.
         """
-        from shlo_disc.ingest import JaxModule  # noqa: PLC0415 - MLIR is loaded when first needed
-
         own = self._texts()
         values, conditions = self._solved(self.dims if shapes is None else _parsed(shapes))
         return JaxModule(

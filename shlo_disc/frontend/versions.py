@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,31 +19,22 @@ from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.choice import Choice
 from shlo_disc.frontend.compiled_call import CompiledCall, compiled_once
 from shlo_disc.frontend.donations import taken_over, warn_of_kept
-from shlo_disc.frontend.leaves import is_key_dtype, native_dtypes, raw_spec
+from shlo_disc.frontend.leaves import is_key_dtype, raw_spec
 from shlo_disc.frontend.places import usual_place
 from shlo_disc.frontend.plan import Pattern, Shapes
 from shlo_disc.frontend.program import Program, Sizes
+from shlo_disc.frontend.runs import Runs, calls_before_xla
 from shlo_disc.frontend.segmented import Segmented, Trial
 from shlo_disc.frontend.sizes import SizeScope
 from shlo_disc.frontend.structure import has_sizes, tree_at
 from shlo_disc.frontend.symbols import Found
 from shlo_disc.frontend.tracing import Concrete, InParts, Trace, Traced, problem_of
-from shlo_disc.jax_private import inputs_used, key_impl, key_of_words
+from shlo_disc.jax_private import inputs_used, key_impl
 from shlo_disc.threads import lets_others_run
 
 __all__ = ["Version"]
 
 _log = logging.getLogger("shlo_disc")
-
-CALLS_BEFORE_XLA = 2
-"""Calls that wait for the device, before XLA compiles a call for their sizes: 20 ms on an H200."""
-
-MANY_RESULTS = 16
-"""Results of a call on a CPU from which XLA makes their arrays for less, its own call included."""
-
-RESULTS_BEFORE_XLA = 2_000
-"""Arrays that are made so before XLA compiles a call. By then they took 5 ms more than XLA's would;
-the compilation takes 20, and calls that came so often come again."""
 
 _starting = locks.lock()
 
@@ -135,7 +125,7 @@ class _Compilation:
         )
 
 
-class Version:
+class Version(Runs):
     """A function for one structure and dtypes, at every shape that fits `pattern`."""
 
     def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
@@ -149,7 +139,8 @@ class Version:
         donated, kept = taken_over(call.donated, self.jaxpr, found.choice.current)
         warn_of_kept(self.name, [call.leaves[k].name for k in kept])
         self._traced = found.traced.pattern
-        self._has_static_sizes = has_sizes(self.lowered.out_tree)
+        self.has_static_sizes = has_sizes(self.lowered.out_tree)
+        """True if the structure of the results has sizes, which differ from call to call."""
         self._compilation = _Compilation(options, call, found, donated)
         self._root = _Root(options, call, found, trace, self._compilation, donated)
         self._in_parts: Segmented | None = None
@@ -183,7 +174,7 @@ class Version:
 
     def out_tree(self, shapes: Shapes) -> Any:
         """The structure of the results of a call with arguments of these shapes."""
-        if not self._has_static_sizes:
+        if not self.has_static_sizes:
             return self.lowered.out_tree
         return tree_at(self.lowered.out_tree, self.traced_sizes(shapes))
 
@@ -245,7 +236,7 @@ class Version:
         None when Python is needed: to compile it, to make a structure with sizes of the results,
         or for numbers of more than 64 bits. None where JAX's default device has another target.
         """
-        if self._offer is None and self.is_compiled and not self._has_static_sizes:
+        if self._offer is None and self.is_compiled and not self.has_static_sizes:
             place = usual_place()
             if place.target != self._target:
                 return None
@@ -257,24 +248,14 @@ class Version:
             self._offer = None if entry is None else (pattern, entry)
         return self._offer
 
-    def finisher(self, tree: Any) -> Callable[[list[Any]], Any]:
-        """Makes the function's result, in the structure `tree`, of what the executable gives."""
-        unflatten: Callable[[list[Any]], Any] = tree.unflatten
-        return functools.partial(_with_keys, unflatten, self.keys) if self.keys else unflatten
-
     def calls_before_xla(self, place: Place) -> int | None:
         """Calls of the same sizes after which XLA runs the program, as a custom call.
 
-        XLA compiles the call for each size, in milliseconds. On GPUs it does not wait for the
-        device; on CPUs it makes arrays of many results for less. None where XLA would copy
-        arguments that are donated, and for programs with effects.
+        None where XLA would copy arguments that are donated, and for programs with effects.
         """
         if self.jaxpr.effects or (self.donates and (place.is_cpu or self.in_place is None)):
             return None
-        if not place.is_cpu:
-            return CALLS_BEFORE_XLA
-        results = 0 if self.is_in_parts else len(self.lowered.out_avals)
-        return RESULTS_BEFORE_XLA // results if results >= MANY_RESULTS else None
+        return calls_before_xla(place, 0 if self.is_in_parts else len(self.lowered.out_avals))
 
     @cached_property
     def in_place(self) -> Mapping[int, int] | None:
@@ -289,25 +270,6 @@ class Version:
         if any(aval.weak_type for aval in self.program.out_avals):
             return None
         return dict(host.reuses)
-
-    def dispatch_entry(self, tree: Any, place: Place) -> ral.DispatchEntry | None:
-        """For the C++ dispatcher: a call at `place` with results in the structure `tree`.
-
-        None for an executable that only Python runs.
-        """
-        executable = self.executable
-        if not hasattr(executable, "dispatch_entry"):
-            return None
-        # JAX calls an empty container a leaf too (`treedef_is_leaf`): it has no result.
-        alone = not self.keys and tree.num_nodes == tree.num_leaves == 1
-        finish = None if alone else self.finisher(tree)
-        entry: ral.DispatchEntry = executable.dispatch_entry(
-            finish,
-            native_dtypes(self.leaves),
-            place=None if place.is_cpu else place,
-            through_after=self.calls_before_xla(place),
-        )
-        return entry
 
     @cached_property
     def program(self) -> Program:
@@ -327,15 +289,6 @@ class Version:
         return (
             f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
         )
-
-
-def _with_keys(
-    unflatten: Callable[[list[Any]], Any], keys: Sequence[tuple[int, str]], results: list[Any]
-) -> Any:
-    """The results in the function's structure, typed keys made of integers."""
-    for index, implementation in keys:
-        results[index] = key_of_words(implementation, results[index])
-    return unflatten(results)
 
 
 class _Root:

@@ -13,10 +13,11 @@ import numpy as np
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.ingest.normalize import normalize
 from shlo_disc.ingest.sizes import OTHERS, Shapes
-from shlo_disc.ingest.source import JaxModule, read
+from shlo_disc.ingest.source import read
+from shlo_disc.jax_module import JaxModule
 from shlo_disc.mlir import ir
 
-__all__ = ["KEPT_CHLO", "OTHERS", "JaxModule", "ingest"]
+__all__ = ["KEPT_CHLO", "OTHERS", "ingest"]
 
 
 def ingest(

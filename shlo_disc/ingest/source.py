@@ -9,9 +9,8 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from shlo_disc.ingest.aliases import check_aliases
 from shlo_disc.ingest.check import check_readable
 from shlo_disc.ingest.shardy import without_shardy
 from shlo_disc.ingest.trial import try_in_child
+from shlo_disc.jax_module import JaxModule
 from shlo_disc.locations import Place, place
 from shlo_disc.mlir import ir, parse_module, stablehlo
 
-__all__ = ["MAX_BYTES", "MAX_NESTING", "JaxModule", "read"]
+__all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
 
 MAX_BYTES = 2**31
 """MLIR's own offsets into a source are 32 bits."""
@@ -36,22 +36,6 @@ MAX_NESTING = 256
 
 _MAGIC = b"ML\xefR"
 _PORTABLE = b"StableHLO_v"
-
-
-@dataclass(frozen=True)
-class JaxModule:
-    """A module that JAX lowered in this process, hence trusted, with sizes as leading arguments."""
-
-    data: str | bytes
-    """MLIR text, or a portable artifact."""
-    own: Sequence[Sequence[str]] = ()
-    """The sizes of every array argument in the symbols of the module."""
-    shapes: Sequence[Sequence[str]] = ()
-    """The same in the symbols to compile for."""
-    sizes: Mapping[str, str] = field(default_factory=dict)
-    """The values of the module's symbols in these."""
-    constraints: Sequence[str] = ()
-    """Relations of these that every call must satisfy, such as "t >= 2"."""
 
 
 def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:

@@ -24,6 +24,10 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `order_on_stream`, `adopt_memory`, `rewrap`: arrays of a GPU (public `jax.dlpack` waits).
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
 * `KeyArray`, `prngs`: typed keys with their words, taken and made without a primitive's call.
+* `known_primitives`, `prng_name`, `is_array`, `is_typed_number`, `says_nothing`,
+  `trivially_placed`, `LEFT_TO_DERIVATIVES`: what a digest of a jaxpr must know (`PRNGImpl`,
+  `literals`, `UnspecifiedValue`, `MemorySpace`); `jax.extend` has most primitives, `prng` those of
+  keys.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
 * `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
@@ -88,6 +92,15 @@ from shlo_disc.jax_private.arrays import (
     wide_device_put,
 )
 from shlo_disc.jax_private.callbacks import is_callback_effect
+from shlo_disc.jax_private.digests import (
+    LEFT_TO_DERIVATIVES,
+    is_array,
+    is_typed_number,
+    known_primitives,
+    prng_name,
+    says_nothing,
+    trivially_placed,
+)
 from shlo_disc.jax_private.ffi import ffi_handlers, ffi_types
 from shlo_disc.jax_private.functions import (
     replace_functions,
@@ -178,6 +191,7 @@ __all__ = [
     "CACHE_TYPE",
     "JAX_TYPES",
     "LEFT_OUT",
+    "LEFT_TO_DERIVATIVES",
     "ArrayImpl",
     "Comparator",
     "DecisionByElimination",
@@ -216,15 +230,18 @@ __all__ = [
     "generic_text",
     "held_weakly",
     "inputs_used",
+    "is_array",
     "is_callback_effect",
     "is_export",
     "is_jaxpr",
     "is_library_file",
     "is_staging",
     "is_transforming",
+    "is_typed_number",
     "jaxprs_inside",
     "key_impl",
     "key_of_words",
+    "known_primitives",
     "lower_whole",
     "max_size",
     "min_size",
@@ -236,10 +253,12 @@ __all__ = [
     "parsed_module",
     "plain_text",
     "portable_artifact",
+    "prng_name",
     "replace_functions",
     "reshapes_of",
     "retyped",
     "rewrap",
+    "says_nothing",
     "scan_operands",
     "shaped_array",
     "sharding_of_tiles",
@@ -250,6 +269,7 @@ __all__ = [
     "stablehlo_version",
     "tiles_of",
     "trace_context",
+    "trivially_placed",
     "under_mesh",
     "unguarded_device_put",
     "use_bounds",

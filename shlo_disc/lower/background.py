@@ -1,8 +1,10 @@
 """What is compiled after the first call: one thread of low priority, for all programs.
 
 The first call waits for the code that it runs alone, and for code that is made quickly. What is
-left are better code of equal bits for that, then variants that no call has needed so far. A call
-that needs one of these earlier has it compiled itself.
+left are records for the disk, better code of equal bits, then variants that no call has needed so
+far. A call that needs one of these earlier has it compiled itself.
+
+A process that ends finishes the first two, within limits, where later processes can load them.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from shlo_disc import flags, locks
 
-__all__ = ["Unfinished", "finish_compiling", "finish_later"]
+__all__ = ["Unfinished", "do_later", "finish_compiling", "finish_later"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -41,24 +46,39 @@ _PAUSE_S = 0.5
 """The first call runs meanwhile, and perhaps the next compilation."""
 _NICENESS = 10
 
+_MOST_AT_END_S = 10.0
+"""For what a process that ends still makes for later ones."""
+
+_jobs: deque[Callable[[], None]] = deque()
 _running: deque[weakref.ref[Unfinished]] = deque()
 """Functions that calls run already; they go first."""
 _waiting: deque[weakref.ref[Unfinished]] = deque()
 _lock = locks.lock()
 _busy = threading.Lock()
 """Held while a function is compiled: a fork, and the end of the process, wait for that."""
-_ends, _hurries = threading.Event(), threading.Event()
-"""The process ends; somebody waits."""
+_nears_end, _ends, _hurries = threading.Event(), threading.Event(), threading.Event()
+"""The process is about to end; it ends now; somebody waits."""
 _thread: threading.Thread | None = None
 
 
 def finish_later(function: Unfinished) -> None:
     """Have `function` finished if it still lives by then, unless SHLO_DISC_COMPILE_AHEAD is 0."""
+    if flags.compile_ahead():
+        _queue(_running if function.address else _waiting, weakref.ref(function))
+
+
+def do_later(job: Callable[[], None]) -> None:
+    """Have `job` done, before what :func:`finish_later` takes; at once with no thread for that."""
+    if flags.compile_ahead():
+        _queue(_jobs, job)
+    else:
+        job()
+
+
+def _queue(queue: deque[T], what: T) -> None:
     global _thread  # noqa: PLW0603 - there is one for the process
-    if not flags.compile_ahead():
-        return
     with _lock:
-        (_running if function.address else _waiting).append(weakref.ref(function))
+        queue.append(what)
         if _thread is None or not _thread.is_alive():  # a forked child has no such thread
             _thread = threading.Thread(target=_work, name="shlo_disc-background", daemon=True)
             _thread.start()
@@ -87,27 +107,38 @@ def _work() -> None:
     _hurries.wait(_PAUSE_S)
     while True:
         with _lock:
-            queue = _running or _waiting
-            if not queue:
+            job, function = None, None
+            if _jobs:
+                job = _jobs.popleft()
+            elif _running:
+                function = _running.popleft()()
+            elif _waiting and not _nears_end.is_set():
+                function = _waiting.popleft()()
+            else:
                 _thread = None
                 _hurries.clear()
                 return
-            function = queue.popleft()()
-        if function is None:
-            continue
         with _busy:
             if _ends.is_set():
                 return
             try:
-                function.finish()
+                if job is not None:
+                    job()
+                elif function is not None:
+                    function.finish()
             except Exception as error:
-                _log.warning("%s does not compile: %s", function.name, error)
-        del function
+                name = "a record" if function is None else function.name
+                _log.warning("%s was not finished in the background: %s", name, error)
+        del job, function
 
 
 def _end() -> None:
-    _ends.set()
+    _nears_end.set()
     _hurries.set()
+    thread = _thread
+    if thread is not None and flags.cache():
+        thread.join(_MOST_AT_END_S)
+    _ends.set()
     with _busy:
         pass
 

@@ -114,8 +114,8 @@ class Launch:
     cost: Expr
     """Estimated nanoseconds of one task on one core; the host derives the grain from it."""
     scratch_bytes: Expr = field(default_factory=lambda: Expr.const(0))
-    zeroed: tuple[Buffer, Expr] | None = None
-    """A buffer whose first bytes, so many, are zero when the launch begins."""
+    zeroed: tuple[tuple[Buffer, Expr], ...] = ()
+    """Buffers whose first bytes, so many, are zero when the launch begins."""
     calls: tuple[Kernel, ...] = ()
     """Kernels that `kernel` calls: their addresses stand in front of the buffers in `args`."""
     ordered: bool = False
@@ -327,8 +327,7 @@ def sizes_of(steps: tuple[Step, ...]) -> Iterator[Expr]:
     for step in steps:
         if isinstance(step, Launch):
             yield from (step.extent, *step.params)
-            if step.zeroed is not None:
-                yield step.zeroed[1]
+            yield from (count for _, count in step.zeroed)
         elif isinstance(step, FftCall):
             yield from (step.batch, step.length)
         elif isinstance(step, FfiCall):

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.locations import source_line
 from shlo_disc.mlir import ir
 
-__all__ = ["KernelsRefused", "Refused", "Unfused", "lines_of", "raise_told", "reason_of"]
-
-
-@dataclass(frozen=True)
-class Unfused:
-    """A fusion that was planned again as smaller ones."""
-
-    name: str
-    kind: str
-    where: tuple[str, ...]
-    """Source lines of what it computes, without repetition."""
-    reason: str
-    parts: int
-    """How many smaller fusions it became."""
-
-    def __str__(self) -> str:
-        more = f" and {len(self.where) - 1} more lines" if len(self.where) > 1 else ""
-        return (
-            f"{self.name} of kind {self.kind} ({self.where[0]}{more}) became {self.parts} smaller "
-            f"kernels: {self.reason}"
-        )
+__all__ = ["KernelsRefused", "Refused", "lines_of", "raise_told", "reason_of"]
 
 
 class Refused(Exception):

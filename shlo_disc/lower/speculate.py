@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from shlo_disc.dynamic.branch_sizes import Pairs
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import Shape
@@ -52,9 +53,6 @@ _LIKELY = "likely"
 _ASKED = "much faster"
 _SEEN = "as in the first call"
 
-Pairs = tuple[tuple[str, int], ...]
-"""Symbols with a value of each."""
-
 
 class Speculation:
     """What a program knows and guesses of its sizes, applied to the plans of its kernels."""
@@ -73,10 +71,19 @@ class Speculation:
         self._kernels: set[str] = set()
 
     def plan(
-        self, op: ir.Operation, emit: Callable[[ShapeAnalysis], KernelPlan]
+        self, op: ir.Operation, known: Pairs, emit: Callable[[ShapeAnalysis], KernelPlan]
     ) -> tuple[KernelPlan, tuple[str, ...]]:
-        """The plan of a fusion with its variants, and a sentence for each decision."""
+        """The plan of a fusion with its variants, and a sentence for each decision.
+
+        `known`: sizes wherever the fusion runs; there are no variants then.
+        """
         reasons: list[str] = []
+        if known:
+            view = self._view(known)
+            plan = emit(view)
+            text = " and ".join(f"{name} == {value}" for name, value in known)
+            reasons.append(f"it runs where {text}")
+            return replace(plan, steps=_needed(plan.steps, view.constraints, reasons)), (*reasons,)
         plan = emit(self._shapes)
         plan = replace(plan, steps=_needed(plan.steps, self._shapes.constraints, reasons))
         return self._specialised(op, plan, emit, reasons), tuple(reasons)

@@ -16,6 +16,7 @@ from shlo_disc.errors import UnsupportedError
 from shlo_disc.loader import KernelCell
 from shlo_disc.locks import once
 from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.records import Planned
@@ -25,19 +26,24 @@ __all__ = [
     "CodeGenerator",
     "Emitter",
     "Function",
+    "KeptCode",
     "Probes",
     "Target",
+    "kept_code",
     "loaded",
     "native_architecture",
     "parse",
 ]
 
 _MODULES = {
-    "cpu": "shlo_disc.lower.cpu",
+    "cpu": "shlo_disc.lower.cpu.target",
     "cuda": "shlo_disc.lower.cuda",
     "rocm": "shlo_disc.lower.rocm",
 }
 """Family of a target to the module that has it."""
+
+_KEPT = {"cpu": "shlo_disc.lower.cpu.kept"}
+"""Family of a target whose code is kept on disk to the module that finds it."""
 
 Emitter = Callable[[Planned[Any], Any], KernelPlan]
 """Gives the plan of a fusion. The last argument is the target's `machine`."""
@@ -95,6 +101,24 @@ class CodeGenerator(Protocol):
         """
 
 
+class KeptCode(Protocol):
+    """Code of a family of targets on disk; architectures are named as in targets."""
+
+    def identity(self, architecture: str) -> bytes:
+        """Names all of the machine that compiled programs depend on."""
+
+    def functions(
+        self,
+        architecture: str,
+        names: CodeNames,
+        texts: Callable[[], tuple[str, Sequence[str]]],
+    ) -> tuple[Sequence[Function], tuple[Function, Function]]:
+        """Kernels, and the functions of a host program, which are compiled where they are gone.
+
+        `texts` gives the text of the host program and those of the kernels.
+        """
+
+
 class CodeCache(Protocol):
     """Machine code that a target keeps in this process for programs compiled again."""
 
@@ -134,6 +158,8 @@ class Target:
     """How a host program launches kernels, and reaches memory of the target."""
     compile_host: Callable[[str], tuple[Function, Function]]
     """`prepare` and `run` of a host program's text."""
+    code_names: Callable[[str, Sequence[str]], CodeNames | None]
+    """Where the store has the code of a host program's text and of kernel texts; None: nowhere."""
     views: Mapping[str, Callable[[Sequence[str]], str]]
     """What kernel texts are compiled to, for reading: the name of a form to a function of texts."""
     function_name: Callable[[str], str]
@@ -166,6 +192,17 @@ def parse(text: str) -> Target:
     target = _target(family, architecture)
     _known[target.name] = target
     return target
+
+
+def kept_code(family: str) -> KeptCode | None:
+    """How code of a family of targets is found on disk; None where it is not kept there.
+
+    Needs no emitters, which take longer to load than a program.
+    """
+    found = _KEPT.get(family)
+    module: Any = None if found is None else importlib.import_module(found)
+    kept: KeptCode | None = module
+    return kept
 
 
 @once

@@ -9,7 +9,6 @@ of an element-wise result, two per multiply-add of a product, transcendentals ap
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from shlo_disc.contractions import dot_sides
@@ -17,25 +16,12 @@ from shlo_disc.convolutions import comes_in_phases, conv_numbers, window_numbers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.lower.host.record import Work
 from shlo_disc.mlir import ir
 from shlo_disc.ops import Flops, row_of
 from shlo_disc.passes.records import update_of
 
-__all__ = ["FLOPS", "Work", "work_of"]
-
-
-@dataclass(frozen=True)
-class Work:
-    """Of one run of a fusion."""
-
-    reads: Expr
-    """Bytes."""
-    writes: Expr
-    """Bytes."""
-    flops: Expr
-    """Arithmetic operations, on integers too; a transcendental function is not among them."""
-    transcendentals: Expr
-    """Elements a transcendental function is computed of."""
+__all__ = ["FLOPS", "work_of"]
 
 
 def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:

@@ -16,9 +16,10 @@ from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.errors import InternalError, ShloDiscError
 from shlo_disc.mlir import ir, run_pipeline, walk
 from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
+from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.verify import verify_operands, verify_shapes
 
-__all__ = ["Pass", "PassRecord", "Pipeline", "Upstream", "named", "register", "registry"]
+__all__ = ["Pass", "Pipeline", "Upstream", "named", "register", "registry"]
 
 
 class Pass(ABC):
@@ -94,15 +95,6 @@ def _op_count(module: ir.Module) -> int:
 
     walk(module, visit)
     return count
-
-
-@dataclass(frozen=True)
-class PassRecord:
-    """What one pass did in one run of a pipeline."""
-
-    name: str
-    changed: int
-    time_ms: float
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.mlir import ir, reads, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
-from shlo_disc.passes.places import At, Place
+from shlo_disc.passes.place import At, Place
 
 __all__ = ["donated_reuses", "is_donated"]
 

@@ -22,6 +22,7 @@ from shlo_disc.passes.op_classes import (
     is_host_scalar,
     is_integer_scalar,
     is_splat_constant,
+    own_kind,
 )
 from shlo_disc.passes.records import Record, match
 from shlo_disc.passes.region import Region, carried
@@ -210,7 +211,9 @@ class _Emitter:
             k: base
             for k, unit in enumerate(units)
             if unit.kind is not None and KINDS[unit.kind].in_place
-            for base, _ in self.graph.bases(self.graph.nodes[unit.members[-1]].operands[0])
+            for base, _ in self.graph.bases(
+                _changed([self.graph.nodes[index].op for index in unit.members])
+            )
         }
         arrays = set(updated.values())
         readers: dict[ir.Value, dict[int, None]] = {array: {} for array in arrays}
@@ -252,10 +255,11 @@ class _Emitter:
         outputs, sequence, inputs = region.results, region.ops, list(region.inputs)
         if not outputs:
             return []
-        if unit.kind is not None and KINDS[unit.kind].in_place and ops[-1].operands[0] in inputs:
-            # Where plan-buffers looks for what is changed.
-            inputs.remove(ops[-1].operands[0])
-            inputs.insert(0, ops[-1].operands[0])
+        if unit.kind is not None and KINDS[unit.kind].in_place:
+            changed = _changed(ops)
+            if changed in inputs:  # where plan-buffers looks for it
+                inputs.remove(changed)
+                inputs.insert(0, changed)
         location = ir.Location.fused([op.location for op in ops[:8]])
         with ir.InsertionPoint(terminator), location:
             kind = ir.StringAttr.get("host" if _on_host(unit, inputs, sequence) else unit.kind)
@@ -327,6 +331,11 @@ class _Emitter:
                     name = self.graph.nodes[source].op.name.removeprefix("stablehlo.")
                     found[f"{name}: {reason}"] = None
         return list(found)
+
+
+def _changed(ops: Sequence[ir.Operation]) -> ir.Value:
+    """What the one op among `ops` with an emitter of its own changes."""
+    return next(op.operands[0] for op in ops if own_kind(op) is not None)
 
 
 def _is_used(value: ir.Value) -> bool:

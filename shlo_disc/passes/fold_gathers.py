@@ -26,7 +26,7 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
 
-__all__ = ["RULES", "FoldGathers"]
+__all__ = ["RULES", "FoldGathers", "slice_of"]
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -55,7 +55,7 @@ def of_one_window(op: ir.Operation, facts: Facts) -> ir.Value | None:
         return None
     kind = ir.RankedTensorType.get(declared, result.type.element_type)
     ones = [ONE] * len(first)
-    sliced = _slice(operand, first, last, ones, kind, tuple(windows), facts)
+    sliced = slice_of(operand, first, last, ones, kind, tuple(windows), facts)
     return facts.reshape(sliced, result.type, shape) if kind != result.type else sliced
 
 
@@ -89,10 +89,10 @@ def ofeven_steps(op: ir.Operation, facts: Facts) -> ir.Value | None:
         last = Expr.max(steps.first, last)
     firsts, lasts, strides = [ZERO] * len(sizes), list(sizes), [ONE] * len(sizes)
     firsts[along], lasts[along], strides[along] = steps.first, last, Expr.const(steps.step)
-    return _slice(operand, firsts, lasts, strides, result.type, shape, facts)
+    return slice_of(operand, firsts, lasts, strides, result.type, shape, facts)
 
 
-def _slice(
+def slice_of(
     operand: ir.Value,
     first: Sequence[Expr],
     last: Sequence[Expr],
@@ -101,6 +101,7 @@ def _slice(
     shape: tuple[Expr, ...],
     facts: Facts,
 ) -> ir.Value:
+    """The slice of `operand` from `first` to `last`, of type `kind` and sizes `shape`."""
     if operand.type.has_static_shape and kind.has_static_shape:
         attributes = {
             "start_indices": _numbers(first),

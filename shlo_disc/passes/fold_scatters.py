@@ -1,14 +1,25 @@
-"""fold-scatters: indices that count the elements of rows become windows; sorted ones are marked.
+"""fold-scatters: indices that count become windows or batches, one known place a slice.
 
     scatter %x [v, k], %places [n, k, 2], %updates [n, k]      places[i, j] = (%i[i], j)
 ==> scatter %x [v, k], %places [n, 1], %updates [n, k]         window [1, k], places[i] = (%i[i])
 
+    scatter %x [n], 0, %v                                          by a body that returns %v
+==> dynamic_update_slice %x, (reshape %v), 0
+
+    dynamic_update_slice (concatenate %a [1], %b), %v [1], 0   ==>  concatenate %v, %b
+
+    scatter %x [v, k], %places [v, n, 2], %updates [v, n]      places[i, j] = (i, %i[i, j])
+==> scatter %x [v, k], %places [v, n, 1], %updates [v, n]      batches of the first dimensions
+
 Why     `scatter_add(0, i[:, None].expand(-1, k), x)` of PyTorch and `x.at[i[:, None], arange(k)]`
         of JAX have an index for every element. Rows are read and written in vectors. Of sorted
-        indices, a place is read and written once (`lower/tasks/scatter.py`).
+        indices, a place is read and written once (`lower/tasks/scatter.py`). An update at a known
+        place, as in `x.at[0].set(v)`, is a store: no kernel copies `x`. Behind a roll it is one of
+        two pieces.
 Needs   `resolve-shapes`, and broadcasts that are plain.
 Keeps   every result: each element of a window is in the operand if the updates have no more of
-        them than the operand. Updates of one element stay in their order.
+        them than the operand. Updates of one element stay in their order. Batches are as many as
+        the operand has.
 Cost    O(ops that compute the indices) for each scatter.
 Source  StableHLO spec, scatter.
 """
@@ -22,17 +33,21 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc import dialect
 from shlo_disc.comparisons import less_than
 from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
-from shlo_disc.mlir import ir, producer
+from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
 
-__all__ = ["RULES", "FoldScatters"]
+__all__ = ["RULES", "FoldScatters", "lesser", "lesser_type", "unit_dims_moved"]
+
+ZERO, ONE = Expr.const(0), Expr.const(1)
 
 _WIDE = 32
 """Bits of integers that count the elements of any dimension."""
@@ -66,6 +81,44 @@ def of_rows(op: ir.Operation, facts: Facts) -> ir.Value | None:
             dimensions = scatter_attribute(windowed)
             joined = _joined(kept, windowed, facts)
             return _again(op, facts, joined, scatter_dimension_numbers=dimensions)
+    return None
+
+
+def of_batches(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter whose indices count the first dimension ==> scatter with a batching dimension.
+
+        places[i, j] = (i, %k[i, j])    ==>    places[i, j] = (%k[i, j],)
+
+    Updates of one batch never meet those of another.
+    """
+    if len(op.results) != 1:
+        return None
+    numbers, (array, places, _) = scatter_numbers(op), op.operands
+    columns = _columns(places, numbers)
+    if len(columns) < 2 or 0 in numbers.index_batching_dims:
+        return None
+    for number, column in enumerate(columns):
+        along = numbers.indexed_dims[number]
+        if _counted(column, facts) != 0 or along not in numbers.collapsed_dims:
+            continue
+        if not facts.same(facts.shape(array)[along], facts.shape(places)[0]):
+            continue
+        batches = [*zip(numbers.batching_dims, numbers.index_batching_dims, strict=True)]
+        own, its = zip(*sorted([*batches, (along, 0)]), strict=True)
+        batched = replace(
+            numbers,
+            collapsed_dims=tuple(o for o in numbers.collapsed_dims if o != along),
+            batching_dims=own,
+            index_batching_dims=its,
+            indexed_dims=tuple(o for o in numbers.indexed_dims if o != along),
+        )
+        return _again(
+            op,
+            facts,
+            _joined([c for k, c in enumerate(columns) if k != number], batched, facts),
+            scatter_dimension_numbers=scatter_attribute(batched),
+            indices_are_sorted=ir.BoolAttr.get(False),
+        )
     return None
 
 
@@ -152,7 +205,7 @@ def _counted(value: ir.Value, facts: Facts) -> int | None:
     if op.name in BROADCASTS:
         own = broadcast_dimensions(op)[inner]
         return own if _same_size(op, inner, own, facts) else None
-    return _moved(op, facts).get(inner)
+    return unit_dims_moved(op, facts).get(inner)
 
 
 def _is_wrapped(select: ir.Operation, facts: Facts) -> bool:
@@ -166,7 +219,7 @@ def _same_size(op: ir.Operation, inner: int, own: int, facts: Facts) -> bool:
     return facts.same(facts.shape(op.operands[0])[inner], facts.shape(op.results[0])[own])
 
 
-def _moved(reshape: ir.Operation, facts: Facts) -> dict[int, int]:
+def unit_dims_moved(reshape: ir.Operation, facts: Facts) -> dict[int, int]:
     """Dimension of the operand -> that of the result, where a reshape adds or drops sizes of 1."""
     before, after = (facts.shape(v) for v in (reshape.operands[0], reshape.results[0]))
     own, new = ([d for d, n in enumerate(s) if not n.is_one] for s in (before, after))
@@ -191,7 +244,7 @@ class _Along:
 
     def _less(self, value: ir.Value) -> ir.Value | None:
         d, facts = self.d, self.facts
-        shape, kind = _lesser(facts.shape(value), d), _lesser_type(value.type, d)
+        shape, kind = lesser(facts.shape(value), d), lesser_type(value.type, d)
         element = facts.splat_element(value)
         if element is not None:
             return facts.filled(element, kind, shape)
@@ -201,7 +254,7 @@ class _Along:
         if op.name in BROADCASTS:
             return self._broadcast(op, kind, shape)
         if op.name in RESHAPES:
-            inner = {own: inner for inner, own in _moved(op, facts).items()}.get(d)
+            inner = {own: inner for inner, own in unit_dims_moved(op, facts).items()}.get(d)
             less = None if inner is None else _Along(inner, facts).less(op.operands[0])
             return None if less is None else facts.reshape(less, kind, shape)
         attributes = dict(op.attributes.items())
@@ -227,15 +280,16 @@ class _Along:
             own, before = dims.index(d), facts.shape(inner)
             if not before[own].is_one:
                 return None
-            inner = facts.reshape(inner, _lesser_type(inner.type, own), _lesser(before, own))
+            inner = facts.reshape(inner, lesser_type(inner.type, own), lesser(before, own))
         return facts.broadcast(inner, [x - (x > d) for x in dims if x != d], kind, shape)
 
 
-def _lesser(shape: Sizes, d: int) -> Sizes:
+def lesser(shape: Sizes, d: int) -> Sizes:
+    """`shape` without dimension `d`."""
     return (*shape[:d], *shape[d + 1 :])
 
 
-def _lesser_type(kind: ir.Type, d: int) -> ir.Type:
+def lesser_type(kind: ir.Type, d: int) -> ir.Type:
     """The tensor type without dimension `d`."""
     sizes = [n for k, n in enumerate(kind.shape) if k != d]
     return ir.RankedTensorType.get(sizes, kind.element_type)
@@ -315,7 +369,105 @@ def _adds_up_ones(scan: ir.Operation, facts: Facts) -> bool:
     )
 
 
-RULES = {"stablehlo.scatter": (of_rows, of_narrow, in_order)}
+# --- one place ----------------------------------------------------------------------------------
+
+
+def at_a_place(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Scatter that sets one window, at a place inside that sizes tell ==> update of a slice."""
+    if len(op.results) != 1:
+        return None
+    numbers, (array, places, updates) = scatter_numbers(op), op.operands
+    block = op.regions[0].blocks[0]
+    sets = terminator(block).operands[0] == block.arguments[1]
+    at = facts.contents(places)
+    if not sets or at is None or numbers.place_dims(places.type.rank) or numbers.batching_dims:
+        return None
+    sizes, shape = facts.shape(array), facts.shape(updates)
+    first, window, declared = [ZERO] * len(sizes), [ONE] * len(sizes), [1] * len(sizes)
+    for place, d in zip(numbers.window_dims, numbers.kept_dims(len(sizes)), strict=True):
+        window[d], declared[d] = shape[place], updates.type.shape[place]
+    for start, d in zip(at, numbers.indexed_dims, strict=True):
+        first[d] = start
+    at_least = facts.analysis.constraints.at_least
+    ends = [start + size for start, size in zip(first, window, strict=True)]
+    if not all(at_least(start, 0) for start in first) or not all(map(at_least, sizes, ends)):
+        return None
+    kind = ir.RankedTensorType.get(declared, updates.type.element_type)
+    part = updates if kind == updates.type else facts.reshape(updates, kind, tuple(window))
+    starts = [_number(start, places.type.element_type, facts) for start in first]
+    return facts.build("stablehlo.dynamic_update_slice", [array, part, *starts], array.type, sizes)
+
+
+def of_pieces(op: ir.Operation, facts: Facts) -> ir.Value | None:
+    """Update of whole pieces of a concatenation ==> concatenation with the update instead."""
+    array, update, *starts = op.operands
+    joined = defined_by(array, "stablehlo.concatenate")
+    if joined is None or not facts.has_one_reader(array):
+        return None
+    axis = int(ir.IntegerAttr(joined.attributes["dimension"]))
+    (at,) = facts.contents(starts[axis]) or (None,)
+    sizes, window = facts.shape(array), facts.shape(update)
+    others = (d for d in range(len(sizes)) if d != axis)
+    if at is None or not all(facts.same(sizes[d], window[d]) for d in others):
+        return None
+    pieces, ends = list(joined.operands), [ZERO]
+    for piece in pieces:
+        ends.append(ends[-1] + facts.shape(piece)[axis])
+    first, last = (
+        next((k for k, end in enumerate(ends) if facts.same(end, place)), None)
+        for place in (at, at + window[axis])
+    )
+    if first is None and last == len(pieces) and facts.analysis.constraints.at_least(at, 0):
+        rest = _without_first(pieces[0], axis, window[axis], sizes[axis], facts)
+        if rest is None:
+            return None
+        pieces = [rest, update]
+    elif first is None or last is None or first >= last:
+        return None
+    else:
+        pieces[first:last] = [update]
+    dimension = {"dimension": joined.attributes["dimension"]}
+    return facts.build("stablehlo.concatenate", pieces, array.type, sizes, dimension)
+
+
+def _without_first(
+    piece: ir.Value, axis: int, count: Expr, size: Expr, facts: Facts
+) -> ir.Value | None:
+    """`x[count:]` of a `piece` `x[count mod size:]`, the first one of `x` rolled by `-count`.
+
+    In front of its last `count` elements the rolled array has these, also where `count` is `size`.
+    """
+    op = defined_by(piece, "stablehlo.real_dynamic_slice")
+    if op is None or not facts.same(facts.shape(op.operands[0])[axis], size):
+        return None
+    starts, ends, steps = (facts.contents(v) for v in op.operands[1:])
+    if starts is None or ends is None or steps is None:
+        return None
+    begins, step = facts.same(starts[axis], count % size), facts.same(steps[axis], ONE)
+    if not begins or not step or not facts.same(ends[axis], size):
+        return None
+    starts = (*starts[:axis], count, *starts[axis + 1 :])
+    shape = tuple(size - count if d == axis else n for d, n in enumerate(facts.shape(piece)))
+    bounds = [facts.shape_operand(x) for x in (starts, ends, steps)]
+    return facts.build(op.name, [op.operands[0], *bounds], piece.type, shape)
+
+
+def _number(size: Expr, element: ir.Type, facts: Facts) -> ir.Value:
+    """A scalar that holds `size`."""
+    scalar = ir.RankedTensorType.get([], element)
+    if size.is_const:
+        made = facts.filled(ir.IntegerAttr.get(element, size.value), scalar, ())
+    else:
+        made = dialect.dim(size, element)
+        facts.made[made] = ()
+    facts.numbers[made] = (size,)
+    return made
+
+
+RULES = {
+    "stablehlo.dynamic_update_slice": (of_pieces,),
+    "stablehlo.scatter": (at_a_place, of_rows, of_batches, of_narrow, in_order),
+}
 
 
 @dataclass(frozen=True)

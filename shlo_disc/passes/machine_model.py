@@ -42,6 +42,8 @@ class Capabilities:
     """True if a launch of a product may compute rows of its result, too."""
     shares_memory: bool
     """True if the host program can load from memory of the target, and store into it."""
+    raises_flags: bool
+    """True if kernels of kinds `loop` and `scatter` may have flags (`records.Flag`)."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ what the emitters in `lower/` accept.
 
 from __future__ import annotations
 
-from shlo_disc.mlir import ir
+from shlo_disc.mlir import ir, producer
 from shlo_disc.ops import OPS, Flops, Role, ffi, names, row_of
 from shlo_disc.ops.ffi import is_ffi_call
 from shlo_disc.scalar_regions import takes_lanes
@@ -26,6 +26,8 @@ __all__ = [
     "RESHAPES",
     "RESULT_SHAPE_OPERAND",
     "TRANSCENDENTAL",
+    "constant_float",
+    "is_flag",
     "is_host_scalar",
     "is_integer_scalar",
     "is_row_reduction",
@@ -96,9 +98,39 @@ def is_row_reduction(op: ir.Operation) -> bool:
     return op.name == "stablehlo.reduce" and takes_lanes(op)
 
 
+def is_flag(op: ir.Operation) -> bool:
+    """True for a `reduce` that tells whether any of the truth values of an array is true."""
+    if op.name != "stablehlo.reduce" or len(op.results) != 1 or not len(op.operands):
+        return False
+    kind, init = ir.RankedTensorType(op.results[0].type), op.operands[1].owner
+    is_truth = str(kind.element_type) == "i1" and not kind.rank
+    if not is_truth or isinstance(init, ir.Block) or not is_splat_constant(init.operation):
+        return False
+    value = ir.DenseElementsAttr(init.operation.attributes["value"]).get_splat_value()
+    block = op.regions[0].blocks[0]
+    body = block.operations[0].operation
+    return (
+        not ir.BoolAttr(value).value
+        and len(block.operations) == 2
+        and body.name == "stablehlo.or"
+        and set(body.operands) == set(block.arguments)
+    )
+
+
 def is_splat_constant(op: ir.Operation) -> bool:
     """True for a `stablehlo.constant` of one repeated element (rank 0 included)."""
     if op.name != "stablehlo.constant":
         return False
     value = op.attributes["value"]
     return isinstance(value, ir.DenseElementsAttr) and bool(value.is_splat)
+
+
+def constant_float(value: ir.Value) -> float | None:
+    """The float that `value` holds at every index, where it is a constant; else None."""
+    op = producer(value)
+    while op is not None and (op.name in RESHAPES or op.name in BROADCASTS):
+        op = producer(op.operands[0])
+    if op is None or not is_splat_constant(op):
+        return None
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return float(splat.value) if isinstance(splat, ir.FloatAttr) else None

@@ -51,17 +51,9 @@ from shlo_disc.passes.arena import Arena
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses
 from shlo_disc.passes.homes import has_far_memory, is_on_host
-from shlo_disc.passes.op_classes import CONTROL, RESHAPES
-from shlo_disc.passes.places import (
-    At,
-    Carry,
-    Mode,
-    Place,
-    set_carries,
-    set_places,
-    set_reuses,
-    set_scalars,
-)
+from shlo_disc.passes.op_classes import CONTROL, RESHAPES, is_flag
+from shlo_disc.passes.place import At, Place
+from shlo_disc.passes.places import Carry, Mode, set_carries, set_places, set_reuses, set_scalars
 from shlo_disc.passes.plan_updates import place_updates
 from shlo_disc.passes.records import ffi_call_of, update_of
 
@@ -673,7 +665,10 @@ class _Planner:
 
 def _in_place_candidate(op: ir.Operation) -> bool:
     """True if the fusion changes a copy of its operand 0, and reads it for nothing else."""
-    if op.name != "disc.fusion" or len(op.results) != 1 or not len(op.operands):
+    if op.name != "disc.fusion" or not len(op.operands):
+        return False
+    flags = region_results(op)[1:]
+    if not all(is_flag(value.owner.operation) for value in flags):
         return False
     update = update_of(op)
     if update is None:

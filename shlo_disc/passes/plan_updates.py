@@ -17,7 +17,8 @@ from shlo_disc.dynamic.views import dense_strides
 from shlo_disc.mlir import ir, producer, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
-from shlo_disc.passes.places import At, Mode, Place, set_stored
+from shlo_disc.passes.place import At, Place
+from shlo_disc.passes.places import Mode, set_stored
 from shlo_disc.passes.records import ffi_call_of, update_of
 
 __all__ = ["is_run", "place_updates"]

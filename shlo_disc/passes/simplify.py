@@ -27,6 +27,7 @@ from shlo_disc.passes import (
     fold_reverses,
     fold_scatters,
     fold_selects,
+    fold_slices,
     fold_transposes,
     fold_updates,
     simplify_algebra,
@@ -49,6 +50,7 @@ _TABLES = (
     fold_selects.RULES,
     fold_scatters.RULES,  # before updates: these are added at fewer places
     fold_updates.RULES,
+    fold_slices.RULES,
 )
 
 

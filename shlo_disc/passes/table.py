@@ -14,6 +14,7 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     fold_reverses,
     fold_scatters,
     fold_selects,
+    fold_slices,
     fold_transposes,
     forward_carried,
     hoist_invariants,

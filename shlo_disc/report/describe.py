@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.host.program import HostProgram
-from shlo_disc.lower.host.uses import KernelUse
+from shlo_disc.lower.host.record import HostProgram, KernelUse, Work
 from shlo_disc.lower.plan import FfiCall, FftCall, If, Launch, Step
-from shlo_disc.lower.work import Work
-from shlo_disc.passes.places import At, Place
+from shlo_disc.passes.place import At, Place
 
 if TYPE_CHECKING:
     from shlo_disc.executable import Executable
@@ -49,7 +47,7 @@ def describe(
         "sizes": None if sizes is None else dict(sizes),
         "calls": sum(count for _, count in calls),
         "checks": executable.checked,
-        "compile_ms": {stage: round(ms, 3) for stage, ms in executable.stage_ms.items()},
+        "compile_ms": {stage: round(ms, 3) for stage, ms in executable.record.stage_ms},
         "passes": [
             {"name": record.name, "ms": round(record.time_ms, 3), "changed": record.changed}
             for record in executable.passes

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from shlo_disc.devices import place_of_platform
 from shlo_disc.errors import DeviceError
-from shlo_disc.lower.host.program import HostProgram
+from shlo_disc.lower.host.record import HostProgram
 from shlo_disc.report.describe import describe
 from shlo_disc.report.marks import marked_host
 from shlo_disc.report.page import page

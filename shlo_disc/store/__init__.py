@@ -1,9 +1,9 @@
-"""The kernel store: machine code kept on disk, so that later processes need not compile it.
+"""The store: machine code and programs kept on disk, so that later processes need not compile them.
 
 `folder` decides where it is and whether that place is safe, `entries` reads and writes it, and
-`format` says what a file holds. An entry is found by a key that names all its code depends on
-(`lower.cpu.code_key`). So nothing is ever stale, and whatever goes wrong is a miss: the code is
-compiled, as without a store.
+`format` says what a file holds. An entry is found by a key that names all it depends on
+(`lower.cpu.code_key`, `executables.kept`). So nothing is ever stale, and whatever goes wrong is a
+miss: the program is compiled, as without a store.
 
 Reading takes no lock. A file is written under another name and then renamed, so that a reader sees
 a whole file or none, whoever is killed meanwhile. No file stays open, so that a fork shares none.

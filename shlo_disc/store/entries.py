@@ -16,7 +16,7 @@ from shlo_disc import flags, locks
 from shlo_disc.store.folder import configured, is_ours, opened
 from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
 
-__all__ = ["COUNTS", "Counts", "Entry", "Store", "current"]
+__all__ = ["COUNTS", "KINDS", "Counts", "Entry", "Store", "current"]
 
 _DAY_S = 24 * 60 * 60
 _SCAN_S = 60
@@ -30,7 +30,9 @@ _KEPT_SHARE = 0.9
 class Counts:
     """What this process asked of stores."""
 
-    NAMES = ("loaded", "missing", "damaged", "unreadable", "stored", "not_stored", "evicted")
+    NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
+             "damaged", "unreadable",
+             "stored", "not_stored", "evicted")  # fmt: skip
 
     def __init__(self) -> None:
         self._lock = locks.lock()
@@ -64,30 +66,43 @@ class Entry:
         """What it is found by."""
         return bytes.fromhex(self.path.name)
 
-    def object_code(self) -> bytes:
-        """Its object code. Raises OSError and DamagedError."""
+    @property
+    def kind(self) -> str:
+        """One of :data:`KINDS`."""
+        return self.path.parent.parent.name
+
+    def content(self) -> bytes:
+        """What was stored. Raises OSError and DamagedError."""
         return unpacked(self.key, _contents(self.path))
 
 
-def current() -> Store | None:
-    """The store of this process; None where it is off or cannot be used."""
+KINDS = ("calls", "kernels", "programs")
+"""What is stored: object code, records of programs, and which of these a call runs
+(`executables/kept.py`)."""
+_MISSING = {"calls": "calls_missing", "kernels": "missing", "programs": "programs_missing"}
+
+
+def current(kind: str = "kernels") -> Store | None:
+    """The store of this process for one of :data:`KINDS`; None where it is off or of no use."""
     folder = configured()
     found = None if folder is None else opened(folder)
-    return None if found is None else Store(found / "v1")
+    return None if found is None else Store(found / "v1", kind)
 
 
 @dataclass(frozen=True)
 class Store:
-    """Object code by key, below one folder."""
+    """Bytes by key, below one folder."""
 
     root: Path
+    kind: str = "kernels"
+    """What it reads and writes, of :data:`KINDS`."""
 
     def read(self, key: bytes) -> bytes | None:
-        """The object code under `key`; None where there is none that can be used."""
+        """What is kept under `key`; None where there is none that can be used."""
         try:
             found = unpacked(key, _contents(self._path(key)))
         except FileNotFoundError:
-            COUNTS.add("missing")
+            COUNTS.add(_MISSING[self.kind])
         except OSError:
             COUNTS.add("unreadable")
         except DamagedError:
@@ -96,9 +111,9 @@ class Store:
             return found
         return None
 
-    def write(self, key: bytes, object_code: bytes) -> None:
-        """Keep `object_code` under `key`, if the file system lets us."""
-        file = packed(key, object_code)
+    def write(self, key: bytes, content: bytes) -> None:
+        """Keep `content` under `key`, if the file system lets us."""
+        file = packed(key, content)
         if len(file) > MOST_BYTES:
             return
         path = self._path(key)
@@ -107,8 +122,8 @@ class Store:
             try:
                 _replace(path, self.root / "tmp" / name, file)
             except FileNotFoundError:
-                kernels, temporary = path.parent.parent, self.root / "tmp"
-                for folder in (self.root, temporary, kernels, path.parent):
+                entries, temporary = path.parent.parent, self.root / "tmp"
+                for folder in (self.root, temporary, entries, path.parent):
                     folder.mkdir(mode=0o700, exist_ok=True)
                 _replace(path, self.root / "tmp" / name, file)
         except OSError:
@@ -119,8 +134,8 @@ class Store:
             self._limit()
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, in no order."""
-        for folder in _listed(self.root / "kernels"):
+        """All entries of all kinds, in no order."""
+        for folder in (f for kind in KINDS for f in _listed(self.root / kind)):
             for file in _listed(folder):
                 try:
                     found = file.stat(follow_symlinks=False)
@@ -154,7 +169,7 @@ class Store:
 
     def _path(self, key: bytes) -> Path:
         name = key.hex()
-        return self.root / "kernels" / name[:2] / name
+        return self.root / self.kind / name[:2] / name
 
     def _limit(self) -> None:
         """Keep the store within its limit, unless a process did so a moment ago, or does."""

@@ -1,4 +1,4 @@
-"""What a file of the store holds: a header, the key it was stored under, the object code."""
+"""What a file of the store holds: a header, the key it was stored under, the content."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ MOST_BYTES = 256 << 20
 """Of a file; the largest kernels take 100 kB."""
 
 _HEAD = struct.Struct(f"<8sIIQ{KEY_BYTES}s{hashlib.blake2b().digest_size}s")
-"""Magic, version, 0, bytes of the object code, key, digest."""
+"""Magic, version, 0, bytes of the content, key, digest."""
 
 
 class DamagedError(ValueError):
     """A file is not what was written."""
 
 
-def _digest(key: bytes, object_code: bytes) -> bytes:
+def _digest(key: bytes, content: bytes) -> bytes:
     """Of all of a file but the digest itself: the other fields follow from these two."""
-    return hashlib.blake2b(key + object_code).digest()
+    return hashlib.blake2b(key + content).digest()
 
 
-def packed(key: bytes, object_code: bytes) -> bytes:
-    """The file of `object_code`."""
-    digest = _digest(key, object_code)
-    return _HEAD.pack(MAGIC, VERSION, 0, len(object_code), key, digest) + object_code
+def packed(key: bytes, content: bytes) -> bytes:
+    """The file that stores `content`."""
+    digest = _digest(key, content)
+    return _HEAD.pack(MAGIC, VERSION, 0, len(content), key, digest) + content
 
 
 def unpacked(key: bytes, file: bytes) -> bytes:
-    """The object code in `file`, which was stored under `key`.
+    """What is stored in `file`, which was stored under `key`.
 
-    Raises DamagedError for bytes that are not `packed(key, object code)`.
+    Raises DamagedError for bytes that are not `packed(key, content)`.
     """
     if len(file) < _HEAD.size:
         raise DamagedError("truncated")
@@ -45,9 +45,9 @@ def unpacked(key: bytes, file: bytes) -> bytes:
         raise DamagedError("another format or version")
     if stored_key != key:
         raise DamagedError("the entry of another key")
-    object_code = file[_HEAD.size :]
-    if length != len(object_code):
+    content = file[_HEAD.size :]
+    if length != len(content):
         raise DamagedError("truncated")
-    if digest != _digest(key, object_code):
+    if digest != _digest(key, content):
         raise DamagedError("a wrong checksum")
-    return object_code
+    return content

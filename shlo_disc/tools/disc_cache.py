@@ -14,10 +14,11 @@ from typing import Any
 import click
 
 from shlo_disc import flags
+from shlo_disc.executables.codec import RecordError, from_bytes
 from shlo_disc.loader import ObjectCodeError, check_object_code
 from shlo_disc.store.entries import Entry, Store, current
 from shlo_disc.store.folder import opened
-from shlo_disc.store.format import DamagedError
+from shlo_disc.store.format import KEY_BYTES, DamagedError
 
 __all__ = ["main"]
 
@@ -62,10 +63,10 @@ def main(context: click.Context, folder: Path | None) -> None:
 @main.command()
 @click.pass_obj
 def ls(store: Store) -> None:
-    """List the entries, those used last in front: when, bytes, key."""
+    """List the entries, those used last in front: when, bytes, kind, key."""
     for entry in sorted(store.entries(), key=lambda entry: -entry.used):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
-        print(f"{used} {entry.size_bytes:9} {entry.path.name}")
+        print(f"{used} {entry.size_bytes:9} {entry.kind} {entry.path.name}")
 
 
 @main.command()
@@ -116,10 +117,17 @@ def verify(store: Store, remove: bool) -> None:
 def _damage(entry: Entry) -> str:
     """What is wrong with an entry; "" if nothing is, or if it is gone."""
     try:
-        check_object_code(entry.object_code())
+        content = entry.content()
+        if entry.kind == "programs":
+            from_bytes(content)
+        elif entry.kind == "calls":
+            if len(content) != KEY_BYTES:
+                return "no key of a program"
+        else:
+            check_object_code(content)
     except FileNotFoundError:
         return ""
-    except (OSError, DamagedError, ObjectCodeError) as error:
+    except (OSError, DamagedError, ObjectCodeError, RecordError) as error:
         return str(error)
     return ""
 

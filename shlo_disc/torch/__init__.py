@@ -14,7 +14,8 @@ from shlo_disc.front_ends import Tested, check_tested, late_imports
 
 if TYPE_CHECKING:
     from shlo_disc.torch.dynamo import CompiledGraph, backend, compilations
-    from shlo_disc.torch.exported import TorchExecutable, compile
+    from shlo_disc.torch.executables import TorchExecutable
+    from shlo_disc.torch.exported import compile
 
 __all__ = ["CompiledGraph", "TorchExecutable", "backend", "compilations", "compile"]
 
@@ -24,7 +25,7 @@ __getattr__ = late_imports(
     __name__,
     {
         "CompiledGraph": "shlo_disc.torch.dynamo",
-        "TorchExecutable": "shlo_disc.torch.exported",
+        "TorchExecutable": "shlo_disc.torch.executables",
         "backend": "shlo_disc.torch.dynamo",
         "compilations": "shlo_disc.torch.dynamo",
         "compile": "shlo_disc.torch.exported",

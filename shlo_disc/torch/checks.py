@@ -256,7 +256,10 @@ def _code(graph: torch.fx.Graph) -> Code | None:
             error = RuntimeError(f"{_where(node)}: {_WRONG_REPEATS}")
             others[node] = _Flag(node, _wrong_repeats(node), error)
     places = {node: place for place, node in enumerate(graph.nodes)}
-    flags = [*_range_flags(list(ranges.values())), *others.values()]
+    flags = [
+        *(_Flag(at, _outside(at, one), _range_error(at, one)) for at, one in ranges.values()),
+        *others.values(),
+    ]
     flags.sort(key=lambda flag: places[flag.at])
     errors = [error for flag in flags for error in flag.errors]
     return (_joined(flags), errors) if flags else None
@@ -270,67 +273,21 @@ class _Flag:
         at: torch.fx.Node,
         fails: torch.fx.Node,
         *errors: Exception,
-        axis: int | None = None,
         is_code: bool = False,
     ) -> None:
         self.at = at
         """The op that it is checked for."""
         self.fails = fails
-        """True, or negative, for elements that the op refuses; or a code."""
+        """True for elements that the op refuses; or a code."""
         self.errors = errors
-        """What is raised; of several, each for one place of the dimension `axis`, or as coded."""
-        self.axis = axis
+        """What is raised; of several, as coded."""
         self.is_code = is_code
-
-    @property
-    def is_truth(self) -> bool:
-        """Whether `fails` has truth values."""
-        return bool(self.fails.meta["val"].dtype is torch.bool)
 
 
 def _limits(one: _Range) -> tuple[Any, ...]:
     """Equal for those that require the same of an element."""
     bound = None if one.holder is None else expression(_size(one))
     return bound, one.wraps, one.ignored
-
-
-def _range_flags(ranges: Sequence[tuple[torch.fx.Node, _Range]]) -> list[_Flag]:
-    """The flags of index tensors; one for all parts of a tensor that must be in the same range.
-
-    Tables of embeddings often have a row each of one tensor, and memory is read in order.
-    """
-    wholes: dict[Any, dict[int, tuple[torch.fx.Node, _Range]]] = {}
-    flags = []
-    for at, one in ranges:
-        if (part := _part(one.index)) is not None:
-            wholes.setdefault((*part[:2], *_limits(one)), {}).setdefault(part[2], (at, one))
-        else:
-            flags.append(_Flag(at, _outside(at, one), _range_error(at, one)))
-    for (whole, axis, *_), parts in wholes.items():
-        if len(parts) == whole.meta["val"].shape[axis]:
-            at, one = next(iter(parts.values()))
-            errors = [_range_error(*parts[place]) for place in sorted(parts)]
-            fails = _outside(at, dataclasses.replace(one, index=whole))
-            flags.append(_Flag(at, fails, *errors, axis=axis))
-        else:
-            flags += [_Flag(at, _outside(at, p), _range_error(at, p)) for at, p in parts.values()]
-    return flags
-
-
-def _part(node: torch.fx.Node) -> tuple[torch.fx.Node, int, int] | None:
-    """The tensor, dimension and place, of a tensor at one place of a dimension of known size."""
-    if node.target is aten.select.int:
-        given = schema_arguments(node)
-        whole, axis, place = given["self"], given["dim"], given["index"]
-    elif node.target is operator.getitem and node.args[0].target is aten.unbind.int:
-        given = schema_arguments(node.args[0])
-        whole, axis, place = given["self"], given["dim"], node.args[1]
-    else:
-        return None
-    axis %= _rank(whole)
-    size = whole.meta["val"].shape[axis]
-    is_known = isinstance(size, int) and isinstance(place, int)
-    return (whole, axis, place % size) if is_known else None
 
 
 def _is_empty(node: torch.fx.Node) -> bool:
@@ -362,21 +319,21 @@ def _wrong_repeats(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _outside(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
-    """Negative for elements that are out of the range: `x | (n - 1 - x)`, in 64 bits."""
+    """True for elements that are out of the range, in 64 bits: `x < 0 | x >= n`."""
     x = one.index
     if x.meta["val"].dtype is not torch.int64:
         x = _call(at, aten._to_copy.default, x, dtype=torch.int64)
     if one.holder is None:
-        return x
+        return _call(at, aten.lt.Scalar, x, 0)
     size: Any = _size(one)
     if not isinstance(size, int):
         size = _stated(at, one)
-    last = size - 1 if isinstance(size, int) else _call(at, operator.sub, size, 1)
     low = _call(at, aten.add.Scalar, x, size) if one.wraps else x
-    outside = _call(at, aten.bitwise_or.Tensor, low, _call(at, aten.rsub.Scalar, x, last))
+    below, above = _call(at, aten.lt.Scalar, low, 0), _call(at, aten.ge.Scalar, x, size)
+    outside = _call(at, aten.bitwise_or.Tensor, below, above)
     if one.ignored is not None:
         counts = _call(at, aten.ne.Scalar, one.index, one.ignored)
-        outside = _call(at, aten.mul.Tensor, outside, counts)
+        outside = _call(at, aten.bitwise_and.Tensor, outside, counts)
     return outside
 
 
@@ -390,56 +347,29 @@ def _stated(at: torch.fx.Node, one: _Range) -> torch.fx.Node:
 def _joined(flags: Sequence[_Flag]) -> torch.fx.Node:
     """0, or a number that is the larger, the earlier the first error comes that is to be raised.
 
-    Tensors of one shape have one reduction: tables of embeddings have many of these.
+    Each has a reduction of its own, which kernels that read the indices do on the way.
     """
     total = sum(len(flag.errors) for flag in flags)
     if len(flags) == 1 and (total == 1 or flags[0].is_code):
-        return flags[0].fails if flags[0].is_code else _any(flags[0].at, flags[0])
-    groups: dict[Any, list[tuple[int, _Flag]]] = {}
-    weight = total
-    for number, flag in enumerate(flags):
-        shape = tuple(map(expression, flag.fails.meta["val"].shape))
-        key = shape if flag.axis is None and not flag.is_code else number
-        groups.setdefault(key, []).append((weight, flag))
-        weight -= len(flag.errors)
+        return flags[0].fails if flags[0].is_code else _any(flags[0])
     code: Any = None
-    for group in sorted(groups.values(), key=lambda group: -group[-1][0]):  # the last op comes last
-        last = group[-1][1].at
-        largest = _largest(last, group)
-        code = largest if code is None else _call(last, aten.maximum.default, code, largest)
-    found: torch.fx.Node = _call(last, aten.clamp.default, code, 0)  # of no elements
+    weight = total
+    for flag in flags:
+        call = functools.partial(_call, flag.at)
+        if flag.is_code:
+            own = shifted(call, flag.fails, weight - len(flag.errors))
+        else:
+            number = call(aten._to_copy.default, _any(flag), dtype=torch.int32)
+            own = call(aten.mul.Scalar, number, weight)
+        weight -= len(flag.errors)
+        code = own if code is None else call(aten.maximum.default, code, own)
+    found: torch.fx.Node = code
     return found
 
 
-def _any(at: torch.fx.Node, flag: _Flag, kept: int | None = None) -> torch.fx.Node:
-    """Whether an element fails; at every place of the dimension `kept`, if that is given."""
-    if flag.is_truth:
-        return _call(at, aten.any.default, flag.fails)
-    axes = [axis for axis in range(_rank(flag.fails)) if axis != kept]
-    least = _call(at, aten.amin.default, flag.fails, axes) if axes else flag.fails
-    return _call(at, aten.lt.Scalar, least, 0)
-
-
-def _largest(at: torch.fx.Node, group: Sequence[tuple[int, _Flag]]) -> torch.fx.Node:
-    """The largest weight in a group of flags that is true: flags of one shape, or one."""
-    (weight, first), *others = group
-    if first.is_code:
-        call = functools.partial(_call, at)
-        return shifted(call, first.fails, weight - len(first.errors))
-    if not others:
-        number = _call(at, aten._to_copy.default, _any(at, first, first.axis), dtype=torch.int32)
-        if first.axis is None:
-            return _call(at, aten.mul.Scalar, number, weight)
-        end = weight - len(first.errors)
-        weights = _call(at, aten.arange.start_step, weight, end, -1, dtype=torch.int32)
-        return _call(at, aten.amax.default, _call(at, aten.mul.Tensor, number, weights))
-    own: Any = None
-    for weight, flag in group:
-        fails = flag.fails if flag.is_truth else _call(at, aten.lt.Scalar, flag.fails, 0)
-        number = _call(at, aten._to_copy.default, fails, dtype=torch.int32)
-        weighted = _call(at, aten.mul.Scalar, number, weight)
-        own = weighted if own is None else _call(at, aten.maximum.default, own, weighted)
-    return _call(at, aten.amax.default, own)
+def _any(flag: _Flag) -> torch.fx.Node:
+    """Whether an element fails."""
+    return _call(flag.at, aten.any.default, flag.fails)
 
 
 def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:

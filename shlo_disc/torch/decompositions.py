@@ -60,6 +60,9 @@ KEPT = frozenset({
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
 
+_VIEWS = frozenset({aten._reshape_alias.default, aten._unsafe_view.default})
+"""Views by other names. To trace them costs seconds where sizes are quotients."""
+
 Decomposition = Callable[..., Any]
 
 
@@ -89,6 +92,9 @@ def decompose(
     guards: list[Any] = []
     traces: _Traces = {}
     read_storages(module)
+    for node in module.graph.nodes:
+        if node.target in _VIEWS:
+            node.target, node.args = aten.view.default, node.args[:2]
     for node in list(module.graph.nodes):
         rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
         if rule is not None:

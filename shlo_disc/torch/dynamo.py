@@ -7,12 +7,11 @@ AOTAutograd gives functional graphs: one for inference, or one forward and one b
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,16 +26,15 @@ from shlo_disc.torch.effects import without_tokens
 from shlo_disc.torch.equal_operations import equate_sizes, merge_equal_operations
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
-from shlo_disc.torch.part import Known, Part
-from shlo_disc.torch.partition import Way, cut, operations, reason_of
+from shlo_disc.torch.part import NOTHING_KNOWN, Known
+from shlo_disc.torch.partition import reason_of
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.random_numbers import save_draws
 from shlo_disc.torch.recurrent import take_recurrent_layers
+from shlo_disc.torch.regions import Regions
 from shlo_disc.torch.sizes import has_floats
 
 __all__ = ["CompiledGraph", "backend", "compilations"]
-
-_log = logging.getLogger("shlo_disc")
 
 
 def backend(
@@ -101,9 +99,6 @@ def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
     return min_cut_rematerialization_partition(joint, inputs, **more)
 
 
-_TOLD: set[tuple[str, str]] = set()
-"""What has been logged."""
-
 _KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
 
 
@@ -112,37 +107,34 @@ def compilations() -> list[CompiledGraph]:
     return sorted(_KEPT, key=lambda graph: graph.number)
 
 
-class CompiledGraph:
+class CompiledGraph(Regions):
     """One graph of `torch.compile`, compiled. Any number of threads may call it."""
 
     number: int
     """How many graphs there were before it, and it."""
     kind: str
     """`forward`, `backward` or `inference`; `untraced` for one that PyTorch runs whole."""
-    name: str
-    eager: dict[str, str]
-    """Operations that PyTorch runs, by their places, each with the reason."""
-    eager_count: int
-    """How many operations PyTorch runs in a call."""
-    parts: list[Part]
-    """What was compiled; several for a graph that PyTorch runs a part of."""
     _run: Callable[[Sequence[Any]], Any]
-    _aliases: Aliases | None
+    _aliases: Aliases | None = None
     _count = 0
     _lock = threading.Lock()
 
     def __init__(
         self, graph: torch.fx.GraphModule, kind: str, names: Sequence[str], options: Options
     ) -> None:
-        self._begin(kind)
-        self._options = options
         start = time.perf_counter()
         graph = without_tokens(graph)
         if kind == "inference":  # the others are merged by PyTorch's partitioner
             merge_equal_operations(graph)
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fix_steps(graph.graph)
-        self._known = _known(placeholders)
+        super().__init__(
+            self._begin(kind),
+            _known(placeholders),
+            likely=options.likely,
+            freeze=options.freeze and kind == "inference",
+            checks=options.checks and kind != "backward",
+        )
         own = [_name(node, names) for node in placeholders]
         _check_devices(graph, dict(zip(placeholders, own, strict=True)))
         self._aliases = None if kind == "backward" else Aliases(graph)
@@ -150,9 +142,7 @@ class CompiledGraph:
             graph = self._aliases.without(graph)
         weights = _weights(placeholders)
         try:
-            whole = self._part(graph, self.name, own, weights, _seen(kind))
-            self._run = whole
-            self.parts = [whole]
+            self._run = self.compile_whole(graph, own, weights, _seen(kind))
         except Exception as error:
             if options.on_unsupported == "error":
                 if not isinstance(error, UnsupportedError):
@@ -160,107 +150,18 @@ class CompiledGraph:
                 raise UnsupportedError(
                     f"{error}; options={{'on_unsupported': 'eager'}} has PyTorch run it"
                 ) from error
-            cut_up = self._cut(graph, self.name, own, weights, Way.KNOWN)
-            self._run = lambda inputs: cut_up(*inputs)
-            self._tell()
+            self._run = self.compile_regions(graph, own, weights)
         self.seconds = time.perf_counter() - start
         """How long its compilation took."""
         _KEPT.add(self)
 
-    def _begin(self, kind: str) -> None:
-        """Have a number and a name, and nothing compiled."""
+    def _begin(self, kind: str) -> str:
+        """Have a number; the name that goes with it."""
         with CompiledGraph._lock:
             CompiledGraph._count += 1
             self.number = CompiledGraph._count
-        self.kind, self.name = kind, f"{kind}_{self.number}"
-        self.eager, self.eager_count, self.parts = {}, 0, []
-        self._aliases = None
-
-    def _part(
-        self,
-        graph: torch.fx.GraphModule,
-        name: str,
-        names: Sequence[str],
-        weights: Collection[int],
-        seen: int | None = None,
-    ) -> Part:
-        return Part(
-            graph,
-            name,
-            names=names,
-            known=self._known,
-            likely=self._options.likely,
-            weights=weights,
-            freeze=self._options.freeze and self.kind == "inference",
-            seen=seen,
-            checks=self._options.checks and self.kind != "backward",
-        )
-
-    def _cut(
-        self,
-        graph: torch.fx.GraphModule,
-        name: str,
-        names: Sequence[str],
-        weights: Collection[int],
-        way: Way,
-    ) -> torch.fx.GraphModule:
-        """`graph`, which does not compile as a whole, with its regions compiled.
-
-        PyTorch runs all of a graph that cannot be cut.
-        """
-        try:
-            whole, regions, left = cut(graph, self._known, way)
-        except Exception as error:  # of PyTorch's partitioner
-            reason = f"the graph cannot be cut: {reason_of(error)}"
-            self._note([(place_of(node), reason) for node in operations(graph.graph)])
-            return graph
-        if not left and way is not Way.HALVES:  # the one region is what did not compile
-            return self._cut(graph, name, names, weights, Way(way + 1))
-        self._note(left)
-        outer = {
-            node: number
-            for number, node in enumerate(n for n in whole.graph.nodes if n.op == "placeholder")
-        }
-        for node in whole.graph.nodes:
-            if node.op != "call_module" or str(node.target) not in regions:
-                continue
-            region = getattr(whole, str(node.target))
-            own = [names[outer[a]] if a in outer else a.name for a in node.args]
-            packed = [k for k, a in enumerate(node.args) if outer.get(a) in weights]
-            inner = f"{name}_{node.target}"
-            try:
-                part = self._part(region, inner, own, packed)
-            except Exception as error:
-                ops = operations(region.graph)
-                if len(ops) == 1:
-                    self._note([(place_of(ops[0]), reason_of(error))])
-                else:
-                    following = Way(min(way + 1, Way.HALVES))
-                    setattr(
-                        whole, str(node.target), self._cut(region, inner, own, packed, following)
-                    )
-                continue
-            self.parts.append(part)
-            setattr(whole, str(node.target), _Region(part, is_one=_has_one_result(region)))
-        whole.recompile()
-        return whole
-
-    def _note(self, left: Sequence[tuple[str, str]]) -> None:
-        """Remember what PyTorch runs, with the reasons."""
-        self.eager.update(left)
-        self.eager_count += len(left)
-
-    def _tell(self) -> None:
-        """Log what PyTorch runs, each operation of the model once."""
-        new: dict[str, list[str]] = {}  # ops by reasons
-        for op, why in self.eager.items():
-            line = why.partition("\n")[0]
-            if (op, line) not in _TOLD:
-                new.setdefault(line, []).append(op)
-                _TOLD.add((op, line))
-        if new:
-            told = "; ".join(f"{', '.join(ops)} ({why})" for why, ops in new.items())
-            _log.warning("%s: PyTorch runs %s", self.name, told)
+        self.kind = kind
+        return f"{kind}_{self.number}"
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """The results of the graph on all its inputs: tensors and sizes, None as in the graph."""
@@ -279,18 +180,6 @@ class CompiledGraph:
         call.graph = self  # type: ignore[attr-defined]
         return call
 
-    def explain(self) -> str:
-        """Every kernel, with lines of the model, and the operations that PyTorch runs."""
-        texts = [f"PyTorch runs {op}: {reason}" for op, reason in self.eager.items()]
-        if self.eager:
-            texts.insert(0, f"PyTorch runs {self.eager_count} operations of each call")
-        texts += [f"PyTorch draws {op}" for part in self.parts for op in part.draws.places]
-        return "\n".join([*texts, *(part.executable.explain() for part in self.parts)])
-
-    def as_text(self, stage: str = "disc") -> str:
-        """The programs at a stage: see :meth:`shlo_disc.Executable.as_text`."""
-        return "\n\n".join(part.executable.as_text(stage) for part in self.parts)
-
     def __repr__(self) -> str:
         signatures = "; ".join(str(part.executable.signature) for part in self.parts)
         return f"<shlo_disc.torch.CompiledGraph {self.name}{signatures}>"
@@ -300,38 +189,18 @@ class UntracedGraph(CompiledGraph):
     """A graph of Dynamo that PyTorch's own transformations fail for; PyTorch runs it."""
 
     def __init__(self, graph: torch.fx.GraphModule, error: Exception) -> None:
-        self._begin("untraced")
+        Regions.__init__(self, self._begin("untraced"))
         self.seconds = 0.0
         self._run = lambda inputs: graph(*inputs)
-        reason = f"PyTorch cannot trace the graph that it is in: {reason_of(error)}"
-        ops = [node for node in graph.graph.nodes if node.op.startswith("call_")]
-        self._note([(place_of(node), reason) for node in ops])
-        self._tell()
+        self.leave(
+            (node for node in graph.graph.nodes if node.op.startswith("call_")),
+            f"PyTorch cannot trace the graph that it is in: {reason_of(error)}",
+        )
         _KEPT.add(self)
 
     def __call__(self, *inputs: Any) -> Any:
         """The results of the graph."""
         return self._run(inputs)
-
-
-class _Region(torch.nn.Module):  # type: ignore[misc]
-    """A compiled region in a graph that PyTorch runs."""
-
-    def __init__(self, part: Part, *, is_one: bool) -> None:
-        super().__init__()
-        self._part = part
-        self._is_one = is_one
-
-    def forward(self, *inputs: Any) -> Any:
-        """The result, or the tuple of results."""
-        results = self._part(inputs)
-        return results[0] if self._is_one else tuple(results)
-
-
-def _has_one_result(graph: torch.fx.GraphModule) -> bool:
-    """True for a graph that returns a value, not a tuple of them."""
-    (output,) = (node for node in graph.graph.nodes if node.op == "output")
-    return isinstance(output.args[0], torch.fx.Node)
 
 
 # -- names --------------------------------------------------------------------------------------
@@ -374,7 +243,7 @@ def _known(placeholders: Sequence[torch.fx.Node]) -> Known:
     """What the environment of a graph knows of its symbols."""
     mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in placeholders])
     if mode is None or mode.shape_env is None:
-        return Known()
+        return NOTHING_KNOWN
     environment = mode.shape_env
     # Dynamo checks all of them before each call. Those on floats say nothing to the compiler.
     conditions = [guard.expr for guard in environment.guards if not has_floats(guard.expr)]

@@ -280,7 +280,7 @@ LINALG: dict[Any, Callable[..., Any]] = {
 """Overload -> what it is traced from."""
 
 OF_LIBRARIES: dict[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _grouped_mm}
-"""Name of an op of another library -> what it is traced from in exports, which have no eager mode.
+"""Name of an op of another library -> what it is traced from in exports, to be one program.
 
 Under `torch.compile` PyTorch runs the op: it multiplies no zeros.
 """

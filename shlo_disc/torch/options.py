@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from shlo_disc.options import stated_likely
 
-__all__ = ["Options"]
+__all__ = ["Options", "stated_on_unsupported"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Options:
         for name, value in (("freeze", freeze), ("checks", checks)):
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be True or False, got {value!r}")
-        if on_unsupported not in ("error", "eager"):
-            raise ValueError(f"on_unsupported must be 'eager' or 'error', got {on_unsupported!r}")
-        return cls(stated_likely(likely), freeze, on_unsupported, checks)
+        return cls(stated_likely(likely), freeze, stated_on_unsupported(on_unsupported), checks)
+
+
+def stated_on_unsupported(given: Any) -> str:
+    """What is done about what is not covered. Raises ValueError for anything unknown."""
+    if given not in ("error", "eager"):
+        raise ValueError(f"on_unsupported must be 'eager' or 'error', got {given!r}")
+    return str(given)

@@ -14,7 +14,7 @@ from shlo_disc.executable import Executable
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.tensors import TensorProgram
 
-__all__ = ["Known", "Part", "lower_part"]
+__all__ = ["NOTHING_KNOWN", "Known", "Part", "lower_part"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,9 @@ class Known:
     """Their bounds, as PyTorch has them."""
     conditions: Sequence[Any] = ()
     """What holds of them in every call."""
+
+
+NOTHING_KNOWN = Known()
 
 
 def lower_part(
@@ -84,9 +87,10 @@ class Part:
         freeze: bool = False,
         seen: int | None = None,
         checks: bool = True,
+        target: str = "cpu",
     ) -> None:
         lowered = lower_part(graph, names, known, seen, checks=checks)
-        symbols = set(lowered.symbols)
+        symbols = set(lowered.symbols.values())
         self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
             lowered.module,
             name=name,
@@ -95,6 +99,7 @@ class Part:
             constraints=lowered.constraints,
             likely={symbol: sizes for symbol, sizes in likely.items() if symbol in symbols},
             first_sizes=_first_sizes(graph, lowered),
+            target=target,
         )
         self._binding = lowered.binding
         self.draws = lowered.binding.draws

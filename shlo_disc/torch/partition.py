@@ -14,15 +14,17 @@ from __future__ import annotations
 import copy
 import enum
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._higher_order_ops.effects import has_effects
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from shlo_disc.compile import examine
+from shlo_disc.driver.stages import examine
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
+from shlo_disc.torch.assertions import checks_data
 from shlo_disc.torch.constants import state_constants
 from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
@@ -30,6 +32,9 @@ from shlo_disc.torch.prepare import is_dense
 from shlo_disc.torch.random_numbers import is_random
 
 __all__ = ["Way", "cut", "operations", "reason_of"]
+
+
+aten = torch.ops.aten
 
 
 class Way(enum.IntEnum):
@@ -67,13 +72,65 @@ def _known_reason(node: torch.fx.Node) -> str | None:
         return "is an op of another library"
     if is_random(node):
         return "regions draw none, so that the order of draws is that of the graph"
-    if node.target is torch.ops.higher_order.with_effects:
+    if _has_effect(node):
         return "has an effect outside the program"
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return "runs graphs of its own, not all of it is covered"
     if not all(map(is_dense, (node, *node.all_input_nodes))):
         return "of tensors that are sparse, nested or quantized"
+    if _UNSIZED in node.meta:
+        return "PyTorch traces no number of elements for a sparse tensor"
     return None
+
+
+_UNSIZED = "shlo_disc_unsized"
+"""In `meta` of a node that may have other sizes than those that it was traced with."""
+
+_PARTS_OF_SPARSE = frozenset({
+    aten.values.default, aten._values.default, aten.indices.default, aten._indices.default,
+    aten.col_indices.default, aten.row_indices.default,
+})  # fmt: skip
+
+
+def _mark_unsized(graph: torch.fx.Graph) -> None:
+    """Mark what is computed from parts of sparse tensors: PyTorch takes these to be empty."""
+    for node in graph.nodes:
+        is_part = node.target in _PARTS_OF_SPARSE
+        if is_part or any(_UNSIZED in used.meta for used in node.all_input_nodes):
+            node.meta[_UNSIZED] = True
+
+
+def _has_effect(node: torch.fx.Node) -> bool:
+    """True for a node that does more than give results."""
+    if node.target is torch.ops.higher_order.with_effects:
+        return True
+    return has_effects(node.target) and not checks_data(node.target)
+
+
+def _after(_: Any, op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What `op` gives, called after something else."""
+    return op(*args, **kwargs)
+
+
+def _state_order(graph: torch.fx.Graph) -> None:
+    """Have ops that draw random numbers or have effects depend on the ones before them.
+
+    Else regions that they take their arguments from would decide the order.
+    """
+    before = None
+    for node in graph.nodes:
+        if node.op != "call_function" or not (is_random(node) or _has_effect(node)):
+            continue
+        if before is not None:
+            node.target, node.args = _after, (before, node.target, *node.args)
+        before = node
+
+
+def _forget_order(graph: torch.fx.Graph) -> None:
+    """Undo :func:`_state_order`, in a graph whose nodes are in that order."""
+    for node in graph.nodes:
+        if node.target is _after:
+            node.target, node.args = node.args[1], node.args[2:]
 
 
 class _Covered(OperatorSupportBase):  # type: ignore[misc]
@@ -88,7 +145,7 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
         self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node
     ) -> bool:
         """True for a node that is compiled, and for what takes such a node apart."""
-        if node.op != "call_function":
+        if node.op != "call_function" or node.target is _after:
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.args[0])
@@ -186,17 +243,21 @@ def cut(
         half = len(ops) // 2
         supports = [_Among(ops[:half]), _Among(ops[half:])]
     else:
+        _mark_unsized(own.graph)
         covered = _Covered(known, way)
+        effects = [n for n in own.graph.nodes if n.op == "call_function" and _has_effect(n)]
         left = [
             (place_of(node), reason)
-            for node in operations(own.graph)
+            for node in dict.fromkeys([*operations(own.graph), *effects])
             if (reason := covered.reason(node)) is not None
         ]
         supports = [covered]
+        _state_order(own.graph)
     partitions = []
     for support in supports:
         partitioner = CapabilityBasedPartitioner(own, support, allows_single_node_partition=True)
         partitions += partitioner.propose_partitions()
     whole = partitioner.fuse_partitions(partitions, prefix="region_")
+    _forget_order(whole.graph)
     regions = [str(node.target) for node in whole.graph.nodes if node.op == "call_module"]
     return whole, regions, left

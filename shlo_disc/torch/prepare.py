@@ -35,7 +35,7 @@ from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
 from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of, symbols_of
 
-__all__ = ["Prepared", "is_dense", "needs_retracing", "prepare"]
+__all__ = ["Prepared", "inline_modes", "is_dense", "needs_retracing", "prepare"]
 
 aten = torch.ops.aten
 
@@ -91,7 +91,7 @@ def prepare(
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
-    _inline_modes(module)
+    inline_modes(module)
     _refuse_values_and_effects(graph)
     state_constants(module)
     placeholders = _placeholders_first(graph)
@@ -200,7 +200,7 @@ _MODES = {"wrap_with_autocast": 4, "wrap_with_set_grad_enabled": 1}
 """Higher-order ops that run a graph in a mode, and which argument the graph is."""
 
 
-def _inline_modes(module: torch.fx.GraphModule) -> None:
+def inline_modes(module: torch.fx.GraphModule) -> None:
     """Inline the graphs that are run in a mode: none matters in a functional graph.
 
     PyTorch has applied autocasts where they are on (:func:`needs_retracing`).

@@ -63,6 +63,8 @@ class Binding:
         given = [(r.kind, r.value) for r in self._results if r.order is None]
         self.is_plain = given == plain and not self._assertions
         """The results of the graph are the first ones of the program."""
+        self.is_certain = self.is_plain and not self._checks
+        """So they are, and nothing but the flag is asserted of data."""
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raise ShapeMismatchError for sizes that break a condition which is no constraint."""
@@ -116,8 +118,8 @@ class Lowered:
     shapes: list[tuple[str, ...]]
     names: list[str]
     constraints: list[str]
-    symbols: list[str]
-    """The names of its sizes."""
+    symbols: dict[str, str]
+    """The names of its sizes, by symbols of PyTorch."""
     binding: Binding
 
 
@@ -171,7 +173,7 @@ def lower_graph(
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
     own += [*prepared.draws.names, *prepared.size_numbers.names]
     return Lowered(
-        module, prepared.shapes, own, prepared.constraints, list(prepared.symbols.values()),
+        module, prepared.shapes, own, prepared.constraints, prepared.symbols,
         Binding(prepared),
     )  # fmt: skip
 

@@ -6,8 +6,8 @@ The one module that knows how memory goes between PyTorch and the runtime.
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Collection
+from _thread import _count as _thread_count  # `threading.active_count` takes a lock
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from shlo_disc.data_sized import DataSizedExecutable
 from shlo_disc.errors import DeviceError, UnsupportedError
 from shlo_disc.executable import Executable
 
-__all__ = ["TensorProgram", "check_argument"]
+__all__ = ["TensorProgram", "check_argument", "is_plain"]
 
 
 _OF_EVERY_TENSOR = (
@@ -26,6 +26,18 @@ _OF_EVERY_TENSOR = (
     torch._C._disabled_torch_function_impl,
 )
 """What classes without functions of their own have."""
+
+
+_OWN = frozenset((torch.Tensor, torch.nn.Parameter))
+"""Classes of tensors that are PyTorch's own."""
+
+
+def is_plain(tensor: Any) -> bool:
+    """True for a tensor of PyTorch's own, in whose memory its elements are as they are.
+
+    DLPack refuses those of other devices and layouts, nested and quantized ones.
+    """
+    return type(tensor) in _OWN and not (tensor.is_neg() or tensor.is_conj())
 
 
 def check_argument(tensor: Any, name: str) -> None:
@@ -93,16 +105,18 @@ class TensorProgram:
             flag=flag,
         )
 
-    def __call__(self, leaves: list[Any]) -> list[Any]:
+    def __call__(self, leaves: list[Any], *, are_plain: bool = False) -> list[Any]:
         """The results on tensors and Python numbers, which :func:`check_argument` has passed.
+
+        `are_plain`: all but the weights are :func:`is_plain`.
 
         `leaves` is the callee's from then on. As many threads work as PyTorch would take, at most.
         Other threads may give an argument other memory (`set_`, `.data =`): the call reads what it
         had. After a `resize_` to more memory ChangedArrayError is raised at best, since PyTorch
         frees the memory that the call reads.
         """
-        is_held = self._holds and threading.active_count() > 1
-        for k in self._others:
+        is_held = self._holds and _thread_count() > 0
+        for k in self._others if is_held or not are_plain else ():
             leaf = leaves[k]
             if not isinstance(leaf, torch.Tensor):
                 continue
@@ -110,10 +124,12 @@ class TensorProgram:
                 leaf = leaves[k] = _view_of(leaf)
             if leaf.is_neg() or leaf.is_conj():
                 leaves[k] = leaf.resolve_neg().resolve_conj()  # a view may stand for other elements
-        try:
-            versions = [leaves[k]._version for k in self._versioned]
-        except RuntimeError:  # a tensor of inference mode
-            versions = [_version(leaves[k]) for k in self._versioned]
+        versions: Sequence[int] = ()
+        if self._versioned:
+            try:
+                versions = [leaves[k]._version for k in self._versioned]
+            except RuntimeError:  # a tensor of inference mode
+                versions = [_version(leaves[k]) for k in self._versioned]
         before = ral.limit_threads(torch.get_num_threads())
         try:
             return self._call(leaves, versions)
@@ -135,7 +151,7 @@ def _over(donated: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
 
 def _view_of(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same memory, which no gradient goes through."""
-    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+    if type(tensor) in _OWN:
         return tensor.detach()
     with _disable_current_modes():  # those of AOTAutograd refuse classes that they do not know
         return tensor.detach()

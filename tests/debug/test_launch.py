@@ -103,7 +103,7 @@ def test_tasks_that_wait_for_others_need_an_ordered_launch(monkeypatch, ordered)
     counter = Workspace(0)
     step = Launch(
         Kernel("turns", IN_TURN), (counter, Output(0)), (), N, ONE,
-        zeroed=(counter, Expr.const(8)), ordered=ordered,
+        zeroed=((counter, Expr.const(8)),), ordered=ordered,
     )  # fmt: skip
     plan = KernelPlan((step, step), (Expr.const(8),))
     results = [((), np.dtype(np.int64))]

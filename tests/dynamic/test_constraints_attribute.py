@@ -10,8 +10,8 @@ from jax import export
 
 import shlo_disc
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.relations import lower_bound, parse_constraint
+from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
 from shlo_disc.ingest import ingest
@@ -48,7 +48,7 @@ def test_constraints_are_guards_and_facts():
         assert "disc.constraints" not in main.attributes
         again = analyze(module)
         assert guards(again) == guards(analysis)
-        program = ShapeProgram.of(main, again, ["x"])
+        program = shape_program(main, again, ["x"])
     assert program.evaluate([(3, 8)])[1] == [(3, 8)]
     for shape in ((1, 6), (8, 8), (7, 8), (0, 4)):
         with pytest.raises(ShapeMismatchError):
@@ -64,7 +64,7 @@ def test_an_equality_makes_one_symbol_of_two():
         main = module.body.operations[0].operation
         returned = main.regions[0].blocks[0].operations[1].operation.operands[0]
         assert len({str(s) for e in analysis.shape(returned) for s in e.symbols()}) == 1
-        program = ShapeProgram.of(main, analysis, ["x"])
+        program = shape_program(main, analysis, ["x"])
     assert program.evaluate([(6, 3)])[1] == [(6, 3)]
     with pytest.raises(ShapeMismatchError):
         program.evaluate([(6, 4)])
@@ -88,7 +88,7 @@ def test_a_symbol_of_no_argument():
     with module.context, ir.Location.unknown():
         analysis = analyze(module)
         with pytest.raises(InvalidModuleError, match="the size q has q"):
-            ShapeProgram.of(module.body.operations[0].operation, analysis, ["x"])
+            shape_program(module.body.operations[0].operation, analysis, ["x"])
 
 
 def test_constraints_of_the_text_are_kept():
@@ -127,7 +127,7 @@ def test_a_lowered_bound_outlives_resolve_shapes():
             ResolveShapes().run(module, KnownShapes(module))
         texts = [ir.StringAttr(c).value for c in ir.ArrayAttr(main.attributes["disc.constraints"])]
         assert texts == ["b >= 0"]
-        program = ShapeProgram.of(main, analyze(module), ["x"])
+        program = shape_program(main, analyze(module), ["x"])
     assert program.evaluate([(0, 2)])[1] == [(0, 2)]
     with pytest.raises(ShapeMismatchError, match="compiled for t >= 2"):
         program.evaluate([(0, 1)])

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from jax import export
 
-from shlo_disc.compile import main_function
+from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.frontend.lowered import lowered_module
@@ -73,7 +74,7 @@ def test_sizes_are_taken_and_refused_as_by_jax(spec):
         with context, ir.Location.unknown():
             ResolveShapes().run(module, KnownShapes(module))
             main = main_function(module)
-            programs.append(ShapeProgram.of(main, analyze(module)))
+            programs.append(shape_program(main, analyze(module)))
     taken = refused = 0
     for shape in itertools.product(SIZES, repeat=len(sizes)):
         of_exported, of_bytes, *of_lowered = (_result(p, shape) for p in programs)

@@ -16,7 +16,7 @@ import pytest
 from jax import export, lax
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import ShapeMismatchError
 from shlo_disc.ingest import ingest
@@ -143,7 +143,7 @@ def concrete(specs, values):
 def compare(module, function, specs, constraints):
     analysis = analyze(module)
     (main,) = module.body.operations
-    shape_program = ShapeProgram.of(main.operation, analysis)
+    worked_out = shape_program(main.operation, analysis)
     tried = 0
     for values in assignments(specs):
         arguments = concrete(specs, values)
@@ -151,13 +151,13 @@ def compare(module, function, specs, constraints):
         allowed = all(eval(c.replace("mod(t, 4)", "t % 4"), {}, dict(values)) for c in constraints)
         if not allowed:
             with pytest.raises(ShapeMismatchError):
-                shape_program.evaluate(sizes)
+                worked_out.evaluate(sizes)
             continue
         try:
             expected = [x.shape for x in jax.tree.leaves(jax.eval_shape(function, *arguments))]
         except (TypeError, ValueError):
             continue  # JAX refuses these sizes when it sees them
-        symbols, results = shape_program.evaluate(sizes)
+        symbols, results = worked_out.evaluate(sizes)
         assert symbols == {n: v for n, v in values.items() if n in symbols}
         assert results == expected, values
         tried += 1

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.program import ShapeProgram, size_symbol
+from shlo_disc.dynamic.program import size_symbol
 from shlo_disc.dynamic.relations import parse_constraint
+from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from tests.dynamic.helpers import function, run
 
@@ -25,7 +26,7 @@ def program(*arguments, body="", results=None, names=None):
         given_arguments[f"a{index}"] = (f"tensor<{kinds}>", None if raw else ", ".join(parts))
     results = results or [("%a0", given_arguments["a0"][0])]
     made = run(function(given_arguments, body, results))
-    return ShapeProgram.of(made.main, made.analysis, names or ())
+    return shape_program(made.main, made.analysis, names or ())
 
 
 def refusal(made, sizes):

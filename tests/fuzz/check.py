@@ -15,7 +15,7 @@ import numpy as np
 
 import shlo_disc
 from shlo_disc import flags
-from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
+from shlo_disc.frontend.runs import CALLS_BEFORE_XLA
 from tests.alarms import pinned
 from tests.fuzz.cut import cut
 from tests.fuzz.program import Program

@@ -130,8 +130,7 @@ def run_gpu(
     for k, size in enumerate(emitted.plan.workspaces):
         memory[Workspace(k)] = np.full(size.evaluate(env), FILL, np.uint8)
     for number, step in enumerate(_steps(emitted.plan.steps, env)):
-        if step.zeroed is not None:
-            buffer, count = step.zeroed
+        for buffer, count in step.zeroed:
             memory[buffer].reshape(-1).view(np.uint8)[: count.evaluate(env)] = 0
         code, kernel = _compiled(step.kernel.text, machine)
         tasks = step.extent.evaluate(env)

@@ -16,8 +16,8 @@ import shlo_disc
 from shlo_disc import ral
 from shlo_disc.errors import DeviceError
 from shlo_disc.frontend.function import JitFunction
+from shlo_disc.frontend.runs import CALLS_BEFORE_XLA
 from shlo_disc.frontend.under_jax import by_xla
-from shlo_disc.frontend.versions import CALLS_BEFORE_XLA
 from tests.children import python
 from tests.refused import unchanged
 

@@ -10,7 +10,8 @@ from jax import export
 
 from shlo_disc.errors import InvalidModuleError
 from shlo_disc.frontend.lowered import lowered_module
-from shlo_disc.ingest import JaxModule, ingest
+from shlo_disc.ingest import ingest
+from shlo_disc.jax_module import JaxModule
 from shlo_disc.mlir import ir, new_context, ops_of
 
 

@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 
 from shlo_disc import flags
-from shlo_disc.compile import main_function
+from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.executable import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.host.memory import HostMemory
-from shlo_disc.lower.host.program import HostProgram, emit_host
+from shlo_disc.lower.host.program import emit_host
+from shlo_disc.lower.host.record import HostProgram
 from shlo_disc.lower.host.writer import (
     FAILED,
     FOREIGN,
@@ -102,7 +104,7 @@ def emitted(
         replanning = Replanning(module, main, model, len(passes))
         while True:
             shapes = known.now()
-            program = ShapeProgram.of(main, shapes, names)
+            program = shape_program(main, shapes, names)
             try:
                 host = emit_host(main, shapes, program, target)
                 break

@@ -30,9 +30,9 @@ def compilations(monkeypatch):
     names = []
     compile_ = codegen._compile
 
-    def recording(text, wanted, *options, **more):
-        names.extend(wanted)
-        return compile_(text, wanted, *options, **more)
+    def recording(source, **more):
+        names.extend(source.names)
+        return compile_(source, **more)
 
     monkeypatch.setattr(codegen, "_compile", recording)
     return names

@@ -119,3 +119,28 @@ def test_their_gradients_and_batches(name: str) -> None:
     results = (jax.tree.leaves(run(derived)(start, xs)) for run in (shlo_disc.jit, jax.jit))
     for got, want in zip(*results, strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
+
+
+def test_the_reduction_of_large_angles_is_one_function_of_a_host_program() -> None:
+    """Angles of all sizes: an angle of its own, one step of pi/2, the digits of 2/pi."""
+
+    def step(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+        y = m.stack([m.sin(x[0] + y[1]), m.cos(x[1]) * 0.5, x[2] - m.sin(x[3] * 3)])
+        return y, y
+
+    rng = np.random.default_rng(0)
+    run = shlo_disc.jit(_loop(step))
+    xs = (rng.choice([-1, 1], (200, 4)) * np.exp2(rng.uniform(-20, 120, (200, 4)))).astype(
+        np.float32
+    )
+    xs[:, 0] = rng.uniform(-3, 3, 200)
+    xs[:4, 1] = 0.0, -0.0, 0.7853, np.float32(np.pi / 4)
+    xs[:, 3] = xs[:, 1]
+    columns = tuple(np.ascontiguousarray(xs.T))
+    start = np.zeros(3, np.float32)
+    for got, want in zip(run(start, columns), jax.jit(_loop(step))(start, columns), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    text = run.lower(start, columns).compile().executable.as_text("host")
+    functions = re.findall(r"func\.func @(inlined\d+_cold\w+)", text)
+    assert len(functions) == 1
+    assert text.count(f"func.call @{functions[0]}") == 3

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from shlo_disc import dialect
-from shlo_disc.compile import compile_module
 from shlo_disc.debug import reference
 from shlo_disc.debug.interpreter import Interpreter
+from shlo_disc.driver.stages import compile_module
 from shlo_disc.ingest.fourier import fft_planes, gives_pairs, takes_pairs
 from shlo_disc.lower.cpu.fft import DOUBLE, KINDS, PAIRS_IN, PAIRS_OUT, VECTOR_SHIFT, emit_fft
 from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import kernels_of
 from tests.lower.helpers import fusion_text, plan_of, run, sample
 

@@ -11,9 +11,9 @@ import pytest
 import shlo_disc
 from shlo_disc.element_types import ELEMENT_TYPES
 from shlo_disc.errors import UnsupportedError
-from shlo_disc.lower.cpu import EMITTERS
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS, emit
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import Input, Output, kernels_of
 from shlo_disc.passes.op_classes import DATA_MOVEMENT, ELEMENTWISE, FREE, LOOP_BEARING
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample

@@ -21,7 +21,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.errors import InternalError
 from shlo_disc.ingest import foreign_calls, ingest
-from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import FfiCall, Input, Kernel, KernelPlan, Launch, Output

@@ -13,7 +13,7 @@ from jax import export
 import shlo_disc
 from shlo_disc.debug import launch
 from shlo_disc.debug.launch import KernelFault
-from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import If, Launch, Pack, kernels_of
 from tests.children import python
 from tests.lower.helpers import Emitted, fusion_text, plan_of, run, sample

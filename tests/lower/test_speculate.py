@@ -227,3 +227,21 @@ def test_wrong_names_and_values_are_refused():
     text = "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }"
     with pytest.raises(ValueError, match="the symbols of the program are: n"):
         shlo_disc.compile(text, shapes=[["n"]], likely={"m": [1]})
+
+
+def test_branches_of_small_matrices_are_kernels_for_their_size():
+    """Compiled first where none of them runs."""
+    f, exe = executable(jnp.linalg.det, data(5, 4, 4))
+    for shape in [(7, 3, 3), (4097, 3, 3), (9, 2, 2), (4099, 2, 2), (3, 1, 1), (2, 5, 5)]:
+        x = data(*shape)
+        np.testing.assert_allclose(f(x), np.linalg.det(np.float64(x)), rtol=1e-4, atol=1e-5)
+    assert f.cache_info().misses == 1
+    where = "it runs where d1 == "
+    known = [(why.removeprefix(where), use.plan) for use in exe.host.uses for why in use.why
+             if why.startswith(where)]  # fmt: skip
+    assert {size for size, _ in known} == {"1", "2", "3"}
+    assert [size for size, _ in known].count("3") == 1, "the padding is in the kernel"
+    for _, plan in known:
+        (launch,) = plan.steps
+        assert isinstance(launch, Launch)
+        assert "arith.cmpi ult" not in launch.kernel.text, "no element is asked whether it exists"

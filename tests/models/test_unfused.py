@@ -20,7 +20,7 @@ import shlo_disc
 from shlo_disc import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.lower.cpu import EMITTERS
+from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch
 from shlo_disc.lower.target import parse
 from shlo_disc.passes.op_classes import FREE
@@ -192,7 +192,9 @@ def test_a_host_program_that_does_not_compile(monkeypatch, tmp_path):
         raise InternalError("broken host")
 
     broken = replace(parse("cpu"), compile_host=refused)
-    monkeypatch.setattr(importlib.import_module("shlo_disc.compile"), "parse", lambda _: broken)
+    monkeypatch.setattr(
+        importlib.import_module("shlo_disc.driver.stages"), "parse", lambda _: broken
+    )
     with (
         flags.overridden(dump=tmp_path),
         pytest.raises(InternalError, match="broken host") as raised,

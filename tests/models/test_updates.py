@@ -72,6 +72,27 @@ def test_rows_that_are_indexed_by_elements():
     )
 
 
+BY_ROWS = {
+    "one of each": lambda x, i, u: u.at[jnp.arange(u.shape[0]), i].add(x[0, 0]),
+    "several": lambda x, i, u: u.at[
+        jnp.arange(i.shape[0])[:, None], i[:, None] + jnp.arange(2) * i[:1]
+    ].add(u[:, :1]),
+    "of planes": lambda x, i, u: jnp.stack([u, u], 1).at[jnp.arange(i.shape[0]), i % 3, i].set(2.0),
+    "other way round": lambda x, i, u: u.T.at[i, jnp.arange(i.shape[0])].multiply(u[:, 0]),
+    "fewer": lambda x, i, u: jnp.concatenate([u, x]).at[jnp.arange(i.shape[0]), i].min(0.0),
+}
+
+
+def test_rows_that_are_batches():
+    """An element of each row, at a place of its own, in range or not; or several."""
+    check(
+        lambda x, i, u: [update(x, i, u) for update in BY_ROWS.values()],
+        [case(*size) for size in ((5, 4, 3), (17, 9, 600), (1, 1, 1))],
+    )
+    f = shlo_disc.jit(BY_ROWS["one of each"])
+    assert "input_batching_dims = [0]" in f.lower(*case(5, 4, 3)).as_text("disc")
+
+
 def test_rows_have_no_index_of_each_element():
     def function(x, i, u):
         count = u.shape[1]

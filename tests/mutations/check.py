@@ -19,7 +19,8 @@ GOOD = ("compiled", "refused")
 
 def outcome(source: str | bytes, *, whole: bool) -> str:
     """`compiled`, `refused`, or what else happened; without `whole` no code is generated."""
-    from shlo_disc.compile import compile, examine
+    from shlo_disc.compile import compile
+    from shlo_disc.driver.stages import examine
     from shlo_disc.errors import InternalError, ShloDiscError
 
     try:

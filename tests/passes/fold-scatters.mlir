@@ -118,20 +118,18 @@ func.func @main(%x: tensor<9x3xf32>, %i: tensor<5xi32>, %j: tensor<5x3xi32>, %w:
 //       %cst = stablehlo.constant dense<0.000000e+00> : tensor<2x9x3xf32>
 //       %cst_0 = stablehlo.constant dense<1.000000e+00> : tensor<3x5x2xf32>
 //       %0 = stablehlo.broadcast_in_dim %arg1, dims = [1] : (tensor<5xi32>) -> tensor<3x5x1xi32>
-//       %1 = stablehlo.iota dim = 0 : tensor<3x5x1xi32>
-//       %2 = stablehlo.concatenate %0, %1, dim = 2 : (tensor<3x5x1xi32>, tensor<3x5x1xi32>) -> tensor<3x5x2xi32>
-//       %3 = "stablehlo.scatter"(%cst, %2, %cst_0) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [2], inserted_window_dims = [1, 2], scatter_dims_to_operand_dims = [1, 2], index_vector_dim = 2>}> ({
+//       %1 = "stablehlo.scatter"(%cst, %0, %cst_0) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [2], inserted_window_dims = [1], input_batching_dims = [2], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}> ({
 //       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
 //         stablehlo.return %arg5 : tensor<f32>
-//       }) : (tensor<2x9x3xf32>, tensor<3x5x2xi32>, tensor<3x5x2xf32>) -> tensor<2x9x3xf32>
-//       %4 = stablehlo.reshape %arg2 : (tensor<5x3xi32>) -> tensor<5x3x1xi32>
-//       %5 = stablehlo.iota dim = 1 : tensor<5x3x1xi32>
-//       %6 = stablehlo.concatenate %4, %5, dim = 2 : (tensor<5x3x1xi32>, tensor<5x3x1xi32>) -> tensor<5x3x2xi32>
-//       %7 = "stablehlo.scatter"(%arg0, %6, %arg3) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+//       }) : (tensor<2x9x3xf32>, tensor<3x5x1xi32>, tensor<3x5x2xf32>) -> tensor<2x9x3xf32>
+//       %2 = stablehlo.reshape %arg2 : (tensor<5x3xi32>) -> tensor<5x3x1xi32>
+//       %3 = stablehlo.iota dim = 1 : tensor<5x3x1xi32>
+//       %4 = stablehlo.concatenate %2, %3, dim = 2 : (tensor<5x3x1xi32>, tensor<5x3x1xi32>) -> tensor<5x3x2xi32>
+//       %5 = "stablehlo.scatter"(%arg0, %4, %arg3) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
 //       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
 //         stablehlo.return %arg5 : tensor<f32>
 //       }) : (tensor<9x3xf32>, tensor<5x3x2xi32>, tensor<5x3xf32>) -> tensor<9x3xf32>
-//       return %3, %7 : tensor<2x9x3xf32>, tensor<9x3xf32>
+//       return %1, %5 : tensor<2x9x3xf32>, tensor<9x3xf32>
 //     }
 //   }
 
@@ -186,5 +184,131 @@ func.func @main(%x: tensor<9x3xf32>, %starts: tensor<?x1xi64> {disc.shape = ["b"
 //         stablehlo.return %arg4 : tensor<f32>
 //       }) : (tensor<9x3xf32>, tensor<7x1xi32>, tensor<7x3xf32>) -> tensor<9x3xf32>
 //       return %5 : tensor<9x3xf32>
+//     }
+//   }
+
+// -----
+
+// x.at[0].set(v), of one element at least.
+func.func @main(%x: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %v: tensor<4xf32>) -> tensor<?x4xf32> {
+  %first = stablehlo.constant dense<0> : tensor<1xi32>
+  %y = "stablehlo.scatter"(%x, %first, %v) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<?x4xf32>, tensor<1xi32>, tensor<4xf32>) -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %arg1: tensor<4xf32>) -> tensor<?x4xf32> {
+//       %0 = stablehlo.reshape %arg1 : (tensor<4xf32>) -> tensor<1x4xf32>
+//       %c = stablehlo.constant dense<0> : tensor<i32>
+//       %1 = stablehlo.dynamic_update_slice %arg0, %0, %c, %c : (tensor<?x4xf32>, tensor<1x4xf32>, tensor<i32>, tensor<i32>) -> tensor<?x4xf32>
+//       return %1 : tensor<?x4xf32>
+//     }
+//   }
+
+// -----
+
+// The last place of what was rolled: one of two pieces.
+func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}, %v: tensor<f32>) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %one = stablehlo.constant dense<1> : tensor<1xi32>
+  %n = "disc.shape"() {dims = ["n"]} : () -> tensor<1xi32>
+  %last = "disc.sizes"() {dims = ["n - 1"]} : () -> tensor<1xi32>
+  %head = stablehlo.real_dynamic_slice %x, %zero, %one, %one : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+  %rest = stablehlo.real_dynamic_slice %x, %one, %n, %one : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+  %rolled = stablehlo.concatenate %rest, %head, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  %y = "stablehlo.scatter"(%rolled, %last, %v) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["n"]}, %arg1: tensor<f32>) -> tensor<?xf32> {
+//       %c = stablehlo.constant dense<1> : tensor<1xi32>
+//       %0 = "disc.shape"() {dims = ["n"]} : () -> tensor<1xi32>
+//       %1 = stablehlo.real_dynamic_slice %arg0, %c, %0, %c : (tensor<?xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<?xf32>
+//       %2 = stablehlo.reshape %arg1 : (tensor<f32>) -> tensor<1xf32>
+//       %3 = stablehlo.concatenate %1, %2, dim = 0 : (tensor<?xf32>, tensor<1xf32>) -> tensor<?xf32>
+//       return %3 : tensor<?xf32>
+//     }
+//   }
+
+// -----
+
+// Refused: there may be no third element; and a sum is not set.
+func.func @main(%x: tensor<?xf32> {disc.shape = ["n"]}, %v: tensor<f32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %third = stablehlo.constant dense<2> : tensor<1xi32>
+  %y = "stablehlo.scatter"(%x, %third, %v) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    stablehlo.return %new : tensor<f32>
+  }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+  %z = "stablehlo.scatter"(%x, %zero, %v) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    %sum = stablehlo.add %old, %new : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+  return %y, %z : tensor<?xf32>, tensor<?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?xf32> {disc.shape = ["n"]}, %arg1: tensor<f32>) -> (tensor<?xf32>, tensor<?xf32>) {
+//       %c = stablehlo.constant dense<0> : tensor<1xi32>
+//       %c_0 = stablehlo.constant dense<2> : tensor<1xi32>
+//       %0 = "stablehlo.scatter"(%arg0, %c_0, %arg1) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+//       ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+//         stablehlo.return %arg3 : tensor<f32>
+//       }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+//       %1 = "stablehlo.scatter"(%arg0, %c, %arg1) <{indices_are_sorted = true, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+//       ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+//         %2 = stablehlo.add %arg2, %arg3 : tensor<f32>
+//         stablehlo.return %2 : tensor<f32>
+//       }) : (tensor<?xf32>, tensor<1xi32>, tensor<f32>) -> tensor<?xf32>
+//       return %0, %1 : tensor<?xf32>, tensor<?xf32>
+//     }
+//   }
+
+// -----
+
+// x.scatter_add(1, i, u), as PyTorch has it: a batch for each row. Not where the operand has more rows.
+func.func @main(%x: tensor<?x16xf32> {disc.shape = ["n", "16"]}, %i: tensor<?x4xi64> {disc.shape = ["n", "4"]}, %u: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %w: tensor<?x16xf32> {disc.shape = ["n + 1", "16"]}) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
+  %column = "disc.shape"() {dims = ["n", "4", "1"]} : () -> tensor<3xi64>
+  %a = stablehlo.dynamic_iota %column, dim = 0 : (tensor<3xi64>) -> tensor<?x4x1xi64>
+  %b = stablehlo.dynamic_reshape %i, %column : (tensor<?x4xi64>, tensor<3xi64>) -> tensor<?x4x1xi64>
+  %places = stablehlo.concatenate %a, %b, dim = 2 : (tensor<?x4x1xi64>, tensor<?x4x1xi64>) -> tensor<?x4x2xi64>
+  %y = "stablehlo.scatter"(%x, %places, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    %sum = stablehlo.add %old, %new : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) : (tensor<?x16xf32>, tensor<?x4x2xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+  %z = "stablehlo.scatter"(%w, %places, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+  ^bb0(%old: tensor<f32>, %new: tensor<f32>):
+    %sum = stablehlo.add %old, %new : tensor<f32>
+    stablehlo.return %sum : tensor<f32>
+  }) : (tensor<?x16xf32>, tensor<?x4x2xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+  return %y, %z : tensor<?x16xf32>, tensor<?x16xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<?x16xf32> {disc.shape = ["n", "16"]}, %arg1: tensor<?x4xi64> {disc.shape = ["n", "4"]}, %arg2: tensor<?x4xf32> {disc.shape = ["n", "4"]}, %arg3: tensor<?x16xf32> {disc.shape = ["n + 1", "16"]}) -> (tensor<?x16xf32>, tensor<?x16xf32>) {
+//       %0 = "disc.shape"() {dims = ["n", "4", "1"]} : () -> tensor<3xi64>
+//       %1 = stablehlo.dynamic_iota %0, dim = 0 : (tensor<3xi64>) -> tensor<?x4x1xi64>
+//       %2 = stablehlo.dynamic_reshape %arg1, %0 : (tensor<?x4xi64>, tensor<3xi64>) -> tensor<?x4x1xi64>
+//       %3 = stablehlo.concatenate %1, %2, dim = 2 : (tensor<?x4x1xi64>, tensor<?x4x1xi64>) -> tensor<?x4x2xi64>
+//       %4 = "stablehlo.scatter"(%arg0, %2, %arg2) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}> ({
+//       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
+//         %6 = stablehlo.add %arg4, %arg5 : tensor<f32>
+//         stablehlo.return %6 : tensor<f32>
+//       }) : (tensor<?x16xf32>, tensor<?x4x1xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+//       %5 = "stablehlo.scatter"(%arg3, %3, %arg2) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2>}> ({
+//       ^bb0(%arg4: tensor<f32>, %arg5: tensor<f32>):
+//         %6 = stablehlo.add %arg4, %arg5 : tensor<f32>
+//         stablehlo.return %6 : tensor<f32>
+//       }) : (tensor<?x16xf32>, tensor<?x4x2xi64>, tensor<?x4xf32>) -> tensor<?x16xf32>
+//       return %4, %5 : tensor<?x16xf32>, tensor<?x16xf32>
 //     }
 //   }

@@ -607,10 +607,11 @@ ELSEWHERE = {
     "stablehlo.convert": "test_conversions_of_constants",
     "stablehlo.dot_general": "a transposition only: fold-transposes.mlir",
     "stablehlo.dynamic_gather": "an index, never a value: fold-gathers.mlir",
+    "stablehlo.dynamic_update_slice": "pieces of a concatenation: fold-scatters.mlir",
     "stablehlo.gather": "an index, never a value: fold-gathers.mlir",
     "stablehlo.get_dimension_size": "symbolic: tests/dynamic",
     "stablehlo.optimization_barrier": "the identity",
-    "stablehlo.real_dynamic_slice": "of all elements only: simplify-algebra.mlir",
+    "stablehlo.real_dynamic_slice": "of all elements, and columns: fold-slices.mlir",
     "stablehlo.scatter": "an index, never a value: fold-scatters.mlir",
 }
 

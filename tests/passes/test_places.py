@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shlo_disc.mlir import ir, new_context
+from shlo_disc.passes.place import At, Place
 from shlo_disc.passes.places import (
-    At,
     Carry,
     Mode,
-    Place,
     carries_of,
     places_of,
     reuses_of,

@@ -38,7 +38,7 @@ def results(executable) -> list[bytes]:
 @pytest.fixture
 def place(monkeypatch, tmp_path):
     """A store of its own; no code is kept in memory."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE", "kernels")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
     before = codegen.RECENT.resize(0)
     yield tmp_path / "store"
@@ -75,7 +75,7 @@ def test_a_store_that_is_damaged_or_of_no_use_costs_time_alone(place):
     kernels = len(executable.host.kernels)
     del executable
     for n, entry in enumerate(current().entries()):
-        code = entry.object_code()
+        code = entry.content()
         if n % 3 == 0:
             entry.path.write_bytes(b"x" + entry.path.read_bytes()[1:])
         elif n % 3 == 1:  # whole, but no object file

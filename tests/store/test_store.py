@@ -389,7 +389,7 @@ def test_eight_processes_at_once(store):
         _, error = child.communicate(timeout=300)
         assert child.returncode == 0, error
     assert store.read((99).to_bytes(32, "big")) in (None, b"of a child")
-    assert all(entry.object_code() is not None for entry in store.entries())
+    assert all(entry.content() is not None for entry in store.entries())
     assert not list((store.root / "tmp").iterdir())
 
 
@@ -400,7 +400,7 @@ def test_processes_that_are_killed_leave_whole_entries(store):
         time.sleep(0.05 * seed)
         child.send_signal(signal.SIGKILL)
         child.communicate(timeout=60)
-    assert all(entry.object_code() is not None for entry in store.entries())
+    assert all(entry.content() is not None for entry in store.entries())
     done = started(store, 9, 100)
     assert done.communicate(timeout=60)[1] == ""
 

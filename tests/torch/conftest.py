@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import sys
 from collections.abc import Iterator
 
@@ -25,3 +26,20 @@ def nothing_compiled() -> Iterator[None]:
         sys.modules["torch"].manual_seed(0)
     yield
     forget()
+
+
+@pytest.fixture(autouse=True)
+def by_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Exported programs are compiled as a whole or refused, unless a test asks for regions.
+
+    Else a test could pass because PyTorch runs what it is about. Gives the default of users.
+    """
+    if importlib.util.find_spec("torch") is None:
+        yield ""
+        return
+    from shlo_disc.torch.exported import compile
+
+    defaults = compile.__kwdefaults__
+    own = defaults["on_unsupported"]
+    monkeypatch.setitem(defaults, "on_unsupported", "error")
+    yield own

@@ -674,7 +674,7 @@ def _assert_exports(model: Model, module: nn.Module) -> None:
         program = export(module, _given(model, 0), dynamic_shapes=dims)
     except Exception as error:
         raise NotExportedError from error
-    run = shlo_disc.torch.compile(program)
+    run = shlo_disc.torch.compile(program, on_unsupported="error")
     for number in range(len(model.sizes)):
         args = _given(model, number)
         with torch.no_grad():

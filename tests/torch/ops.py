@@ -16,7 +16,7 @@ from shlo_disc.torch.decompositions import KEPT, is_composite, table
 from shlo_disc.torch.rewrites import REWRITES
 from tests.torch.library_ops import listed
 
-__all__ = ["EAGER", "ELSEWHERE", "NOT_TRIED", "PAGE", "core_ops", "page", "way"]
+__all__ = ["EAGER", "ELSEWHERE", "NOT_EXPORTED", "NOT_TRIED", "PAGE", "core_ops", "page", "way"]
 
 PAGE = Path("docs/torch-ops.md")
 
@@ -37,7 +37,7 @@ EAGER = {
     "multinomial.default": "its numbers depend on data",
     "equal.default": "its result decides what Python does",
     "resize_.default": "writes its operand, and PyTorch cannot trace it",
-    "randn.generator": "takes a generator, which no exported program can",
+    "randn.generator": "takes a generator",
     **dict.fromkeys(
         ("set_.source_Storage", "set_.source_Storage_storage_offset"),
         "gives a tensor other memory"),
@@ -47,7 +47,20 @@ EAGER = {
          "_to_sparse_csr.default", "indices.default", "values.default", "crow_indices.default",
          "col_indices.default"), _SPARSE),
 }  # fmt: skip
-"""Op -> why PyTorch runs it; exported programs refuse it."""
+"""Op -> why PyTorch runs it."""
+
+NOT_EXPORTED = {
+    "equal.default": "DataDependentOutputException",
+    "randn.generator": "SymIntArrayRef expected to contain only concrete integers",
+    "set_.source_Storage": "argument of type: <class 'torch.storage.UntypedStorage'>",
+    "set_.source_Storage_storage_offset": "argument of type: "
+    "<class 'torch.storage.UntypedStorage'>",
+    "sparse_compressed_tensor.comp_plain_value_size": "Values and compressed tensor instance need "
+    "to be on the same device",
+    "_to_sparse.default": "UnsupportedOperatorException",
+    "_to_sparse_csr.default": "UnsupportedOperatorException",
+}
+"""Op -> what `torch.export` raises for it: PyTorch itself does not export it."""
 
 
 def core_ops() -> Iterator[str]:
@@ -73,7 +86,8 @@ def way(name: str) -> str:
     if name in NOT_TRIED:
         return f"not tried: {NOT_TRIED[name]}"
     if name in EAGER:
-        return f"PyTorch runs it: {EAGER[name]}"
+        said = f"; PyTorch cannot export it: {NOT_EXPORTED[name]}" if name in NOT_EXPORTED else ""
+        return f"PyTorch runs it: {EAGER[name]}{said}"
     if torch.Tag.nondeterministic_seeded in op.tags:
         return "PyTorch itself draws the numbers, before the program runs"
     if op in BODIES and not only_some(op):
@@ -97,6 +111,7 @@ def page() -> str:
     kinds = {
         "Operations": core | set(used),
         "Run by PyTorch": set(EAGER),
+        "Not exported by PyTorch": set(NOT_EXPORTED),
         "Not tried": set(NOT_TRIED),
     }
     rows = [
@@ -119,9 +134,9 @@ def page() -> str:
             for kind, names in kinds.items()
         ),
         "",
-        "PyTorch runs what is not covered, between compiled regions of `torch.compile`. It raises",
-        "UnsupportedError, with the line of the model, for exported programs and with",
-        '`options={"on_unsupported": "error"}`.',
+        "PyTorch runs what is not covered, between compiled regions of `torch.compile` and of",
+        'exported programs. With `on_unsupported="error"` these raise UnsupportedError, with the',
+        "line of the model.",
         "",
         "| Operation | Used by | Compiled by |",
         "|---|---|---|",

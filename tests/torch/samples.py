@@ -595,10 +595,8 @@ OF_LIBRARIES: dict[str, Sample] = {
         lambda b, s: (torch.tensor([0, 2, s]), torch.arange(s) % 5, normal(s)), ({}, {0: S}, {0: S})),
     "_to_sparse.default": one(lambda x: aten._to_sparse(x).to_dense()),
     "_to_sparse_csr.default": one(lambda x: aten._to_sparse_csr(x).to_dense()),
-    "indices.default": one(lambda x: aten.indices(aten._to_sparse(x))),
-    "values.default": one(lambda x: aten.values(aten._to_sparse_csr(x))),
-    "crow_indices.default": one(lambda x: aten.crow_indices(aten._to_sparse_csr(x))),
-    "col_indices.default": one(lambda x: aten.col_indices(aten._to_sparse_csr(x))),
+    **{f"{n}.default": (getattr(aten, n), lambda b, s: (truths(b, s).float().to_sparse(),), None) for n in ["indices", "values"]},
+    **{f"{n}.default": (getattr(aten, n), lambda b, s: (truths(b, s).float().to_sparse_csr(),), None) for n in ["crow_indices", "col_indices"]},
     # losses
     "mse_loss.default": two(aten.mse_loss),
     "l1_loss.default": two(aten.l1_loss),

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
-from shlo_disc.torch import dynamo, partition  # noqa: E402
+from shlo_disc.torch import partition, regions  # noqa: E402
 from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES  # noqa: E402
 from tests.torch.models import Block, Of, Perceptron, Pictures, Words  # noqa: E402
 
@@ -205,7 +205,7 @@ EAGER = {"on_unsupported": "eager"}
 
 
 def test_pytorch_runs_what_is_not_covered_and_random_numbers_are_its_own(caplog):
-    dynamo._TOLD.clear()
+    regions._TOLD.clear()
     with caplog.at_level(logging.WARNING, "shlo_disc"):
         assert_trains_as_eager(Sampled(), normal((3, 8), (5, 8)), **EAGER)
     forward, backward = shlo_disc.torch.compilations()
@@ -245,6 +245,21 @@ def test_pytorch_runs_what_is_not_covered_by_default():
     assert graph.parts
 
 
+def test_draws_are_in_the_order_of_eager_mode():
+    def drawn(x):
+        chosen = torch.multinomial(x.sigmoid(), 2)  # needs more than the next one does
+        return chosen, torch.nn.functional.dropout(x, 0.5)
+
+    fast = compiled(drawn, **EAGER)
+    x = torch.rand(7, 5)
+    with torch.no_grad():
+        torch.manual_seed(3)
+        want = drawn(x)
+        torch.manual_seed(3)
+        for mine, own in zip(fast(x), want, strict=True):
+            assert torch.equal(mine, own)
+
+
 def test_ops_of_libraries_that_are_known_are_compiled_in_exports(monkeypatch):
     model = Of(lambda x: halved(x) + 1)
     program = export(model, (torch.rand(3, 2),), dynamic_shapes=(({0: Dim("rows")},),))
@@ -257,7 +272,7 @@ def test_ops_of_libraries_that_are_known_are_compiled_in_exports(monkeypatch):
         torch.testing.assert_close(run(x), model(x))
 
 
-class Choosy(dynamo.Part):
+class Choosy(regions.Part):
     """Compiles nothing with both a sine and a cosine."""
 
     def __init__(self, graph, *args, **kwargs):
@@ -269,7 +284,7 @@ class Choosy(dynamo.Part):
 
 def in_halves(function, monkeypatch):
     """The graph of `function`, right beside eager mode, of which `Choosy` makes the parts."""
-    monkeypatch.setattr(dynamo, "Part", Choosy)
+    monkeypatch.setattr(regions, "Part", Choosy)
     fast = compiled(function, **EAGER)
     with torch.no_grad():
         for rows in (4, 6):
@@ -316,7 +331,7 @@ def test_pytorch_runs_a_graph_that_cannot_be_cut(monkeypatch):
     def refuse(*args):
         raise AssertionError("Invalid partition, found dependency cycles")
 
-    monkeypatch.setattr(dynamo, "cut", refuse)
+    monkeypatch.setattr(regions, "cut", refuse)
     fast = torch.compile(lambda x: halved(x * 2) + 1, backend="shlo_disc", dynamic=True)
     x = torch.rand(4, 3)
     with torch.no_grad():
@@ -353,7 +368,7 @@ def test_no_mistake_of_ours_ends_a_program(monkeypatch, caplog):
     def broken(*args, **kwargs):
         raise AssertionError("a mistake")
 
-    monkeypatch.setattr(dynamo, "Part", broken)
+    monkeypatch.setattr(regions, "Part", broken)
     monkeypatch.setattr(partition, "lower_part", broken)
     x = torch.rand(4, 3)
     with caplog.at_level(logging.WARNING, "shlo_disc"), torch.no_grad():

@@ -242,7 +242,6 @@ def test_a_refused_call_writes_no_buffer():
 @pytest.mark.parametrize(
     ("function", "name"),
     [
-        (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "cond"),
         (lambda x: x * torch.bernoulli(x.sigmoid()), "rand"),
         (lambda x: torch.multinomial(x.abs() + 1, 2), "multinomial"),
         (lambda x: torch.linalg.eigvals(x @ x.T).real, "eig"),

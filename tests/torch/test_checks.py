@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -115,6 +116,67 @@ def in_three_ways(x, i, j, k):
     return F.embedding(j, x) + x.index_select(0, i) + x.gather(0, wide)
 
 
+def of_bags(mode, **given):
+    def function(x, i):
+        offsets = torch.arange(i.shape[0]) // 3 * 3  # two empty ones, then three rows
+        return F.embedding_bag(i, x, offsets, mode=mode, **given)
+
+    return function
+
+
+def largest(x, i):
+    wide = i[:, None].expand(-1, 3)
+    return x.scatter_reduce(0, wide, torch.ones(i.shape[0], 3), "amax")
+
+
+# Of a matrix [n, 3] and any number of indices, with what is legal below 0.
+BY_ROWS = {
+    "embedding": (lambda x, i: F.embedding(i, x), 0),
+    "sums": (of_bags("sum"), 0),
+    "means": (of_bags("mean"), 0),
+    "padded": (of_bags("sum", padding_idx=1), 0),
+    "maxima": (of_bags("max"), 0),
+    "rows": (lambda x, i: x[i] + 1, -1),
+    "elements": (lambda x, i: x[:, 0][i], -1),
+    "pairs": (lambda x, i: x[:, :2].index_select(0, i), 0),
+    "gather": (lambda x, i: x.gather(0, i[:, None]), 0),
+    "added": (lambda x, i: x.index_add(0, i, torch.ones(i.shape[0], 3)), 0),
+    "largest": (largest, 0),
+}
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_one_index_of_many_is_found(name):
+    """Where it is first, in the middle or last; by calls of several threads at the same time."""
+    function, sign = BY_ROWS[name]
+    x = torch.randn(50, 3)
+    height = {0: Dim("rows", min=1)} if name != "padded" else None  # PyTorch would fix it
+    dims = (height, {0: Dim("n", min=0)})
+    program = export(Of(function), (x, torch.arange(9)), dynamic_shapes=(dims,))
+    exe = shlo_disc.torch.compile(program)
+    assert "it tells whether indices are in range" in exe.explain()
+    assert exe(x, torch.arange(0)).shape == function(x, torch.arange(0)).shape
+
+    def of(n, rows, wrong=None, at=0):
+        i = torch.randint(0, rows, (n,))
+        i[1:2] *= 1 if sign == 0 else -1
+        if wrong is not None:
+            i[at] = wrong
+            with pytest.raises(shlo_disc.IndexRangeError):
+                exe(x[:rows], i)
+        else:
+            torch.testing.assert_close(exe(x[:rows], i), function(x[:rows], i))
+
+    for n, rows in ((1, 1) if height else (1, 50), (13, 50), (1300, 50)):
+        of(n, rows)
+        for at, wrong in ((0, rows), (n // 2, sign * rows - 1), (n - 1, 2**62), (n - 1, -(2**63))):
+            of(n, rows, wrong, at)
+    with ThreadPoolExecutor(4) as threads:
+        calls = [threads.submit(of, 1300, 50, (None, 50)[k % 2], k) for k in range(40)]
+    for call in calls:
+        call.result()
+
+
 OF_PARTS = {
     "rows": (lambda x, i: in_three_ways(x, i[0], i[-2], i[2]), 0),
     "columns": (lambda x, i: in_three_ways(x, *i.unbind(1)), 1),
@@ -124,7 +186,6 @@ OF_PARTS = {
 
 @pytest.mark.parametrize("name", OF_PARTS)
 def test_the_op_of_a_part_of_a_tensor_is_named(name):
-    """One reduction checks all parts, if the op of each part requires the same."""
     function, axis = OF_PARTS[name]
     x, dims = torch.randn(5, 3), (None, {1 - axis: Dim("n")})
     shape = (3, 4) if axis == 0 else (4, 3)
@@ -156,7 +217,7 @@ def test_an_expanded_index_is_read_as_it_was():
                      dynamic_shapes=(({0: n}, {0: n}),))  # fmt: skip
     module = torch.fx.GraphModule(program.graph_module, copy.deepcopy(program.graph))
     check_indices(module.graph)
-    read = [n.args[0] for n in module.graph.nodes if n.target is torch.ops.aten.amin.default]
+    read = [n.args[0] for n in module.graph.nodes if n.target is torch.ops.aten.any.default]
     assert [node.meta["val"].dim() for node in read] == [1]
 
 

@@ -19,7 +19,6 @@ from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc  # noqa: E402
 import shlo_disc.torch  # noqa: E402
-from shlo_disc.errors import UnsupportedError  # noqa: E402
 from tests.torch import ops  # noqa: E402
 from tests.torch.library_ops import listed  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
@@ -51,7 +50,7 @@ def exported(function, sets, dims):
         except RuntimeError as error:
             if not NO_GRADIENT.search(str(error)):
                 raise
-    return shlo_disc.torch.compile(program)
+    return shlo_disc.torch.compile(program, on_unsupported="eager")
 
 
 def trained(args):
@@ -86,13 +85,15 @@ def check(name, way):
     torch.manual_seed(0)
     sets = [make(*sizes) for sizes in SIZES]
     if way == "exported":
-        if name in ops.EAGER:
-            with pytest.raises((UnsupportedError, RuntimeError)):
-                exported(function, sets, dims)
-            return
         if name in OF_FIXED_SIZES:
             sets, dims = sets[:1], None
+        if name in ops.NOT_EXPORTED:
+            with pytest.raises(Exception) as raised:  # noqa: PT011 - PyTorch has many
+                exported(function, sets, dims)
+            assert ops.NOT_EXPORTED[name] in f"{type(raised.value).__name__}: {raised.value}"
+            return
         run = exported(function, sets, dims)
+        assert bool(run.eager_count) == (name in ops.EAGER), run.eager
         is_one = type(run.executable) is shlo_disc.Executable
         assert is_one != (name in OF_DATA)
         for args in sets:
@@ -114,8 +115,8 @@ def check(name, way):
             assert_as_eager(run, function, args, **how)
     graphs = shlo_disc.torch.compilations()
     eager = [op for graph in graphs for op in graph.eager]
-    # Dynamo itself runs ops of data by default; the other one's gradient takes numbers only.
-    if name not in OF_DATA and (name, way) != ("upsample_linear1d.default", "trained"):
+    # Dynamo itself runs ops of data by default.
+    if name not in OF_DATA and not (way == "trained" and name in GRADIENT_OF_NUMBERS):
         assert bool(eager or breaks or not graphs) == (name in ops.EAGER), eager
 
 
@@ -123,7 +124,11 @@ NO_GRADIENT = re.compile(
     "derivative for|not differentiable|support automatic differentiation|Autograd not"
 )
 
+GRADIENT_OF_NUMBERS = frozenset({"affine_grid_generator.default", "upsample_linear1d.default"})
+"""Ops whose gradients PyTorch traces for numbers only."""
+
 OF_FIXED_SIZES = frozenset({
+    "indices.default", "values.default", "crow_indices.default", "col_indices.default",
     "hann_window.default", "istft.default", "linalg_cross.default", "linspace.default",
     "logspace.default", "split.Tensor", "take_along_dim.default", "tril_indices.default",
     "triu_indices.default", "unsafe_split.Tensor", "norm_except_dim.default",

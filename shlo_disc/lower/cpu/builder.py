@@ -7,8 +7,8 @@ count with other threads. `SizedBuilder` has named sizes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import FUNCTION_TYPE
@@ -28,7 +28,10 @@ from shlo_disc.lower.values.typed import (
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.machine import Machine
 
-__all__ = ["CpuBuilder", "SizedBuilder"]
+__all__ = ["COLD", "CpuBuilder", "SizedBuilder"]
+
+COLD = "_cold"
+"""In the names of functions that are hardly ever called."""
 
 _REGISTER_BYTES = 64
 _WHOLE_REGISTER_BITS = 512
@@ -39,9 +42,13 @@ these are several vectors, of which the last one has a mask."""
 class CpuBuilder(KernelBuilder):
     """Builds a kernel for one machine."""
 
+    predicts_branches: ClassVar[bool] = True
+
     def __init__(self, machine: Machine) -> None:
         super().__init__()
         self.machine = machine
+        self._cold: dict[str, _Function] = {}
+        """The functions of `outlined`, by symbol."""
 
     def has_ldexp(self, type_: str) -> bool:
         """See `KernelBuilder.has_ldexp`: `vscalef` of AVX-512."""
@@ -120,6 +127,29 @@ class CpuBuilder(KernelBuilder):
             with branch.otherwise():
                 super().masked_store(value, memory, index, mask)
 
+    def gather(
+        self,
+        memory: MemRef,
+        index: IndexLike,
+        offsets: IndexValue | Register,
+        mask: Mask,
+        other: Register,
+        readonly: bool = True,
+    ) -> Register:
+        """See `KernelBuilder.gather`; without AVX-512, lanes at constant offsets are scalar loads.
+
+        LLVM writes a gather as scalar loads there as well, but extracts each address from a vector.
+        """
+        places = offsets.constant_lanes
+        everywhere = mask.constant_lanes is not None and all(mask.constant_lanes)
+        if places is None or not everywhere or "avx512f" in self.machine.features:
+            return super().gather(memory, index, offsets, mask, other, readonly)
+        first, found = self.index(index), other
+        for lane, place in enumerate(places):
+            one = memory.load(first + int(place), readonly)
+            found = self.insert(one, found, self.index(lane))
+        return found
+
     def _runs(self, value: Register, mask: Mask) -> list[tuple[int, int]] | None:
         """The runs of `value` to load or store one by one; None: by `mask`."""
         return None if _is_wide(value) and self.machine.vector_bytes == 64 else _runs_of(mask)
@@ -153,19 +183,29 @@ class CpuBuilder(KernelBuilder):
         there = self.define(Register, right, "i64", [], pure=False)
         return self.to_index("arith.index_cast", there)
 
-    def pinned(self, value: Register) -> Register:
-        """The scalar `value`, of which nothing is computed ahead of this region's condition.
+    def outlined(
+        self, name: str, function: Callable[[Register], tuple[Register, ...]], value: Register
+    ) -> tuple[Register, ...]:
+        """See `TextBuilder.outlined`: a function of the same text that LLVM does not inline.
 
-        LLVM moves what has no effect out of branches and loops. 60 operations that one run in a
-        million needs took twice the time of a sine. What it reads by `volatile` stays.
+        LLVM moves what has no effect in front of branches. 60 operations that one run in a million
+        needs took half of the time of a sine.
         """
-        one = self._enter(Register, "one", "llvm.mlir.constant(1 : i64) : i64", "i64")
-        kind = value.type
-        right = f"llvm.alloca {one} x {kind} : (i64) -> !llvm.ptr"
-        place = self._enter(Pointer, "pinned", right, "!llvm.ptr")
-        self.emit(f"llvm.store volatile {value}, {place} : {kind}, !llvm.ptr")
-        right = f"llvm.load volatile {place} : !llvm.ptr -> {kind}"
-        return self.define(Register, right, kind, [], pure=False)
+        symbol = f"KERNEL{COLD}_{name}_{value.type}"
+        inner = self._cold.get(symbol)
+        if inner is None:
+            inner = self._cold[symbol] = _Function(self.machine)
+            inner.write(symbol, function, value)
+        types = inner.types
+        right = f"func.call @{symbol}({value}) : ({value.type}) -> ({', '.join(types)})"
+        results = self._results("cold", [Register(self, "", t, 0) for t in types])
+        self.emit(f"{self._left(results)} = {right}")
+        return tuple(results)
+
+    def finish(self) -> tuple[str, tuple[Expr, ...]]:
+        """See `KernelBuilder.finish`; outlined functions follow the kernel."""
+        text, params = super().finish()
+        return text + "".join(inner.text for inner in self._cold.values()), params
 
     def pause(self) -> None:
         """Tell the core that this thread waits for another one, where it has a way to."""
@@ -185,6 +225,29 @@ def _runs_of(mask: Mask) -> list[tuple[int, int]] | None:
     total = sum(map(bool, lanes))
     lengths = [1 << bit for bit in reversed(range(total.bit_length())) if total >> bit & 1]
     return list(zip(itertools.accumulate(lengths, initial=0), lengths, strict=False))
+
+
+class _Function(CpuBuilder):
+    """Builds a function of one scalar that returns scalars."""
+
+    types: tuple[str, ...] = ()
+    text: str = ""
+
+    def write(
+        self, symbol: str, function: Callable[[Register], tuple[Register, ...]], like: Register
+    ) -> None:
+        """The text of `function`, for arguments with the type of `like`."""
+        results = function(Register(self, "%x", like.type, 0))
+        self.types = tuple(value.type for value in results)
+        kinds = ", ".join(self.types)
+        entry = [line for line in self._entry if " = arith.constant " in line]
+        lines = [
+            *entry,
+            *self._regions[0].lines,
+            f"return {', '.join(map(str, results))} : {kinds}",
+        ]
+        body = "".join(f"  {line}\n" for line in lines)
+        self.text = f"func.func @{symbol}(%x: {like.type}) -> ({kinds}) {{\n{body}}}\n"
 
 
 class SizedBuilder(Sized, CpuBuilder):

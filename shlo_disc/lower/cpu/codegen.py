@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
@@ -37,9 +38,11 @@ from shlo_disc import flags, locks
 from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 from shlo_disc.lower.background import finish_later
+from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
@@ -53,9 +56,11 @@ __all__ = [
     "Builder",
     "Function",
     "assembly",
+    "code_names",
     "compile_functions",
     "compile_host",
     "function_name",
+    "kept_functions",
     "llvm_text",
     "lower_to_llvm",
 ]
@@ -167,18 +172,21 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
         module.operation.verify()  # raises with MLIR's messages
         if cut:
             keep_parts(module)
-        if host:
-            _inline_copies(module)
+        _say_what_to_inline(module)
         return module
 
 
-def _inline_copies(module: ir.Module) -> None:
-    """LLVM inlines the copies of kernels that a host program calls, and leaves none."""
+def _say_what_to_inline(module: ir.Module) -> None:
+    """LLVM inlines the copies of kernels that a host program calls, and no cold function."""
     for view in module.body.operations:
         function = view.operation
-        if function.name == "llvm.func" and INLINED in str(function.attributes["sym_name"]):
-            words = ir.ArrayAttr.get([ir.StringAttr.get("alwaysinline")])
-            function.attributes["passthrough"] = words
+        name = str(function.attributes["sym_name"]) if function.name == "llvm.func" else ""
+        words = (
+            ["cold", "noinline"] if COLD in name else ["alwaysinline"] if INLINED in name else []
+        )
+        if words:
+            texts = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
+            function.attributes["passthrough"] = texts
             function.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
 
 
@@ -362,6 +370,46 @@ RECENT = Recent(32 << 20, _kept_bytes)
 """Of this process."""
 
 
+@dataclass(frozen=True)
+class _Source:
+    """What functions are compiled from."""
+
+    symbol: str
+    """Equal texts have equal ones."""
+    names: tuple[str, ...]
+    """Of the functions."""
+    text: Callable[[], str]
+    """The MLIR with these names; it may have to be read from the disk."""
+    opt_level: int
+    machine: Machine | None
+    """What it is for; None: this process's."""
+    is_host: bool = False
+    known_key: bytes = b""
+
+    @property
+    def key(self) -> bytes:
+        """What the store has the code under."""
+        features = _features(self.machine) if self.machine else ""
+        options = (self.names, self.opt_level, features, PIPELINE, self.is_host)
+        return self.known_key or code_key(self.text(), *options)
+
+
+_ENTRIES = ("prepare", "run")
+"""Functions of a host program."""
+_BEST, _HOST = 3, 1
+"""Levels of LLVM. A host program is straight-line code that runs once a call."""
+
+
+def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
+    name = function_name(text, machine)
+    return _Source(name, (name,), lambda: _with_names({name: text}), opt_level, machine)
+
+
+def _host_source(text: str, machine: Machine | None) -> _Source:
+    name = function_name(text, machine)
+    return _Source(name, _ENTRIES, lambda: text, _HOST, machine, is_host=True)
+
+
 class Builder:
     """Compiles kernel texts (each one `func.func @KERNEL(...)`) on threads while more are written.
 
@@ -370,7 +418,7 @@ class Builder:
     again; the builder keeps the functions it gave names for.
     """
 
-    def __init__(self, opt_level: int = 3, machine: Machine | None = None) -> None:
+    def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
@@ -398,7 +446,7 @@ class Builder:
         with self._lock:
             found = self._found.get(name)
             if found is None:
-                make = partial(_kernel_code, name, text, self._opt_level, self._machine)
+                make = partial(_kernel_code, _kernel_source(text, self._opt_level, self._machine))
                 found = self._found[name] = _functions.setdefault(name, Function(name, make))
                 if found.address:
                     RECENT.add(name, (found,))
@@ -440,16 +488,42 @@ class Builder:
         return functions
 
 
-def _kernel_code(
-    name: str, text: str, opt_level: int, machine: Machine | None, quickly: bool
-) -> _Code:
-    """The code of the kernel `text`, whose symbol is `name`."""
-    (made,) = _compile(_with_names({name: text}), [name], opt_level, machine, quickly=quickly)
-    return made
+def code_names(host: str, kernels: Sequence[str], machine: Machine | None = None) -> CodeNames:
+    """The symbols and keys of the text of a host program and of kernel texts."""
+    sources = [_host_source(host, machine), *(_kernel_source(k, _BEST, machine) for k in kernels)]
+    names, *others = [(source.symbol, source.key) for source in sources]
+    return CodeNames(names, tuple(others))
+
+
+def kept_functions(
+    names: CodeNames, details: Callable[[], tuple[str, Sequence[str]]], machine: Machine | None
+) -> tuple[list[Function], tuple[Function, Function]]:
+    """Kernels, and the functions of the host program, of `code_names(*details(), machine)`.
+
+    Kernels get their code when a call needs it, or in the background. Texts are asked for where the
+    store has no code.
+    """
+    kernels = []
+    for number, (symbol, key) in enumerate(names.kernels):
+        text = partial(_named_text, details, number, symbol)
+        source = _Source(symbol, (symbol,), text, _BEST, machine, known_key=key)
+        made = _functions.setdefault(symbol, Function(symbol, partial(_kernel_code, source)))
+        if not made.address:
+            finish_later(made)
+        kernels.append(made)
+    symbol, key = names.host
+    source = _Source(
+        symbol, _ENTRIES, lambda: details()[0], _HOST, machine, is_host=True, known_key=key
+    )
+    return kernels, _host_functions(source)
+
+
+def _named_text(details: Callable[[], tuple[str, Sequence[str]]], number: int, symbol: str) -> str:
+    return _with_names({symbol: details()[1][number]})
 
 
 def compile_functions(
-    texts: Sequence[str], machine: Machine | None = None, opt_level: int = 3
+    texts: Sequence[str], machine: Machine | None = None, opt_level: int = _BEST
 ) -> list[Function]:
     """The functions in `texts` (see :class:`Builder`), with their best code."""
     with Builder(opt_level, machine) as builder:
@@ -464,12 +538,15 @@ def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, F
 
     `machine`: what the kernels are for that it has copies of.
     """
-    key = "host " + function_name(text, machine)
+    return _host_functions(_host_source(text, machine))
+
+
+def _host_functions(source: _Source) -> tuple[Function, Function]:
+    key = "host " + source.symbol
     known = RECENT.get(key)
     if known is None:
-        names = ["prepare", "run"]
-        codes = _compile(text, names, 1, machine, host=True)
-        known = tuple(Function(n, code=code) for n, code in zip(names, codes, strict=True))
+        codes = _compile(source)
+        known = tuple(Function(n, code=c) for n, c in zip(source.names, codes, strict=True))
         RECENT.add(key, known)
     prepare, run = known
     return prepare, run
@@ -492,24 +569,20 @@ def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Mo
     return module
 
 
-def _compile(
-    text: str,
-    names: Sequence[str],
-    opt_level: int,
-    machine: Machine | None = None,
-    *,
-    host: bool = False,
-    quickly: bool = False,
-) -> list[_Code]:
-    """The functions `names` of `text`, from the kernel store if it has them.
+def _kernel_code(source: _Source, quickly: bool) -> _Code:
+    (made,) = _compile(source, quickly=quickly)
+    return made
+
+
+def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
+    """The functions of `source`, from the kernel store if it has them.
 
     The store has the best code alone: what is made `quickly` is not kept there.
     """
-    store = current()
+    store, names = current(), source.names
     key = b""
     if store is not None:
-        level = (tuple(names), opt_level, _features(machine) if machine else "", PIPELINE, host)
-        key = code_key(text, *level)
+        key = source.key
         kept = store.read(key)
         if kept is not None:
             try:
@@ -519,8 +592,8 @@ def _compile(
             else:
                 COUNTS.add("loaded")
                 return functions
-    module = _lowered(text, machine, host=host)
-    object_code = _object_code(module, names[0], _QUICK if quickly else opt_level)
+    module = _lowered(source.text(), source.machine, host=source.is_host)
+    object_code = _object_code(module, names[0], _QUICK if quickly else source.opt_level)
     try:
         functions = _loaded(object_code, names, is_best=not quickly)
     except ObjectCodeError as error:

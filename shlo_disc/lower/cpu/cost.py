@@ -14,6 +14,7 @@ from shlo_disc.lower.cpu.short_factors import is_in_loop
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.mlir import ir
 from shlo_disc.ops import Role, row_of
+from shlo_disc.passes.op_classes import is_flag
 
 __all__ = ["of_block", "of_rows", "of_short_rows", "op_cycles"]
 
@@ -32,7 +33,7 @@ def of_block(block: ir.Block, shapes: ShapeAnalysis, elements: Expr, machine: Ma
     for view in block.operations:
         op = view.operation
         cycles += op_cycles(op)
-        if op.name == "stablehlo.reduce":
+        if op.name == "stablehlo.reduce" and not is_flag(op):  # a flag is told on the way
             sizes = shapes.shape(op.operands[0])
             gone = ir.DenseI64ArrayAttr(op.attributes["dimensions"])
             times = Expr.max(times, Expr.product(sizes[d] for d in gone))

@@ -26,6 +26,7 @@ from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme, i
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, worthwhile
+from shlo_disc.lower.tasks.flags import raise_flags, with_flags
 from shlo_disc.lower.tasks.lanes import choose_lanes
 from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.tasks.odometer import odometer
@@ -38,8 +39,8 @@ from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
-from shlo_disc.passes.match_single_op import LoopRecord
+from shlo_disc.mlir import ir, terminator
+from shlo_disc.passes.match_single_op import Flag, LoopRecord
 from shlo_disc.passes.records import Planned
 
 __all__ = ["ELEMENTAL_OPS", "emit"]
@@ -68,7 +69,11 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     if has_few_elements(fusion):
         return emit_few_elements(fusion, machine)
     lanes = choose_lanes(block, machine)
-    heavy = any(view.operation.name in REDUCTIONS for view in block.operations)
+    told = {terminator(block).operands[flag.number] for flag in record.flags}
+    heavy = any(
+        view.operation.name in REDUCTIONS and told.isdisjoint(view.operation.results)
+        for view in block.operations
+    )
     if heavy:  # Several vectors at once hide the latency of the accumulation.
         lanes = _several(lanes, Expr.product(shape))
     chunk = (lanes or ONE_BY_ONE) if heavy else max(lanes, CHUNK)
@@ -77,10 +82,13 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         parts = interleaved_parts(roots, shapes, frozenset(block.arguments))
         shape = shape[:-1] if parts else shape
 
+    flags = record.flags
+
     def write(factors: Sequence[Expr], within: int = 1) -> Written:
         return _write(
-            machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts
-        )
+            machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts,
+            flags=flags,
+        )  # fmt: skip
 
     rows_only = looks_up(block)
 
@@ -114,12 +122,14 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         short_sizes += [Expr.product(sizes[k:]) for k in range(1, len(sizes))]
 
     if short is not None:
-        done = _write(machine, block, roots, shapes, factors, lanes, chunk, short=short)
+        done = _write(
+            machine, block, roots, shapes, factors, lanes, chunk, short=short, flags=flags
+        )
         places = Expr.min(factors[short.long], Expr.const(short_factors.CHUNK))
         run = Expr.product(factors[k] for k in short.short)
         work = cost.of_block(block, shapes, places * run, machine)
         launch = _launch(fusion, done, short.tasks(factors), work)
-        return KernelPlan((launch,), short=tuple(short_sizes))
+        return KernelPlan(_with_flags(fusion, done, launch, machine), short=tuple(short_sizes))
     better_at: tuple[tuple[str, int], ...] = ()
     first = 0 if is_in_loop(fusion.op) else 1  # elsewhere a vector alone takes no time
     short_sizes += [Expr.product(factors[k:]) for k in range(first, len(factors))]
@@ -128,18 +138,42 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         better_at = short_factors.better_at([factors[along], inner], len(block.operations))
         short_sizes.append(factors[along])
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
-        done = _write(machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts)
+        done = _write(
+            machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts, flags=flags
+        )
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
     elif lanes and not heavy and within == 1 and factors:
         pieces = find_pieces(block, shapes, inner, lanes)
         if pieces is not None:
             done = _write(
-                machine, block, roots, shapes, factors, lanes, chunk, parts=parts, pieces=pieces
-            )
+                machine, block, roots, shapes, factors, lanes, chunk, parts=parts, pieces=pieces,
+                flags=flags,
+            )  # fmt: skip
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
-    return KernelPlan((launch,), better_at=better_at, short=tuple(short_sizes))
+    steps = _with_flags(fusion, done, launch, machine)
+    return KernelPlan(steps, better_at=better_at, short=tuple(short_sizes))
+
+
+def _with_flags(
+    fusion: Planned[LoopRecord], written: Written, launch: Launch, machine: Machine
+) -> tuple[Launch, ...]:
+    """`launch`, and what it does not tell of its rows in a launch of its own."""
+    told = [flag for flag in fusion.record.flags if Output(flag.number) in launch.args]
+    launch = with_flags(launch, told)
+    rest = [flag for flag in fusion.record.flags if flag not in told]
+    return (launch, *(_of_flag(fusion, flag, machine) for flag in rest))
+
+
+def _of_flag(fusion: Planned[LoopRecord], flag: Flag, machine: Machine) -> Launch:
+    """A launch that tells of the truth values of one flag."""
+    block, shapes = fusion.block, fusion.shapes
+    sizes = shapes.shape(flag.truths)
+    factors, lanes = [Expr.product(sizes)], choose_lanes(block, machine)
+    done = _write(machine, block, [], shapes, factors, lanes, CHUNK, flags=[flag])
+    work = cost.of_block(block, shapes, Expr.min(factors[0], Expr.const(CHUNK)), machine)
+    return with_flags(_launch(fusion, done, ceil_div(factors[0], CHUNK), work), [flag])
 
 
 def _several(lanes: int, elements: Expr) -> int:
@@ -175,9 +209,11 @@ def _write(
     parts: Sequence[Sequence[ir.Value]] = (),
     pieces: Pieces | None = None,
     short: short_factors.Factors | None = None,
+    flags: Sequence[Flag] = (),
 ) -> Written:
     """The kernel; `within`: the size of the last factor where lanes run over the last two.
 
+    Those of `flags` that it does not tell on the way are not among its arguments.
     `parts`: what each of `roots` interleaves; the factors are those of one part then. `pieces`: see
     `pieces.py`. `short`: see `short_factors.py`.
     """
@@ -205,8 +241,16 @@ def _write(
             else:
                 e.store(output, element_of(root), of_root[0], at, mask)
 
+    def tell(count: int, mask: Mask | None) -> None:
+        """Flags of what the first `count` factors number."""
+        number = Expr.product(space.factors[:count])
+        own = [f for f in flags if space.same(Expr.product(e.shape(f.truths)), number)]
+        raise_flags(e, own, lambda flag: space.root(e.shape(flag.truths), 0, count), mask)
+
     def store_all(mask: Mask | None) -> None:
-        store(values_here(mask), mask)
+        values = values_here(mask)
+        tell(len(space.factors), mask)
+        store(values, mask)
 
     if not factors:
         with b.loop(b.lo, b.hi, 1, hint="task"):
@@ -269,6 +313,9 @@ def _write(
             store_all(mask)
 
         if not staged:
+            if within == 1:
+                at(rows, Ix(first))
+                tell(len(rows), None)
             columns(first, last, inner)
             return
 

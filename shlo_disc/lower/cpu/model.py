@@ -23,6 +23,7 @@ MODEL = MachineModel(
         attention=AttentionKernels(frozenset({"f32", "f64"})),
         rows_behind_products=True,
         shares_memory=True,
+        raises_flags=True,
     ),
     Costs(
         # LLVM's time grows faster than the kernel: 160 element-wise ops take about 60 ms at O3.

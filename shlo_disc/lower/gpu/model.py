@@ -12,6 +12,7 @@ MODEL = MachineModel(
         attention=AttentionKernels(frozenset()),
         rows_behind_products=False,
         shares_memory=False,
+        raises_flags=False,
     ),
     Costs(
         # As on CPUs: a bound on what LLVM has to compile, and on the registers of a thread.

@@ -9,7 +9,8 @@ from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.mlir import ir, terminator
-from shlo_disc.passes.places import Mode, Place, carries_of
+from shlo_disc.passes.place import Place
+from shlo_disc.passes.places import Mode, carries_of
 
 __all__ = ["write_case", "write_while"]
 

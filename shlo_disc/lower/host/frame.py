@@ -19,7 +19,8 @@ from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.mlir import ir, ops_of, producer, terminator
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
-from shlo_disc.passes.places import At, Place, places_of
+from shlo_disc.passes.place import At, Place
+from shlo_disc.passes.places import places_of
 
 __all__ = ["Frame"]
 

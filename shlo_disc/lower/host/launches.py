@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.packs import Origin
-from shlo_disc.lower.host.uses import Site
+from shlo_disc.lower.host.record import Site
 from shlo_disc.lower.host.writer import (
     ADDRESS,
     INLINED,
@@ -58,6 +58,8 @@ class Tables:
         self._kernel_index: dict[str, int] = {}
         self._wanted: set[str] = set()
         """Texts of kernels that the first call needs."""
+        self.unasked: set[int] = set()
+        """Kernels that the host program calls without asking for them first."""
         self.pack_slots: dict[str, int] = {}
         self.packed_arguments: set[int] = set()
         self.sites: list[Site] = []
@@ -88,9 +90,10 @@ class Tables:
         """The function that is a copy of `kernel`; None where there is no room for one."""
         if kernel.text not in self._copies:
             lines = kernel.text.count("\n")
-            alone = kernel.text.count("func.func") == 1  # names of others may be taken
+            # The names of other functions may be taken.
+            own = kernel.text.count("func.func @KERNEL") == kernel.text.count("func.func")
             room = min(_COPIED_LINES, _ALL_COPIED_LINES - self._copied_lines)
-            if not alone or lines > room:
+            if not own or lines > room:
                 return None
             self._copied_lines += lines
             self._copies[kernel.text] = f"{INLINED}{len(self._copies)}"
@@ -169,8 +172,7 @@ class PlanWriter:
     def _launch(self, launch: Launch, packs: bool = False) -> None:
         w, memory = self.w, self.memory
         with self._site(launch.kernel.name, packs=packs):
-            if launch.zeroed is not None:
-                buffer, count = launch.zeroed
+            for buffer, count in launch.zeroed:
                 memory.zero(w, self._buffer(buffer), count)
             given = [self._buffer(buffer) for buffer in launch.args]
             in_loop = self._in_loop and memory.calls_kernels
@@ -222,6 +224,7 @@ class PlanWriter:
         if is_late:
             make = self.w.context(KERNEL)
             return self.w.call_for_address(make, self.w.the_context, self.w.const(index), hint="k")
+        self.tables.unasked.add(index)
         entry = self.w.pointer(self.w.context(KERNELS), index)
         return self.w.load_address(entry, "k") if self.memory.calls_kernels else entry
 

@@ -19,7 +19,7 @@ from shlo_disc.locations import source_line
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
-from shlo_disc.lower.host.uses import Site
+from shlo_disc.lower.host.record import Site
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import (
     All,
@@ -271,7 +271,7 @@ def _with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
             extent=size(step.extent),
             cost=size(step.cost),
             scratch_bytes=size(step.scratch_bytes),
-            zeroed=None if step.zeroed is None else (step.zeroed[0], size(step.zeroed[1])),
+            zeroed=tuple((buffer, size(count)) for buffer, count in step.zeroed),
         )
 
     return KernelPlan(rewritten(plan.steps, launch, size), tuple(map(size, plan.workspaces)))
@@ -292,7 +292,7 @@ def _buffers(plan: KernelPlan) -> set[Buffer]:
     found: set[Buffer] = set()
 
     def note(step: Launch) -> Launch:
-        found.update(step.args if step.zeroed is None else (*step.args, step.zeroed[0]))
+        found.update(step.args, (buffer for buffer, _ in step.zeroed))
         return step
 
     rewritten(plan.steps, note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shlo_disc.dynamic import attributes as attr
+from shlo_disc.dynamic.branch_sizes import branch_sizes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
 from shlo_disc.locations import source_line
@@ -34,7 +35,8 @@ class Plans:
         Raises UnsupportedError if the target has no emitter of this kind.
         """
         shapes = [(self._shapes.shape(v), self._shapes.entries(v)) for v in op.operands]
-        key = (structure(op), values_given(op), *shapes)
+        known = branch_sizes(op, self._shapes)
+        key = (structure(op), values_given(op), known, *shapes)
         found = self._made.get(key)
         if found is None:
             emitter = self._target.emitters.get(kind)
@@ -44,7 +46,7 @@ class Plans:
                     f"{_called(op, kind)}; keep it outside shlo_disc.jit"
                 )
             found = self._made[key] = self._speculation.plan(
-                op, lambda shapes: emitter(planned(op, shapes), self._target.machine)
+                op, known, lambda shapes: emitter(planned(op, shapes), self._target.machine)
             )
         return found
 

@@ -8,7 +8,7 @@ are straight-line code that runs once per call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.errors import UnsupportedError
+from shlo_disc.later import Later
 from shlo_disc.locations import source_line
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.control_flow import write_case, write_while
@@ -26,10 +27,10 @@ from shlo_disc.lower.host.launches import Tables
 from shlo_disc.lower.host.plan_calls import PlanCalls
 from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.prepare import prepare
+from shlo_disc.lower.host.record import HostDetails, HostProgram
 from shlo_disc.lower.host.scalars import emit_scalars
-from shlo_disc.lower.host.uses import KernelUse, Site
 from shlo_disc.lower.host.writer import CONSTANTS
-from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
+from shlo_disc.lower.plan import Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
@@ -37,34 +38,10 @@ from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.places import At, places_of, reuses_of, scalars_of
+from shlo_disc.passes.place import At
+from shlo_disc.passes.places import places_of, reuses_of, scalars_of
 
-__all__ = ["HostProgram", "emit_host"]
-
-
-@dataclass
-class HostProgram:
-    """Native host code as text, and what it refers to by index."""
-
-    text: str
-    kernels: list[Kernel]
-    constants: list[npt.NDArray[np.uint8]]
-    pack_keys: list[str]
-    packed_arguments: set[int]
-    """Main arguments some kernel wants packed."""
-    unread_arguments: tuple[int, ...]
-    """Main arguments whose memory the program does not touch; it may ask for their sizes."""
-    uses: list[KernelUse]
-    sites: list[Site]
-    """Every launch in the text, in order of its comments `// launch N` and `// launched N`."""
-    arena: tuple[Expr, ...]
-    """Bytes of every slot."""
-    workspaces: tuple[tuple[Expr, ...], ...]
-    """Bytes of the temporary blocks of a kernel, for every kernel that has some."""
-    reuses: tuple[tuple[int, int], ...]
-    """(donated argument, result): the result may be in the argument's memory."""
-    foreign: list[tuple[FfiCall, str]] = field(default_factory=list)
-    """Calls of FFI handlers, each with its source line."""
+__all__ = ["emit_host"]
 
 
 def emit_host(
@@ -90,19 +67,23 @@ def emit_host(
     tables, plans = run.tables, run.plan_calls
     arena = run.frame.arena_sizes
     prepare_text = prepare(program, arena, list(plans.workspaces))
-    return HostProgram(
+    details = HostDetails(
         text=prepare_text + run_text + plans.functions() + tables.copies(),
-        kernels=list(tables.kernels.values()),
-        constants=run.constants,
-        pack_keys=list(tables.pack_slots),
-        packed_arguments=tables.packed_arguments,
-        unread_arguments=run.unread(),
-        uses=run.frame.record.uses,
-        sites=tables.sites,
+        kernels=tuple(tables.kernels.values()),
+        uses=tuple(run.frame.record.uses),
+        sites=tuple(tables.sites),
         arena=tuple(arena),
         workspaces=tuple(plans.workspaces),
+    )
+    return HostProgram(
+        details=Later.of(details),
+        unasked_kernels=tuple(sorted(tables.unasked)),
+        constants=tuple(run.constants),
+        pack_keys=tuple(tables.pack_slots),
+        packed_arguments=frozenset(tables.packed_arguments),
+        unread_arguments=run.unread(),
         reuses=tuple(run.reuses),
-        foreign=tables.foreign,
+        foreign=tuple(tables.foreign),
     )
 
 

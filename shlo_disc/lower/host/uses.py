@@ -4,51 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.locations import source_line
+from shlo_disc.lower.host.record import KernelUse, Work
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.refused import lines_of
-from shlo_disc.lower.work import Work, work_of
+from shlo_disc.lower.work import work_of
 from shlo_disc.mlir import ir, terminator
-from shlo_disc.passes.places import Place, places_of
+from shlo_disc.passes.places import places_of
 
-__all__ = ["KernelUse", "Site", "UseRecorder"]
-
-
-@dataclass(frozen=True)
-class KernelUse:
-    """One fusion of the host program."""
-
-    name: str
-    kind: str
-    where: tuple[str, ...]
-    """Source lines of what it computes, without repetition."""
-    ops: tuple[tuple[str, int], ...]
-    """StableHLO ops in it and how many of each."""
-    not_fused: tuple[str, ...]
-    """Why what it reads is not computed in it."""
-    why: tuple[str, ...]
-    """What was decided for it and why: by the fusion planner, and about its variants."""
-    plan: KernelPlan
-    work: Work
-    reads: tuple[str, ...]
-    """Where its operands come from: `kernel N` (from 0), `argument N` or `constant N`."""
-    places: tuple[Place, ...]
-    """Where its results go."""
-    inside: tuple[str, ...]
-    """The control flow around it, outermost first: `while model.py:7`."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """One launch in the text of a host program."""
-
-    use: int
-    kernel: str
-    packs: bool
-    """Does it fill a packed copy that is kept, not compute?"""
+__all__ = ["UseRecorder"]
 
 
 class UseRecorder:

@@ -22,7 +22,13 @@ from shlo_disc.element_types import element_type
 from shlo_disc.lower.schedule.attention import Attention
 from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_softmax import Softmax
-from shlo_disc.passes.op_classes import BROADCASTS, IOTAS, RESHAPES, is_splat_constant
+from shlo_disc.passes.op_classes import (
+    BROADCASTS,
+    IOTAS,
+    RESHAPES,
+    constant_float,
+    is_splat_constant,
+)
 
 __all__ = ["VisibleKeys", "visible_keys"]
 
@@ -85,7 +91,7 @@ class _Reader:
         rows, columns = self._dimensions(scores, problem)
         select, hidden = producer(scores), None
         while select is not None and select.name == "stablehlo.select":
-            one = self._splat(select.operands[2])
+            one = constant_float(select.operands[2])
             # A key that one of several masks hides has the same score behind the others.
             if one is None or ir.ShapedType(select.operands[0].type).rank == 0:
                 return None
@@ -109,16 +115,6 @@ class _Reader:
             if not size.is_one and equal(size, problem.m.size) and equal(step, problem.m.row):
                 return d, columns
         return None, columns
-
-    def _splat(self, value: ir.Value) -> float | None:
-        """The one float that `value` holds at every index."""
-        op = producer(value)
-        while op is not None and (op.name in RESHAPES or op.name in BROADCASTS):
-            op = producer(op.operands[0])
-        if op is None or op.name != "stablehlo.constant" or not is_splat_constant(op):
-            return None
-        splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-        return float(splat.value) if isinstance(splat, ir.FloatAttr) else None
 
     # ---------------------------------------------------------------- masks
 

@@ -17,7 +17,7 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Ix, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.mlir import ir
-from shlo_disc.passes.match_single_op import SingleOpRecord
+from shlo_disc.passes.match_single_op import Flag, SingleOpRecord
 from shlo_disc.passes.records import Planned
 
 __all__ = ["SingleOp", "digits", "offset"]
@@ -37,12 +37,14 @@ class SingleOp:
     machine: TaskMachine
     results: list[Output | None]
     """Where each result of the op goes; None when nobody reads it."""
+    flags: tuple[Flag, ...] = ()
 
     @staticmethod
     def of(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> SingleOp:
         """The op of `fusion` that has an emitter of its own."""
-        results = [None if number is None else Output(number) for number in fusion.record.results]
-        return SingleOp(fusion.block, fusion.record.op, fusion.shapes, machine, results)
+        record = fusion.record
+        results = [None if number is None else Output(number) for number in record.results]
+        return SingleOp(fusion.block, record.op, fusion.shapes, machine, results, record.flags)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...]:
         """The symbolic sizes of an operand or result of the op."""

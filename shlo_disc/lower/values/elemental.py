@@ -211,6 +211,19 @@ class Elemental:
             )
         return rule(self, op, value, index, mask)
 
+    def remember_clamped(self, register: Register, size: Expr, clamped: IndexValue) -> None:
+        """Let :meth:`clamped` give the nearest index from 0 to `size - 1` of an integer."""
+        depth = max(register.depth, clamped.depth)
+        self.b.remember((self, "clamped", register, size), clamped, depth)
+
+    def clamped(self, register: Register, element: ElementType, last: Expr) -> IndexValue:
+        """The nearest index from 0 to `last` of an integer register."""
+        known = self.b.recall((self, "clamped", register, last + 1))
+        if known is not None:
+            return cast("IndexValue", known)
+        top = self.b.param(last)
+        return self.b.max(self.b.min(self.to_index(register, element), top), 0)
+
     def scalar(self, value: ir.Value, mask: Mask | None = None) -> IndexValue:
         """A rank-0 integer tensor as index."""
         if (known := self.constants(value)) is not None:

@@ -9,6 +9,7 @@ Source: StableHLO specification, one section per op; conversions saturate as XLA
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -23,11 +24,12 @@ from shlo_disc.lower.values.elements import (
     unsupported,
     wrap,
 )
-from shlo_disc.lower.values.math import emit_math
+from shlo_disc.lower.values.math import constant_power, emit_math
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Mask, Register, like
 from shlo_disc.mlir import ir
 from shlo_disc.ops import OPS, names
+from shlo_disc.passes.op_classes import constant_float
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision"]
 
@@ -146,6 +148,9 @@ def _remainder(
     x, y = args
     if out.is_float:
         wide = [to_compute(b, a, out) for a in args]
+        divisor = constant_float(op.operands[1])
+        if divisor is not None and abs(math.frexp(divisor)[0]) == 0.5:
+            return from_compute(b, _rest_of_power(wide[0], abs(divisor)), out)
         return from_compute(b, _fmod(b, *wide), out)
     if out.kind == "b":
         unsupported(op, "no i1 form", "convert the operands to an integer type")
@@ -155,8 +160,19 @@ def _remainder(
     return b.select(zero, x, rest)
 
 
+def _rest_of_power(x: Register, y: float) -> Register:
+    """C's fmod of x and a power of two, exact: so is every quotient that has a fraction."""
+    digits = FLOATS[x.element].fraction
+    quotient = x if y == 1 else x * (1 / y)
+    whole = x.b.op("math.trunc", quotient)
+    rest = x.b.op("math.fma", -whole, x.constant(y), x)
+    if y < 1:  # The quotient may overflow. 0 times infinity is NaN.
+        rest = x.b.select(x.abs() < y * 2.0**digits, rest, x * 0.0)
+    return rest.copysign(x)
+
+
 def _fmod(b: TextBuilder, x: Register, y: Register) -> Register:
-    """C's fmod, exact: shift-and-subtract with 20 quotient bits a step.
+    """C's fmod, exact: shift-and-subtract with 20 quotient bits a step, of which most need one.
 
     r and d = y * 2^k (k >= 0 so that r < 2^21 d) are floats; q = trunc(r / d) < 2^21 may be one too
     large, and r - q*d is a multiple of the smaller ulp and below d in magnitude, so the fma is
@@ -201,7 +217,12 @@ def _fmod(b: TextBuilder, x: Register, y: Register) -> Register:
         left = b.select(low, left + scaled, left)
         return [b.select(r >= by, left, r)]
 
-    (r,) = b.while_([start], lambda c: (c[0] >= by).any(), step)
+    with b.if_((start < by * b.constant(2.0**20, type_)).all()) as branch:
+        left = b.op("math.fma", -b.op("math.trunc", start / by), by, start)
+        branch.yield_(b.select(left < zero, left + by, left))
+        with branch.otherwise():
+            branch.yield_(*b.while_([start], lambda c: (c[0] >= by).any(), step))
+    (r,) = branch.results
     signed = b.op("math.copysign", r, x)
     # x mod inf is x; inf mod y, x mod 0 and NaN are NaN.
     endless = (a < infinity) & d.equals(infinity)
@@ -232,8 +253,10 @@ def _power(
     b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
 ) -> Register:
     if out.is_float:
-        wide = [to_compute(b, a, out) for a in args]
-        return from_compute(b, emit_math("pow", wide), out)
+        x, y = (to_compute(b, a, out) for a in args)
+        exponent = constant_float(op.operands[1])
+        found = emit_math("pow", [x, y]) if exponent is None else constant_power(x, exponent)
+        return from_compute(b, found, out)
     if out.kind == "b":
         unsupported(op, "no i1 form", "convert the operands to an integer type")
     x, y = args

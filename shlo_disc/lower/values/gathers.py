@@ -50,12 +50,12 @@ def gather(
         at = list(batch)
         if vector_dim < len(start_sizes):
             at.insert(vector_dim, space.uniform(b.index(k)))
-        raw = _known_start(e, starts, at)
+        raw, last = _known_start(e, starts, at), sizes[o] - windows[o]
         if raw is None:
             register = e.value_at(starts, space.of_dims(start_sizes, at), mask)
-            raw = e.to_index(register, element_of(starts))
-        top = b.param(sizes[o] - windows[o])
-        clamped = b.max(b.min(raw, top), 0)
+            clamped = e.clamped(register, element_of(starts), last)
+        else:
+            clamped = b.max(b.min(raw, b.param(last)), 0)
         here = space.uniform(clamped)
         dims[o] = space.add(here, dims[o]) if o in dims else here
     for o in range(len(sizes)):

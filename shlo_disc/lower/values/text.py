@@ -119,6 +119,8 @@ class TextBuilder:
 
     leaves_branches: ClassVar[bool] = False
     """Pure operations rise out of branches and loops, too, and run always."""
+    predicts_branches: ClassVar[bool] = False
+    """True if a branch of a scalar costs less than the operations that it saves."""
     rounds_to_bf16: ClassVar[bool] = False
     """True if the code generator rounds f32 to bf16 as IEEE 754 does, and better than integers."""
 
@@ -206,9 +208,14 @@ class TextBuilder:
         self._entry.append(f"{value.name} = {right}")
         return value
 
-    def pinned(self, value: Register) -> Register:
-        """The scalar `value`, of which nothing is computed ahead of this region's condition."""
-        return value
+    def outlined(
+        self, name: str, function: Callable[[Register], tuple[Register, ...]], value: Register
+    ) -> tuple[Register, ...]:
+        """`function(value)` of a scalar, for regions that hardly ever run.
+
+        A target that can call functions has `function` once, under `name` and the type of `value`.
+        """
+        return function(value)
 
     @overload
     def loop(
@@ -372,8 +379,8 @@ class TextBuilder:
         made.is_constant = True
         if is_index:
             IndexValue.of(made).known = int(value)
-        if type_ == "i1":
-            made.constant_lanes = (float(value),)
+        if element == "i1":
+            made.constant_lanes = (float(value),) * max(lanes, 1)
         return made
 
     def op(self, name: str, *operands: V, type_: str = "", attrs: str = "") -> V:

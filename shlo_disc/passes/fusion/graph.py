@@ -93,6 +93,8 @@ class Graph:
         self.small: dict[ir.Value, int] = {}
         """Integers that say where to read, and by how many ops they are computed from data, such as
         the counter of a loop. They are cheaper computed in every kernel, too."""
+        self.is_inner = block.owner.operation.name != "func.func"
+        """True for the block of a branch or a loop."""
         ops = [view.operation for view in block.operations]
         roles = [self._role(op) for op in ops]
         operands = [tuple(reads(op)) for op in ops]

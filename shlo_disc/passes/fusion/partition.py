@@ -20,6 +20,7 @@ from shlo_disc.passes.fusion.graph import Graph, Shape, squeezed
 from shlo_disc.passes.op_classes import (
     FREE,
     RESHAPES,
+    is_flag,
     is_splat_constant,
 )
 from shlo_disc.passes.records import Record, match
@@ -201,7 +202,8 @@ class Partition:
         """
         nodes = [self.graph.nodes[i] for i in sorted(members)]
         ops = [node.op for node in nodes]
-        results = tuple(r for op in ops for r in op.results if self._escapes(r, members))
+        last = sorted(ops, key=is_flag)  # flags come last
+        results = tuple(r for op in last for r in op.results if self._escapes(r, members))
         again = {result for i in clones for result in self.graph.nodes[i].op.results}
         contents = _Contents({result for op in ops for result in op.results}, again, clone_free)
         for node in nodes:

@@ -32,11 +32,12 @@ def _match(p: Partition, seed: Seed) -> Iterator[Again]:
     node, cluster = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]
     readers = _readers(p, node, cluster)
     chain = _chain(p, node, cluster)
-    if not readers or chain is None or chain & cluster.clones:
+    if not readers or chain is None or chain & cluster.clones & cluster.members:
         return
     sources = {p.graph.of_value.get(v, -1) for v in _input_values(p, chain)}
     if sources & p.dropped or any(
-        chain & (reader.clones | p.graph.read_in_memory(reader.members)) for reader in readers
+        chain & p.graph.read_in_memory(reader.members) or chain & reader.clones - cluster.clones
+        for reader in readers
     ):
         return
     inputs, stored = _bytes_read(p, chain), p.bytes_of(node.op.results[0])
@@ -85,7 +86,7 @@ def _is_mask_of_scores(p: Partition, node: Node, reader: Cluster) -> bool:
 
 
 def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
-    """The cheap ops that compute a value from the inputs of its cluster; None: others do."""
+    """The cheap ops that compute a value from what its cluster reads in memory; None: others do."""
     chain: set[int] = set()
     stack = [node.index]
     while stack:
@@ -95,9 +96,11 @@ def _chain(p: Partition, node: Node, cluster: Cluster) -> set[int] | None:
         op = p.graph.nodes[index].op
         chain.add(index)
         if _is_slice(p.graph.nodes[index]):
-            # It is a load: what it reads must be in memory, and its start given.
-            if any(read.source in cluster.members for read in p.graph.reads(index)):
+            # It is a load: what it reads must be in memory or a load, too, and its start given.
+            sources = {read.source for read in p.graph.reads(index)}
+            if sources & cluster.members:
                 return None
+            stack.extend(sources & cluster.clones)
             continue
         if p.graph.nodes[index].role != "elementwise" or p.graph.costs.is_expensive(op):
             return None
@@ -118,14 +121,19 @@ def _bytes_read(p: Partition, chain: set[int]) -> Expr:
     slices = {i for i in chain if _is_slice(p.graph.nodes[i])}
     values = _input_values(p, chain - slices)
     if not values:
-        values = {result for i in slices for result in p.graph.nodes[i].op.results}
+        sliced = {read.source for i in slices for read in p.graph.reads(i)}
+        values = {result for i in slices - sliced for result in p.graph.nodes[i].op.results}
     return sum((p.bytes_of(value) for value in values), Expr.const(0))
 
 
 def _is_slice(node: Node) -> bool:
-    """True if an element of it is one element of its operand, at an index moved by scalars."""
+    """True if an element of it is one element of its operand, at an index moved by scalars, or a
+    constant behind the last one.
+    """
     op = node.op
     if op.name in ("stablehlo.dynamic_slice", "stablehlo.real_dynamic_slice", "stablehlo.slice"):
+        return True
+    if op.name == "stablehlo.dynamic_pad":
         return True
     return op.name in GATHERS and takes_one_window(op)
 

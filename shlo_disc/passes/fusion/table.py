@@ -12,6 +12,7 @@ from shlo_disc.passes.fusion import (
     producers,
     prologues,
     recompute,
+    row_flags,
     row_work,
     shared_rows,
     updates,
@@ -33,6 +34,7 @@ RULES: tuple[FusionRule, ...] = (
     columns.columns,
     columns.tall_columns,
     updates.rule,
+    row_flags.rule,
     shared_rows.rule,
     horizontal_kernels.rule,
 )

@@ -84,7 +84,7 @@ class RowWork:
             extent=product.extent + self.machine.cores,
             cost=product.cost + rows.cost,
             scratch_bytes=Expr.max(product.scratch_bytes, rows.scratch_bytes),
-            zeroed=(counters, (at.m_count + 1) * 8),
+            zeroed=((counters, (at.m_count + 1) * 8),),
             ordered=True,
         )
 

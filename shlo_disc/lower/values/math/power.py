@@ -3,10 +3,14 @@
 f64: y log(x) in double-double arithmetic, as the error of the logarithm is multiplied by up to 745;
 f32: everything in f64. Double-double formulas: T. J. Dekker, "A floating-point technique for
 extending the available precision" (1971), with fma; the scheme is that of SLEEF's `pow_u1`.
-Special cases: C99, annex F.9.4.4.
+Special cases: C99, annex F.9.4.4. Powers such as x^1.5 are products and a root (`constant_power`),
+as XLA's algebraic simplifier has x^2, x^3, x^0.5 and x^-1.
 """
 
 from __future__ import annotations
+
+import functools
+import operator
 
 from shlo_disc.lower.values.math.exponential import (
     LN2_HIGH,
@@ -22,7 +26,7 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["positive_double", "power", "short_power"]
+__all__ = ["constant_power", "positive_double", "power", "short_power"]
 
 _INFINITY = float("inf")
 _NAN = float("nan")
@@ -113,3 +117,34 @@ def power(x: Register, y: Register) -> Register:
     undefined = (x < 0.0) & ~integer & ~is_infinite
     result = select(undefined | x.is_nan() | y.is_nan(), x.constant(_NAN), result)
     return select(y.equals(0.0) | x.equals(1.0), one, result)
+
+
+_MOST_HALVES = 8
+"""Powers of f32 up to x^4 are products in f64, where none of them overflows or loses digits."""
+
+_DOUBLES = frozenset((-1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 3.0))
+"""Powers of f64 with an error that `power` may have, and no product that leaves the range early."""
+
+
+def constant_power(x: Register, y: float) -> Register:
+    """x^y of a constant y: products, a root and a division where these are as good as `power`."""
+    halves = 2 * y
+    short = y in _DOUBLES if x.is_double else halves.is_integer() and abs(halves) <= _MOST_HALVES
+    if not short or not y:
+        return power(x, x.constant(y))
+    # One operation is rounded correctly in f32, too.
+    if x.is_double or y in (-1.0, 0.5, 1.0, 2.0):
+        return _product_power(x, y)
+    return _product_power(x.cast("arith.extf", "f64"), y).cast("arith.truncf", "f32")
+
+
+def _product_power(x: Register, y: float) -> Register:
+    """x^y, where 2 y is an integer and not 0."""
+    count, has_root = divmod(int(2 * abs(y)), 2)
+    factors = [x] * count
+    if has_root:
+        # x^0.5 of -0 is 0, and of -inf is inf; what is left below 0 has no root.
+        root = select(x.equals(-_INFINITY), x.constant(_INFINITY), x.sqrt().abs())
+        factors = [x.abs()] * count + [root]
+    found = functools.reduce(operator.mul, factors)
+    return 1.0 / found if y < 0 else found

@@ -9,6 +9,7 @@ reduction for trigonometric functions" (1983).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from shlo_disc.lower.values.math.formulas import chain, fma, horner, select, squared
@@ -29,6 +30,8 @@ _PARTS = {
 }
 """pi/2 in parts, all positive (so that -0 stays -0)."""
 _BOUND = {"f32": 1.0e5, "f64": 2.0**30}
+_OWN = 0.785
+"""A number below pi/4: the reduction of what is smaller changes no bit."""
 _MAGIC = {"f32": (1.5 * 2.0**23, 0x4B400000), "f64": (1.5 * 2.0**52, 0x4338000000000000)}
 _INFINITY = float("inf")
 _PRODUCT = "i192"
@@ -55,6 +58,11 @@ _Reduced = tuple[Register, Register, Register]
 
 
 def _reduce(x: Register) -> _Reduced:
+    return _reduce_far(x, *_reduce_near(x))
+
+
+def _reduce_near(x: Register) -> _Reduced:
+    """The reduction of numbers up to `_BOUND`."""
     dtype = x.element
     magic, magic_bits = _MAGIC[dtype]
     shifted = fma(x, 2 / math.pi, magic)
@@ -67,23 +75,27 @@ def _reduce(x: Register) -> _Reduced:
     # loses nothing: `rest` is a multiple of the product's last place.
     lost = (rest - r) - product
     low = lost - fma(n, third, fma(n, second, -product))
-    small: _Reduced = r, low, shifted.bits() - magic_bits
+    return r, low, shifted.bits() - magic_bits
+
+
+def _reduce_far(x: Register, *near: Register) -> _Reduced:
+    """`near` with what is beyond `_BOUND` replaced."""
     size = x.abs()
-    large = (size > _BOUND[dtype]) & (size < float("inf"))
+    large = (size > _BOUND[x.element]) & (size < float("inf"))
     with x.b.if_(large.any()) as branch:
-        branch.yield_(*_reduce_lanes(x, large, small))
+        branch.yield_(*_reduce_lanes(x, large, near))
         with branch.otherwise():
-            branch.yield_(*small)
+            branch.yield_(*near)
     r, low, quadrant = branch.results
     return r, low, quadrant
 
 
-def _reduce_lanes(x: Register, large: Mask, small: _Reduced) -> _Reduced:
-    """`small` with the lanes in `large` replaced."""
+def _reduce_lanes(x: Register, large: Mask, near: Sequence[Register]) -> _Reduced:
+    """`near` with the lanes in `large` replaced."""
     b = x.b
     if not x.lanes:
-        return _reduce_large(b.pinned(x))
-    with b.loop(0, x.lanes, 1, list(small), hint="lane") as lanes:
+        return _reduce_large(x)
+    with b.loop(0, x.lanes, 1, list(near), hint="lane") as lanes:
         with b.if_(b.extract(large, lanes.index)) as branch:
             new = _reduce_large(b.extract(x, lanes.index))
             pairs = zip(new, lanes.args, strict=True)
@@ -96,7 +108,13 @@ def _reduce_lanes(x: Register, large: Mask, small: _Reduced) -> _Reduced:
 
 
 def _reduce_large(x: Register) -> _Reduced:
-    """The same of one large finite number.
+    """The same of one large finite number."""
+    r, low, quadrant = x.b.outlined("reduced_angle", _reduce_exactly, x)
+    return r, low, quadrant
+
+
+def _reduce_exactly(x: Register) -> _Reduced:
+    """The reduction by the digits of 2/pi.
 
     x = m 2^(e - 52); bits of 2/pi that stand for multiples of 4 in the product are dropped, the
     next 192 times m give x 2/pi modulo 4, scaled by 2^190.
@@ -148,13 +166,30 @@ def _reduce_large(x: Register) -> _Reduced:
 
 def _sin_cos(r: Register, low: Register) -> tuple[_Sum, _Sum]:
     """The sine and the cosine of r + low as unevaluated sums, first the larger part."""
-    z = squared(r)
-    half = 0.5 * z
-    high = 1.0 - half
+    z, half, high = _parts_of(r)
     # sin(r + low) = sin(r) + low cos(r)
-    sine = fma(low, high, r * z * horner(z, TABLES["sin", r.element]))  # `low` comes last
+    sine = fma(r * z, horner(z, TABLES["sin", r.element]), low * high)
     cosine = fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
     return (r, sine), (high, fma(-r, low, cosine))
+
+
+def _parts_of(r: Register) -> tuple[Register, Register, Register]:
+    """r^2, its half, and 1 less the half."""
+    z = squared(r)
+    half = 0.5 * z
+    return z, half, 1.0 - half
+
+
+def _small_sine(r: Register) -> Register:
+    """The sine of r, with the bits that `_sin_cos` gives."""
+    z = squared(r)
+    return (r + r * z * horner(z, TABLES["sin", r.element])).copysign(r)
+
+
+def _small_cosine(r: Register) -> Register:
+    """The cosine of r, with the bits that `_sin_cos` gives."""
+    z, half, high = _parts_of(r)
+    return high + fma(z * z, horner(z, TABLES["cos", r.element]), (1.0 - high) - half)
 
 
 _Sum = tuple[Register, Register]
@@ -180,17 +215,32 @@ def _turned(r: Register, low: Register, quadrant: Register) -> Register:
     return (chosen.bits() ^ ((quadrant & 2) << (62 if r.is_double else 30))).floats()
 
 
+def _sine(x: Register, quarters: int) -> Register:
+    """sin(x + quarters pi/2), which is one of two polynomials where x is its own reduction.
+
+    The next step of a loop may wait for a scalar.
+    """
+    if x.lanes or not x.b.predicts_branches:
+        r, low, quadrant = _reduce(x)
+        return _turned(r, low, quadrant + quarters)
+    with x.b.if_(x.abs() < _OWN) as branch:
+        branch.yield_(_small_cosine(x) if quarters else _small_sine(x))
+        with branch.otherwise():
+            r, low, quadrant = _reduce(x)
+            branch.yield_(_turned(r, low, quadrant + quarters))
+    return branch.results[0]
+
+
 @function(ulp=(1.0, 1.0))
 def sin(x: Register) -> Register:
     """The sine."""
-    return _turned(*_reduce(x))
+    return _sine(x, 0)
 
 
 @function(ulp=(1.0, 1.0))
 def cos(x: Register) -> Register:
     """The cosine."""
-    r, low, quadrant = _reduce(x)
-    return _turned(r, low, quadrant + 1)
+    return _sine(x, 1)
 
 
 @function(ulp=(1.0, 1.0))

@@ -1,0 +1,109 @@
+"""`ProgramRecord`: all that is known of a compiled program, machine code aside.
+
+A record is plain data: numbers, texts, symbolic sizes and frozen records of these. So it has no
+addresses, and means the same in another process. Machine code follows from its texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.later import Later
+from shlo_disc.lower.host.record import CodeNames, HostProgram, Unfused
+from shlo_disc.passes.pass_record import PassRecord
+
+__all__ = ["BranchesRecord", "ImpossibleRecord", "LoopRecord", "PartsRecord", "ProgramRecord",
+           "Record", "Type", "programs_of"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Type:
+    """Of an argument or result, as callers see it."""
+
+    element: str
+    """The element type as MLIR names it."""
+    sizes: tuple[int, ...]
+    """Of each dimension; -1: dynamic."""
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """One compiled program."""
+
+    name: str
+    target: str
+    """As :func:`shlo_disc.lower.target.parse` takes it."""
+    program: ShapeProgram
+    host: HostProgram
+    arguments: tuple[Type, ...]
+    results: tuple[Type, ...]
+    weak_results: tuple[bool, ...]
+    """For each result, whether its type is weak in JAX."""
+    donated: tuple[int, ...]
+    """Arguments whose arrays a call deletes."""
+    unfused: tuple[Unfused, ...]
+    """Fusions no kernel could be written for, which became smaller ones: mistakes of ours."""
+    passes: tuple[PassRecord, ...]
+    """What every pass did, in order."""
+    stage_ms: tuple[tuple[str, float], ...]
+    """Milliseconds of each stage of the compilation."""
+    texts: Later[tuple[tuple[str, str], ...]]
+    """The program at the stages that no other field tells of."""
+    code: CodeNames | None
+    """The machine code; None where it is not kept on disk."""
+    has_apart: bool
+    """Whether calls may need each region as a program of its own."""
+
+
+@dataclass(frozen=True)
+class ImpossibleRecord:
+    """A region that breaks a rule of StableHLO at all sizes."""
+
+    name: str
+    error: str
+
+
+@dataclass(frozen=True)
+class BranchesRecord:
+    """A `case` or `if` of programs."""
+
+    index: int
+    programs: tuple[Record, ...]
+
+
+@dataclass(frozen=True)
+class LoopRecord:
+    """A `while` of programs."""
+
+    initial: tuple[int, ...]
+    condition: Record
+    body: Record
+
+
+@dataclass(frozen=True)
+class PartsRecord:
+    """A program compiled as several in turn (`data_sized.py` says what each field means)."""
+
+    name: str
+    steps: tuple[Record | BranchesRecord | LoopRecord, ...]
+    arguments: int
+
+
+Record = ProgramRecord | PartsRecord | ImpossibleRecord
+
+
+def programs_of(record: Record | BranchesRecord | LoopRecord) -> Iterator[ProgramRecord]:
+    """All programs in `record`."""
+    if isinstance(record, ProgramRecord):
+        yield record
+    elif isinstance(record, PartsRecord):
+        for step in record.steps:
+            yield from programs_of(step)
+    elif isinstance(record, BranchesRecord):
+        for program in record.programs:
+            yield from programs_of(program)
+    elif isinstance(record, LoopRecord):
+        yield from programs_of(record.condition)
+        yield from programs_of(record.body)

@@ -1,0 +1,193 @@
+"""The digest of a program that JAX traced: equal digests are equal programs.
+
+A program is digested by what it is: primitives, types, parameters, numbers of values, constants.
+Whatever cannot be named in full has no digest, such as a function among parameters, an effect or a
+primitive of somebody else's. Names, source lines and the function itself do not count.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxlib.version import __version__ as jaxlib_version
+
+from shlo_disc.jax_private import (
+    LEFT_TO_DERIVATIVES,
+    is_array,
+    is_typed_number,
+    known_primitives,
+    prng_name,
+    says_nothing,
+    trace_context,
+    trivially_placed,
+)
+
+__all__ = ["digest_of"]
+
+_MOST_CONSTANT_BYTES = 1 << 20
+"""Larger constants take longer to digest than a program to trace."""
+
+
+_PLAIN = (bool, int, float, complex, str, bytes)
+"""Types of what `repr` tells in full."""
+
+
+class _NamelessError(Exception):
+    """Something has no name that is the same in every process."""
+
+
+def digest_of(program: Any, *facts: object) -> bytes | None:
+    """The digest of a `ClosedJaxpr` and `facts`, whose `repr` names them; None if it has none.
+
+    JAX's version and configuration count: primitives are lowered by them.
+    """
+    digest = _Digest()
+    digest.add(jax.__version__, jaxlib_version)
+    try:
+        digest.value(trace_context())
+        digest.closed(program)
+    except _NamelessError:
+        return None
+    digest.add(*map(repr, facts))
+    return digest.hash.digest()
+
+
+class _Digest:
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=32)
+        self._numbers: dict[Any, int] = {}
+        """Of the values of the program at hand."""
+        self._known: dict[int, tuple[object, bytes]] = {}
+        """Digests of programs inside by address; many are the same object. They are kept."""
+        self._room = [_MOST_CONSTANT_BYTES]
+
+    def add(self, *parts: str | bytes) -> None:
+        for part in parts:
+            data = part if isinstance(part, bytes) else part.encode()
+            self.hash.update(len(data).to_bytes(8, "little"))
+            self.hash.update(data)
+
+    def closed(self, program: Any) -> None:
+        self.add("constants")
+        self.value(tuple(program.consts))
+        self.open(program.jaxpr)
+
+    def open(self, program: Any) -> None:
+        if program.effects:
+            raise _NamelessError
+        numbers = self._numbers
+        for kind, values in (("takes", program.invars), ("reads", program.constvars)):
+            self.add(kind, str(len(values)))
+            self._bind(values)
+        for equation in program.eqns:
+            primitive = equation.primitive
+            if primitive not in known_primitives():
+                raise _NamelessError
+            self.add("equation", primitive.name)
+            for value in equation.invars:
+                self._use(value)
+            ignored = LEFT_TO_DERIVATIVES.get(primitive.name, ())
+            for name, parameter in sorted(equation.params.items()):
+                if name not in ignored:
+                    self.add(name)
+                    self.value(parameter)
+            self.add("gives")
+            self._bind(equation.outvars)
+        self.add("results")
+        for value in program.outvars:
+            self._use(value)
+        assert self._numbers is numbers
+
+    def _bind(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self._numbers[value] = len(self._numbers)
+            self._type(value.aval)
+
+    def _use(self, value: Any) -> None:
+        if isinstance(value, Literal):
+            self.add("literal")
+            self._type(value.aval)
+            self.value(value.val)
+        else:
+            assert isinstance(value, Var)
+            self.add(str(self._numbers[value]))
+
+    def _type(self, aval: Any) -> None:
+        shape = getattr(aval, "shape", None)
+        if shape is None or not trivially_placed(aval):
+            raise _NamelessError
+        if not all(isinstance(size, int) for size in shape):
+            raise _NamelessError
+        weak = getattr(aval, "weak_type", False)
+        self.add(type(aval).__name__, repr(tuple(shape)), _dtype(aval.dtype), str(weak))
+
+    def _inner(self, program: Any) -> None:
+        """A program inside, with values of its own."""
+        known = self._known.get(id(program))
+        if known is None:
+            inner = _Digest()
+            inner._known, inner._room = self._known, self._room
+            inner.closed(program) if isinstance(program, ClosedJaxpr) else inner.open(program)
+            known = self._known[id(program)] = program, inner.hash.digest()
+        self.add(known[1])
+
+    def value(self, value: Any) -> None:
+        """A parameter or constant. Raises _NamelessError."""
+        kind = type(value)
+        if value is None or kind in _PLAIN or is_typed_number(value):
+            self.add(kind.__name__, repr(value))
+        elif kind in (ClosedJaxpr, Jaxpr):
+            self._inner(value)
+        elif isinstance(value, enum.Enum):
+            self.add("enum", kind.__qualname__, value.name)
+        elif isinstance(value, np.dtype) or (kind is type and issubclass(value, np.generic)):
+            self.add("dtype", _dtype(value))
+        elif is_array(value):
+            self._array(value)
+        elif isinstance(value, dict):
+            self.add("dict", str(len(value)))
+            for name, item in sorted(value.items()):
+                if not isinstance(name, str):
+                    raise _NamelessError
+                self.add(name)
+                self.value(item)
+        elif says_nothing(value):
+            self.add("unspecified")
+        elif name := prng_name(value):
+            self.add("prng", name)
+        elif isinstance(value, tuple | list):
+            self.add(kind.__qualname__, str(len(value)))
+            for item in value:
+                self.value(item)
+        elif is_dataclass(value) and kind.__module__.startswith("jax."):
+            self.add("record", kind.__qualname__)
+            for field in fields(value):
+                self.value(getattr(value, field.name))
+        else:
+            raise _NamelessError
+
+    def _array(self, value: Any) -> None:
+        self._room[0] -= value.nbytes
+        if self._room[0] < 0 or isinstance(value, jax.core.Tracer):
+            raise _NamelessError
+        data = np.ascontiguousarray(value)
+        weak = getattr(value, "weak_type", False)
+        self.add("array", repr(data.shape), _dtype(data.dtype), str(weak), data.tobytes())
+
+
+def _dtype(dtype: Any) -> str:
+    """Its name; raises _NamelessError for one of PRNG keys."""
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:
+        name = prng_name(getattr(dtype, "_impl", None))
+        if not name:
+            raise _NamelessError from None
+        return f"key {name}"

@@ -1,0 +1,126 @@
+"""First calls that an earlier process made with the same program at the same sizes.
+
+Such a call needs one trace, with numbers. The program that ran it is loaded, and serves these sizes
+alone. The function may do something else at others: the first call there traces it with symbols, as
+ever. The entry was made after the program had been compared with this very trace.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from typing import Any
+
+from shlo_disc.devices import Place
+from shlo_disc.executable import Executable
+from shlo_disc.executables.kept import call_key, keep_call, program_of_call
+from shlo_disc.frontend.call import Call, Options
+from shlo_disc.frontend.compiled_call import CompiledCall
+from shlo_disc.frontend.digest import digest_of
+from shlo_disc.frontend.fresh import FreshSizes
+from shlo_disc.frontend.leaves import abstract
+from shlo_disc.frontend.runs import Runs, calls_before_xla
+from shlo_disc.frontend.spellings import advice
+from shlo_disc.frontend.tracing import check
+from shlo_disc.frontend.versions import Version
+from shlo_disc.threads import lets_others_run
+
+__all__ = ["KeptCall", "KeptCalls"]
+
+_log = logging.getLogger("shlo_disc")
+
+
+class KeptCall(Runs):
+    """A call that an earlier process made."""
+
+    def __init__(self, executable: Executable, call: Call, tree: Any) -> None:
+        self._executable, self._tree = executable, tree
+        self.leaves = call.leaves
+        self._donates = bool(call.donated)
+
+    @property
+    def executable(self) -> CompiledCall:
+        """The compiled program, for the sizes of this call."""
+        return self._executable
+
+    @property
+    def keys(self) -> tuple[tuple[int, str], ...]:
+        """There are none: calls with typed keys are not kept."""
+        return ()
+
+    def out_tree(self, shapes: Any) -> Any:
+        """The structure of the results."""
+        return self._tree
+
+    def calls_before_xla(self, place: Place) -> int | None:
+        """As of any version."""
+        return None if self._donates else calls_before_xla(place, self._tree.num_leaves)
+
+
+class KeptCalls:
+    """Finds and keeps the first call of a family."""
+
+    def __init__(self, options: Options, call: Call) -> None:
+        self._options, self._call = options, call
+
+    @cached_property
+    def _key(self) -> bytes | None:
+        """What the call is kept under; None where it is not. Traces the function."""
+        options, call = self._options, self._call
+        if (
+            options.shapes is not None
+            or options.constraints
+            or options.checked
+            or call.captured
+            or not call.place.is_cpu
+            or not call.is_concrete
+            or any(leaf.is_key for leaf in call.leaves)
+        ):
+            return None
+        if call_key(b"", call.place.target) is None:
+            return None
+        fresh = FreshSizes()
+        try:
+            traced = check(options, call, fresh)
+        except Exception as error:  # tracing for a version raises it, unless it is about numbers
+            _log.debug("%s: no trace at the sizes of a call: %s", options.name, error)
+            return None
+        if fresh.assumed:
+            return None
+        call.at_numbers = traced
+        facts = options.dynamic, sorted(options.likely.items()), call.donated, options.name
+        digest = digest_of(traced.jaxpr, facts, [type(v).__name__ for v in traced.jaxpr.in_avals])
+        if digest is None:
+            _log.debug("%s: its trace has no digest", options.name)
+            return None
+        return call_key(digest, call.place.target)
+
+    @property
+    def abstract(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the call without their arrays."""
+        leaves = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in self._call.leaves]
+        return self._call.blueprint().with_leaves(leaves)
+
+    @lets_others_run
+    def found(self) -> KeptCall | None:
+        """The call, if an earlier process made it."""
+        if self._key is None:
+            return None
+        executable = program_of_call(self._key)
+        if executable is None:
+            return None
+        _log.info("%s: a call that an earlier process made", self._options.name)
+        return KeptCall(executable, self._call, self._call.at_numbers.out_tree)
+
+    def keep(self, version: Version) -> None:
+        """Keep the call, which `version` has just run."""
+        if self._key is None or version.is_in_parts or version.keys or version.has_static_sizes:
+            return
+        executable: Any = version.executable
+        if (
+            getattr(executable, "kept_at", None) is None
+            or executable.donated != frozenset(self._call.donated)
+            or any(advice(note.reason) for note in version.pattern.notes)
+        ):
+            return
+        keep_call(self._key, executable)

@@ -1,0 +1,82 @@
+"""What names a traced program in full: its primitives, and what parameters say nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import core as _core
+from jax._src.sharding_impls import UNSPECIFIED as _UNSPECIFIED  # type: ignore[attr-defined]
+from jax.extend.core import Primitive, primitives
+from jax.sharding import AbstractMesh, Mesh
+
+try:
+    from jax._src.random import prng as _prng
+except ImportError:  # where other versions have it
+    from jax._src import prng as _prng  # type: ignore[attr-defined,no-redef]
+
+__all__ = [
+    "LEFT_TO_DERIVATIVES",
+    "is_array",
+    "is_typed_number",
+    "known_primitives",
+    "prng_name",
+    "says_nothing",
+    "trivially_placed",
+]
+
+_LITERALS = "jax._src.literals"
+
+LEFT_TO_DERIVATIVES: Mapping[str, Sequence[str]] = {
+    "custom_jvp_call": ("jvp_jaxpr_fun",),
+    "custom_vjp_call": ("bwd", "fwd_jaxpr_thunk", "out_trees"),
+    "reduce": ("computation",),
+    "remat2": ("policy",),
+}
+"""Parameters of primitives that say nothing of their values: functions that derivatives call, and
+`computation`, which is the jaxpr beside it."""
+
+
+@functools.cache
+def known_primitives() -> frozenset[Any]:
+    """Primitives of JAX that have one meaning: those of `jax.extend`, and of PRNG keys."""
+    found = [*vars(primitives).values(), *vars(_prng).values()]
+    return frozenset(value for value in found if isinstance(value, Primitive))
+
+
+def is_typed_number(value: Any) -> bool:
+    """True for a Python number with a dtype: what JAX makes of literals."""
+    return isinstance(value, int | float | complex) and type(value).__module__ == _LITERALS
+
+
+def is_array(value: Any) -> bool:
+    """True for an array of JAX's or NumPy's, and for what JAX makes of NumPy's."""
+    is_literal = type(value).__module__ == _LITERALS
+    return is_literal or isinstance(value, np.ndarray | np.generic | jax.Array)
+
+
+def prng_name(value: Any) -> str:
+    """The name of an implementation of PRNG keys that JAX has; "" for anything else."""
+    if not isinstance(value, _prng.PRNGImpl):
+        return ""
+    name: str = value.name
+    return name if _prng.prngs.get(name) is value else ""
+
+
+def says_nothing(value: Any) -> bool:
+    """True for a sharding that is not specified, a mesh without devices, and no names of axes."""
+    if isinstance(value, AbstractMesh | Mesh):
+        return bool(value.empty)
+    if isinstance(value, _core.AxisEnv):
+        return not value.axis_sizes and not value.spmd_axis_names
+    return type(value) is type(_UNSPECIFIED)
+
+
+def trivially_placed(aval: Any) -> bool:
+    """True for the type of an array that is on no mesh, and in no memory of its own."""
+    sharding = getattr(aval, "sharding", None)
+    space = getattr(aval, "memory_space", _core.MemorySpace.Device)
+    return (sharding is None or sharding.mesh.empty) and space is _core.MemorySpace.Device

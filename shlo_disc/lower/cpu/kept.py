@@ -1,0 +1,30 @@
+"""Machine code for the CPU that an earlier process compiled; it is loaded without the emitters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu.code_key import code_key
+from shlo_disc.lower.cpu.codegen import Function
+from shlo_disc.lower.cpu.machine import machine_of
+from shlo_disc.lower.host.record import CodeNames
+
+__all__ = ["functions", "identity"]
+
+
+def identity(architecture: str) -> bytes:
+    """Names all of this machine, used as `architecture`, that compiled programs depend on.
+
+    Raises UnsupportedError as `machine_of`.
+    """
+    machine = machine_of(architecture)
+    numbers = machine.vector_bytes, machine.l1_bytes, machine.l2_bytes, machine.cores
+    return code_key("", numbers, sorted(machine.features), sorted(machine.without))
+
+
+def functions(
+    architecture: str, names: CodeNames, texts: Callable[[], tuple[str, Sequence[str]]]
+) -> tuple[list[Function], tuple[Function, Function]]:
+    """The functions that `names` tells of, of the texts of a host program and of kernels."""
+    return codegen.kept_functions(names, texts, machine_of(architecture))

@@ -1,0 +1,86 @@
+"""The CPU as a target: one emitter per kind of fusion, found in :data:`EMITTERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shlo_disc.lower.cpu import codegen, loop, row, short_scan
+from shlo_disc.lower.cpu.attention import emit_attention
+from shlo_disc.lower.cpu.conv import emit_conv
+from shlo_disc.lower.cpu.dense import emit_dense
+from shlo_disc.lower.cpu.fft import emit_fft
+from shlo_disc.lower.cpu.host_memory import CpuMemory
+from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
+from shlo_disc.lower.cpu.machine import Machine, machine_of
+from shlo_disc.lower.cpu.model import MODEL
+from shlo_disc.lower.cpu.probes import probes
+from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.target import Target
+from shlo_disc.lower.tasks.ffi_call import emit_ffi
+from shlo_disc.lower.tasks.rng import emit_rng
+from shlo_disc.lower.tasks.scatter import emit_scatter
+from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.tasks.sort import emit_sort
+from shlo_disc.lower.tasks.top_k import emit_top_k
+from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
+from shlo_disc.passes.records import Planned
+
+__all__ = ["ELEMENTAL_OPS", "EMITTERS", "Machine", "target"]
+
+EMITTERS: dict[str, Callable[[Planned[Any], Machine], KernelPlan]] = {
+    "attention": emit_attention,
+    "column": row.emit,
+    "conv": emit_conv,
+    "dense": emit_dense,
+    "dynamic_update_slice": emit_dynamic_update_slice,
+    "ffi": emit_ffi,
+    "fft": emit_fft,
+    "loop": loop.emit,
+    "rng": emit_rng,
+    "row": row.emit,
+    "scan": short_scan.emit,
+    "scatter": emit_scatter,
+    "select_and_scatter": emit_select_and_scatter,
+    "sort": emit_sort,
+    "top_k": emit_top_k,
+}
+"""The emitter of every kind of fusion."""
+
+
+def target(architecture: str) -> Target:
+    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
+    machine = machine_of(architecture)
+    return Target(
+        name=f"cpu:{architecture}" if architecture else "cpu",
+        machine=machine,
+        model=MODEL,
+        emitters=EMITTERS,
+        generator=lambda: codegen.Builder(machine=machine),
+        memory=CpuMemory(),
+        compile_host=lambda text: codegen.compile_host(text, machine),
+        code_names=lambda host, kernels: codegen.code_names(host, kernels, machine),
+        views={
+            "llvm": lambda texts: codegen.llvm_text(texts, machine),
+            "asm": lambda texts: codegen.assembly(texts, machine),
+        },
+        function_name=lambda text: codegen.function_name(text, machine),
+        code=codegen.RECENT,
+        probes=lambda: probes(machine),
+        details=lambda: _details(machine),
+    )
+
+
+_FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl",
+             "avx512_bf16", "avx512_fp16", "amx_tile")  # fmt: skip
+"""Instruction sets that change what is generated; /proc/cpuinfo lists a hundred more."""
+
+
+def _details(machine: Machine) -> dict[str, str]:
+    present = [name for name in _FEATURES if name in machine.features]
+    return {
+        "Features": " ".join(present) or "none known",
+        "Vector registers": f"{8 * machine.vector_bytes} bits",
+        "L1d / L2 per core": f"{machine.l1_bytes // 1024} / {machine.l2_bytes // 1024} KiB",
+        "Cores this process may use": str(machine.cores),
+    }

@@ -1,0 +1,163 @@
+"""A host program as data: what runs, and what `explain()` and `profile()` tell of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.later import Later
+from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
+from shlo_disc.passes.place import Place
+
+__all__ = ["CodeNames", "HostDetails", "HostProgram", "KernelUse", "Site", "Unfused", "Work"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one run of a fusion."""
+
+    reads: Expr
+    """Bytes."""
+    writes: Expr
+    """Bytes."""
+    flops: Expr
+    """Arithmetic operations, on integers too; a transcendental function is not among them."""
+    transcendentals: Expr
+    """Elements a transcendental function is computed of."""
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """One fusion of the host program."""
+
+    name: str
+    kind: str
+    where: tuple[str, ...]
+    """Source lines of what it computes, without repetition."""
+    ops: tuple[tuple[str, int], ...]
+    """StableHLO ops in it and how many of each."""
+    not_fused: tuple[str, ...]
+    """Why what it reads is not computed in it."""
+    why: tuple[str, ...]
+    """What was decided for it and why: by the fusion planner, and about its variants."""
+    plan: KernelPlan
+    work: Work
+    reads: tuple[str, ...]
+    """Where its operands come from: `kernel N` (from 0), `argument N` or `constant N`."""
+    places: tuple[Place, ...]
+    """Where its results go."""
+    inside: tuple[str, ...]
+    """The control flow around it, outermost first: `while model.py:7`."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One launch in the text of a host program."""
+
+    use: int
+    kernel: str
+    packs: bool
+    """Does it fill a packed copy that is kept, not compute?"""
+
+
+@dataclass(frozen=True)
+class Unfused:
+    """A fusion that was planned again as smaller ones."""
+
+    name: str
+    kind: str
+    where: tuple[str, ...]
+    """Source lines of what it computes, without repetition."""
+    reason: str
+    parts: int
+    """How many smaller fusions it became."""
+
+    def __str__(self) -> str:
+        more = f" and {len(self.where) - 1} more lines" if len(self.where) > 1 else ""
+        return (
+            f"{self.name} of kind {self.kind} ({self.where[0]}{more}) became {self.parts} smaller "
+            f"kernels: {self.reason}"
+        )
+
+
+@dataclass(frozen=True)
+class CodeNames:
+    """Where machine code is: the symbol of each function, and the key that the store has it under.
+
+    A symbol names a text, a key also the code generator and the machine.
+    """
+
+    host: tuple[str, bytes]
+    """Of the text whose functions are `prepare` and `run`."""
+    kernels: tuple[tuple[str, bytes], ...]
+    """In the order of their indices."""
+
+
+@dataclass(frozen=True)
+class HostDetails:
+    """What machine code is made of, and what it is for. Calls need neither."""
+
+    text: str
+    """The functions `prepare` and `run`, as MLIR."""
+    kernels: tuple[Kernel, ...]
+    """In the order of their indices."""
+    uses: tuple[KernelUse, ...]
+    """Every fusion, in the order of the text."""
+    sites: tuple[Site, ...]
+    """Every launch in the text, in order of its comments `// launch N` and `// launched N`."""
+    arena: tuple[Expr, ...]
+    """Bytes of every slot."""
+    workspaces: tuple[tuple[Expr, ...], ...]
+    """Bytes of the temporary blocks of a kernel, for every kernel that has some."""
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """Native host code, and what it refers to by index."""
+
+    details: Later[HostDetails]
+    unasked_kernels: tuple[int, ...]
+    """Kernels that must have code before a call; others are asked for when a call needs them."""
+    constants: tuple[npt.NDArray[np.uint8], ...]
+    pack_keys: tuple[str, ...]
+    packed_arguments: frozenset[int]
+    """Main arguments some kernel wants packed."""
+    unread_arguments: tuple[int, ...]
+    """Main arguments whose memory the program does not touch; it may ask for their sizes."""
+    reuses: tuple[tuple[int, int], ...]
+    """(donated argument, result): the result may be in the argument's memory."""
+    foreign: tuple[tuple[FfiCall, str], ...] = ()
+    """Calls of FFI handlers, each with its source line."""
+
+    @property
+    def text(self) -> str:
+        """See :class:`HostDetails`."""
+        return self.details.value.text
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.kernels
+
+    @property
+    def uses(self) -> tuple[KernelUse, ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.uses
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.sites
+
+    @property
+    def arena(self) -> tuple[Expr, ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.arena
+
+    @property
+    def workspaces(self) -> tuple[tuple[Expr, ...], ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.workspaces

@@ -1,0 +1,316 @@
+"""First calls from the store: right at their own sizes, and nothing is assumed at others."""
+
+from __future__ import annotations
+
+import enum
+import gc
+import json
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+
+import shlo_disc
+from shlo_disc import cache
+from shlo_disc.frontend.digest import digest_of
+from shlo_disc.lower.cpu import codegen
+from tests.children import python
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    """A store of its own; no code is kept in memory."""
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+    before = codegen.RECENT.resize(0)
+    yield tmp_path / "store"
+    codegen.RECENT.resize(before)
+
+
+def entries() -> int:
+    calls = cache.dir() / "v1/calls"
+    return sum(path.is_file() for path in calls.rglob("*"))
+
+
+def traces(f):
+    """`f`, which counts how often it is traced, with symbols and with numbers."""
+
+    def counted(*args):
+        is_symbolic = any(not isinstance(n, int) for x in jax.tree.leaves(args) for n in x.shape)
+        counted.symbolic += is_symbolic
+        counted.concrete += not is_symbolic
+        return f(*args)
+
+    counted.symbolic = counted.concrete = 0
+    return counted
+
+
+def forget() -> None:
+    """What this process compiled, as if it had ended."""
+    gc.collect()
+    jax.clear_caches()
+    gc.collect()
+
+
+def body(p, x):
+    h = jnp.tanh(x @ p["w"]) + p["b"]
+    return {"sum": h.sum(), "all": (h, jax.nn.softmax(h))}
+
+
+P = {"w": np.ones((4, 5), np.float32), "b": np.arange(5, dtype=np.float32)}
+
+
+def test_a_call_of_an_earlier_process_needs_one_trace_with_numbers():
+    x = np.linspace(-1, 1, 80, dtype=np.float32).reshape(20, 4)
+    f = traces(body)
+    g = shlo_disc.jit(f)
+    wanted = g(P, x)
+    assert (f.symbolic, f.concrete) == (1, 1)
+    assert entries() == 1
+    assert g.cache_info().loaded == 0
+    del g
+    forget()
+    f = traces(body)
+    g = shlo_disc.jit(f)
+    for _ in range(3):
+        found = g(P, x)
+        assert jax.tree.structure(found) == jax.tree.structure(wanted)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    assert (f.symbolic, f.concrete) == (0, 1)
+    assert g.cache_info() == (2, 1, None, 1)
+    assert g.cache_info().loaded == 1
+    # Other sizes and derivatives need symbols, which find the same program.
+    assert g(P, x[:11])["all"][0].shape == (11, 5)
+    assert f.symbolic == 1
+    assert g.cache_info() == (2, 1, None, 1)
+    theirs = jax.grad(lambda p: body(p, X)["sum"])(P)
+    for a, b in zip(
+        *map(jax.tree.leaves, (jax.grad(lambda p: g(p, X)["sum"])(P), theirs)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_what_is_told_of_it_is_told():
+    g = shlo_disc.jit(body)
+    g(P, X)
+    told = json.loads(g.explain("json"))
+    texts = g.guards(), g.lower(P, X).as_text()
+    del g
+    forget()
+    g = shlo_disc.jit(body)
+    g(P, X)
+    assert "has not been called" not in g.explain()
+    again = json.loads(g.explain("json"))
+    assert (g.guards(), g.lower(P, X).as_text()) == texts
+    for row in (told, again):
+        (program,) = row if isinstance(row, list) else [row]
+        assert program["calls"] == 1
+        assert program["kernels"][0]["where"][0].startswith(__file__)
+    assert shlo_disc.stats()["functions"]
+    assert g.cache_info() == (0, 1, None, 1)
+
+
+BRANCHING = """
+    import numpy as np, shlo_disc
+    LIMIT = {limit}
+    def f(x):
+        if x.shape[0] > LIMIT:
+            return x * 2
+        return x * 3 + 0 * x.sum()
+    g = shlo_disc.jit(f)
+    print([float(g(np.ones(n, np.float32))[0]) for n in {sizes}], g.cache_info().loaded)
+    """
+
+
+def test_python_that_branches_on_sizes_may_have_changed(place):
+    """A call that was kept says nothing of other sizes: its function is traced for those."""
+
+    def run(limit, *sizes):
+        return python(BRANCHING.format(limit=limit, sizes=sizes), SHLO_DISC_CACHE_DIR=str(place))
+
+    assert run(64, 8) == "[3.0] 0"
+    assert run(64, 8) == "[3.0] 1"
+    assert run(64, 8, 100) == "[3.0, 2.0] 1"
+    assert run(4, 8, 100, 2) == "[2.0, 2.0, 3.0] 0"
+    assert run(64, 8, 100, 2).startswith("[3.0, 2.0, 3.0] ")
+
+
+def test_threads_that_call_at_once():
+    shlo_disc.jit(body)(P, X)
+    forget()
+    g = shlo_disc.jit(body)
+    wanted = body(P, X)["sum"]
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(g(P, X)["sum"])) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_allclose(np.array(found), np.full(6, wanted), rtol=1e-5)
+
+
+class Way(enum.Enum):
+    UP = 1
+    DOWN = 2
+
+
+def programs() -> dict[str, Any]:
+    """Functions of one array of 3 by 4; no two compute the same."""
+    some, other = np.arange(4, dtype=np.float32), np.arange(1, 5, dtype=np.float32)
+
+    @jax.custom_jvp
+    def own(x):
+        return x * 5
+
+    own.defjvps(lambda t, y, x: t)
+    return {
+        "sum": lambda x: x.sum(),
+        "other axis": lambda x: x.sum(0),
+        "doubled": lambda x: x * 2.0,
+        "tripled": lambda x: x * 3.0,
+        "negative zero": lambda x: x + jnp.float32(-0.0),
+        "zero": lambda x: x + jnp.float32(0.0),
+        "constant": lambda x: x + some,
+        "other constant": lambda x: x + other,
+        "wider constant": lambda x: x + other.astype(np.int32),
+        "order": lambda x: (x + 1, x + 2),
+        "other order": lambda x: (x + 2, x + 1),
+        "scan": lambda x: jax.lax.scan(lambda c, y: (c + y, c), jnp.zeros(4), x),
+        "backwards": lambda x: jax.lax.scan(lambda c, y: (c + y, c), jnp.zeros(4), x, reverse=True),
+        "cond": lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
+        "other cond": lambda x: jax.lax.cond(x[0, 0] > 0, jnp.cos, jnp.sin, x),
+        "own derivative": own,
+        "remat": jax.checkpoint(jnp.sin),
+        "product": lambda x: x @ x.T,
+        "precise product": lambda x: jax.lax.dot(x, x.T, precision="highest"),
+        "gather": lambda x: x[jnp.array([0, 2])],
+        "other gather": lambda x: x[jnp.array([0, 1])],
+        "filled gather": lambda x: x.at[jnp.array([0, 2])].get(mode="fill", fill_value=1),
+        "scatter": lambda x: x.at[jnp.array([0, 2])].add(1),
+        "scatter max": lambda x: x.at[jnp.array([0, 2])].max(1),
+        "sort": jnp.sort,
+        "stable": lambda x: jax.lax.sort(x, is_stable=False),
+        "convolution": lambda x: jax.lax.conv(x[None, None], x[None, None, :2, :2], (1, 1), "SAME"),
+        "strided": lambda x: jax.lax.conv(x[None, None], x[None, None, :2, :2], (1, 2), "SAME"),
+        "bfloat16": lambda x: x.astype(jnp.bfloat16),
+        "float16": lambda x: x.astype(jnp.float16),
+        "normal": lambda x: x + jax.random.normal(jax.random.key(0), x.shape),
+        "other seed": lambda x: x + jax.random.normal(jax.random.key(1), x.shape),
+        "other generator": lambda x: x + jax.random.normal(jax.random.key(0, impl="rbg"), x.shape),
+        "solve": lambda x: jnp.linalg.solve(x @ x.T + jnp.eye(3), x),
+        "reduce": lambda x: jax.lax.reduce(x, np.float32(0), lambda a, b: a + b * 2, (0,)),
+        "other reduce": lambda x: jax.lax.reduce(x, np.float32(0), lambda a, b: a + b * 3, (0,)),
+    }
+
+
+def test_equal_programs_have_equal_digests_and_no_others_have():
+    def digests() -> dict[str, bytes | None]:
+        return {n: digest_of(jax.jit(f).trace(X).jaxpr) for n, f in programs().items()}
+
+    first = digests()
+    assert None not in first.values(), [name for name, d in first.items() if d is None]
+    assert len({*first.values()}) == len(first)
+    jax.clear_caches()
+    assert digests() == first
+    double = jax.jit(lambda x: x * 2.0)
+    for other in (X[:2], X.astype(np.float16), jnp.float32(1.0), 1.0):
+        assert digest_of(double.trace(other).jaxpr) not in first.values()
+    assert digest_of(double.trace(X).jaxpr, 1) != digest_of(double.trace(X).jaxpr, 2)
+
+
+def test_the_configuration_counts():
+    f = jax.jit(lambda x: x + jax.random.uniform(jax.random.key(0), x.shape))
+    found = {digest_of(f.trace(X).jaxpr)}
+    for name, value in (
+        ("jax_threefry_partitionable", False),
+        ("jax_numpy_rank_promotion", "warn"),
+    ):
+        before = getattr(jax.config, name)
+        jax.config.update(name, value)
+        try:
+            found.add(digest_of(f.trace(X).jaxpr))
+        finally:
+            jax.config.update(name, before)
+    assert len(found) == 3
+    assert None not in found
+
+
+mine = Primitive("sin")
+mine.def_abstract_eval(lambda x: x)
+
+NAMELESS = {
+    "a callback": lambda x: jax.pure_callback(np.sin, x, x),
+    "a print": lambda x: [jax.debug.print("{}", x), x][1],
+    "a primitive of somebody else's": mine.bind,
+    "a large constant": lambda x: x.sum() + np.ones(1 << 19, np.float32),
+}
+
+
+@pytest.mark.parametrize("name", NAMELESS)
+def test_what_cannot_be_named_has_no_digest(name):
+    assert digest_of(jax.jit(NAMELESS[name]).trace(X).jaxpr) is None
+
+
+def test_a_digest_is_the_same_in_every_process():
+    code = """
+        import jax, numpy as np
+        from shlo_disc.frontend.digest import digest_of
+        from tests.store.test_calls import X, programs
+        for f in programs().values():
+            print(digest_of(jax.jit(f).trace(X).jaxpr).hex())
+        """
+    here = [digest_of(jax.jit(f).trace(X).jaxpr).hex() for f in programs().values()]
+    assert python(code, PYTHONHASHSEED="7").split() == here
+
+
+def test_calls_that_are_not_kept():
+    key = jax.random.key(0)
+    for f, args in (
+        (lambda x: jax.pure_callback(np.sin, x, x), (X,)),
+        (lambda k, x: jax.random.normal(k, x.shape), (key, X)),
+        (lambda x: shlo_disc.numpy.nonzero(x > 0)[0], (X[0],)),
+    ):
+        for _ in range(2):
+            g = shlo_disc.jit(f)
+            ours, theirs = g(*args), f(*args)
+            for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+            del g
+            forget()
+    assert entries() == 0
+    g = shlo_disc.jit(lambda x: x * 2, shapes="(a, b)")
+    g(X)
+    assert entries() == 0
+
+
+def test_donated_arguments_are_given_up_again():
+    def f(x, y):
+        return x + y, y.sum()
+
+    for is_second in (False, True):
+        g = shlo_disc.jit(f, donate_argnums=0)
+        x = jnp.asarray(X)
+        total = g(x, jnp.asarray(X))[0]
+        np.testing.assert_array_equal(total, X + X)
+        assert x.is_deleted()
+        assert g.cache_info().loaded == is_second
+        del g
+        forget()
+
+
+def test_an_error_of_the_function_is_its_own():
+    shlo_disc.jit(body)(P, X)
+    forget()
+
+    def f(p, x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        shlo_disc.jit(f)(P, X)
