@@ -12,6 +12,7 @@ a convolution may be a symbol, too: derivatives of strided ones need it.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -362,6 +363,12 @@ def _array(values: Any, dtype: Any = None) -> Any:
     return np.array(values, dtype)
 
 
+def _cumsum(values: Sequence[Any], **named: Any) -> Any:
+    """`np.cumsum`, which needs numbers for sizes."""
+    symbolic = any(map(is_size, values))
+    return [*itertools.accumulate(values)] if symbolic else np.cumsum(values, **named)
+
+
 def _minimum(a: Any, b: Any) -> Any:
     """`np.minimum`, also of what :func:`_array` makes."""
     return jnp.minimum(a, b) if isinstance(a, jax.Array) else np.minimum(a, b)
@@ -376,7 +383,7 @@ def install() -> None:
     """Put the replacements in place; called again when more of JAX may have been imported."""
     use_builtins(_BUILTINS)
     use_index(_index)
-    use_numpy({"array": _array, "minimum": _minimum})
+    use_numpy({"array": _array, "cumsum": _cumsum, "minimum": _minimum})
     if not _installed:
         use_derivative_of_solve(generic_linalg.solve_by_matrix)
         use_derivative_of_product(generic_numpy.product_derivative)

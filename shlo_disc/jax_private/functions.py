@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jax._src import checkify as _checkify
 from jax._src.interpreters import ad as _ad
 from jax._src.lax import lax as _lax
 from jax._src.lax import linalg as _linalg
@@ -194,7 +193,16 @@ def use_index(index: Callable[[Any], Any]) -> None:
             vars(module)["operator"] = _Other(operator, {"index": index})
 
 
+_CALCULATE = {
+    "jax._src.checkify": ("array", "minimum"),
+    "jax.experimental.sparse.bcoo": ("cumsum",),
+}
+"""Modules of JAX that calculate with sizes, and by which functions of NumPy."""
+
+
 def use_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `checkify`, which compares places with sizes, use these functions instead of NumPy's."""
-    if vars(_checkify)["np"] is np:
-        vars(_checkify)["np"] = _Other(np, functions)
+    """Let JAX's modules of `_CALCULATE` use these functions instead of NumPy's."""
+    for name, wanted in _CALCULATE.items():
+        module = sys.modules.get(name)
+        if getattr(module, "np", None) is np:
+            vars(module)["np"] = _Other(np, {key: functions[key] for key in wanted})

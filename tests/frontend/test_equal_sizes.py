@@ -187,6 +187,19 @@ def test_lengths_that_are_equal_by_chance_are_not_made_one(name, n):
     assert f.cache_info().misses == 1
 
 
+def test_sparse_matrices_of_any_size_are_put_together():
+    def program(x):
+        places = jnp.stack([jnp.arange(x.shape[0])] * 2, 1)
+        matrix = sparse.BCOO((x, places), shape=(x.shape[0],) * 2)
+        return sparse.bcoo_concatenate([matrix, matrix], dimension=0).todense()
+
+    f = shlo_disc.jit(program)
+    for n in (3, 1, 4):
+        x = np.arange(1, n + 1, dtype=np.float32)
+        np.testing.assert_array_equal(f(x), np.vstack([np.diag(x)] * 2))
+    assert f.cache_info().misses == 1
+
+
 def test_places_in_a_sparse_matrix_may_be_sizes():
     def half(x):
         size = x.shape[1]
