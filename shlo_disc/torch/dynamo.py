@@ -142,7 +142,10 @@ class CompiledGraph(Regions):
             graph = self._aliases.without(graph)
         weights = _weights(placeholders)
         try:
-            self._run = self.compile_whole(graph, own, weights, _seen(kind))
+            if _is_empty(graph.graph):
+                self._run = lambda _: []
+            else:
+                self._run = self.compile_whole(graph, own, weights, _seen(kind))
         except Exception as error:
             if options.on_unsupported == "error":
                 if not isinstance(error, UnsupportedError):
@@ -201,6 +204,14 @@ class UntracedGraph(CompiledGraph):
     def __call__(self, *inputs: Any) -> Any:
         """The results of the graph."""
         return self._run(inputs)
+
+
+def _is_empty(graph: torch.fx.Graph) -> bool:
+    """True for a graph without operations and results: Dynamo makes some around graph breaks."""
+    return all(
+        node.op == "placeholder" or (node.op == "output" and not node.args[0])
+        for node in graph.nodes
+    )
 
 
 # -- names --------------------------------------------------------------------------------------

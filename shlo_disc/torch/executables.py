@@ -111,16 +111,15 @@ class TorchExecutable(BehindTensors):
         if not given.is_tensor:
             check_number(leaf, given, self.name)
             return
-        self._check_tensor(given, leaf)
-        if grad and leaf.requires_grad:
-            raise RuntimeError(
-                f"{self.name}: {given.name} requires a gradient, and an exported program "
-                "computes none; call it under torch.no_grad(), or pass a detached tensor"
-            )
-
-    def _check_tensor(self, given: Input, leaf: Any) -> None:
-        """Raise for a tensor that no call can read."""
         check_argument(leaf, given.name)
+        if grad and leaf.requires_grad:
+            self._refuse_gradient(given)
+
+    def _refuse_gradient(self, given: Input) -> NoReturn:
+        raise RuntimeError(
+            f"{self.name}: {given.name} requires a gradient, and an exported program computes "
+            "none; call it under torch.no_grad(), or pass a detached tensor"
+        )
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The user's arguments, flat."""
@@ -305,10 +304,12 @@ class CutExecutable(TorchExecutable):
             every = self._run(values)
         return self._given(every, values)
 
-    def _check_tensor(self, given: Input, leaf: Any) -> None:
-        """Raise for a tensor that neither a region nor PyTorch can read, as it was traced."""
+    def _check(self, given: Input, leaf: Any, *, grad: bool) -> None:
+        """As for any program, but that PyTorch reads what no program does."""
         if given.name not in self._checks.others or not isinstance(leaf, torch.Tensor):
-            super()._check_tensor(given, leaf)
+            super()._check(given, leaf, grad=grad)
+        elif grad and leaf.requires_grad:
+            self._refuse_gradient(given)
 
     def explain(self, *, format: str = "text") -> str:
         """Every kernel, with lines of the model, and the operations that PyTorch runs."""

@@ -479,13 +479,14 @@ MODELS = {
     "SegFormer": Model(
         "transformers", segformer, picture, PICTURES, ({0, 2, 3},), counts=(2, 9, 0)
     ),
-    "DETR": Model("transformers", detr, picture, PICTURES, ({0, 2, 3},)),
+    "DETR": Model("transformers", detr, picture, PICTURES, ({0, 2, 3},), counts=(1, 7, 0)),
     "EfficientNet": Model(
         "timm", lambda: timm_model("test_efficientnet")(SCALE), picture, LARGER, ({0, 2, 3},),
         counts=(1, 0, 0),
     ),
     "ConvNeXt": Model(
-        "timm", lambda: timm_model("test_convnext")(SCALE), picture, LARGER, ({0, 2, 3},)
+        "timm", lambda: timm_model("test_convnext")(SCALE), picture, LARGER, ({0, 2, 3},),
+        counts=(1, 0, 0),
     ),
     "Conformer": Model(
         "torchaudio", torchaudio_model(lambda t: t.Conformer(16, 4, 32, 1, 7)),
@@ -725,8 +726,8 @@ def page() -> str:
         "Eager operations are those that PyTorch runs between compiled regions, of all graphs.",
         "",
         "transformers has GPT-2 log a warning while it is traced, Llama ask whether data exceed a",
-        "number, SegFormer register hooks, and wav2vec 2.0 set `requires_grad` of a tensor in",
-        "training: Dynamo breaks there.",
+        "number, SegFormer register hooks, and in training DETR ask whether numbers are infinite",
+        "and wav2vec 2.0 set `requires_grad` of a tensor: Dynamo breaks there.",
         "It unrolls Mamba's loop over the words, so each length is a graph of its own.",
         "",
         "| Model | Library | Compilations | Graph breaks | Eager operations | Export |",

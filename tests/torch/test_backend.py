@@ -19,7 +19,9 @@ from torch.utils import _pytree as pytree  # noqa: E402
 import shlo_disc.torch  # noqa: E402
 from shlo_disc.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
 from shlo_disc.torch import partition, regions  # noqa: E402
+from shlo_disc.torch.dynamo import CompiledGraph  # noqa: E402
 from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES  # noqa: E402
+from shlo_disc.torch.options import Options  # noqa: E402
 from tests.torch.models import Block, Of, Perceptron, Pictures, Words  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -243,6 +245,15 @@ def test_pytorch_runs_what_is_not_covered_by_default():
         "aten.multinomial.default", "shlo_disc_tests.halved.default",
     ]  # fmt: skip
     assert graph.parts
+
+
+def test_a_graph_of_nothing_is_no_program():
+    graph = torch.fx.Graph()
+    graph.output(())
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    compiled_graph = CompiledGraph(module, "inference", [], Options.of({}, None))
+    assert compiled_graph([]) == []
+    assert not compiled_graph.parts
 
 
 def test_draws_are_in_the_order_of_eager_mode():
