@@ -118,6 +118,7 @@ class Call:
         """Where the positional arguments that are not static stand."""
         self.named = named
         """The keyword arguments that are not static."""
+        self.static = static
         self.dynamic = [args[k] for k in positions]
         self._function = options.function
         self._options = options

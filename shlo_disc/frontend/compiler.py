@@ -28,8 +28,6 @@ class _Counter:
         self.lock = locks.lock()
         self.value = 0
         self.loaded = 0
-        self.of_calls: set[bytes] = set()
-        """Keys of programs that were loaded for one call."""
 
 
 class CountingCompiler:
@@ -82,7 +80,7 @@ class CountingCompiler:
         """The compiled program."""
         executable = _compile(lowered, target=self.target, **options)
         if self._counts:
-            self._count(executable)
+            self.counted(was_loaded=executable.was_loaded)
         return executable
 
     def examine(self, lowered: LoweredModule) -> None:
@@ -91,25 +89,13 @@ class CountingCompiler:
 
         examine(lowered.source(), target=self.target)
 
-    def counted(self) -> None:
-        """Count one compilation."""
+    def counted(self, *, was_loaded: bool = False) -> None:
+        """Count one compilation, or a program that was loaded instead."""
         with self._counter.lock:
             self._counter.value += 1
-
-    def counted_call(self, executable: Any) -> None:
-        """Count a program that was loaded for one call; it is not counted again for others."""
-        self._count(executable)
-        self._counter.of_calls.add(executable.kept_at)
-
-    def _count(self, executable: Executable) -> None:
-        with self._counter.lock:
-            if executable.was_loaded and executable.kept_at in self._counter.of_calls:
-                return
-            self._counter.value += 1
-            self._counter.loaded += executable.was_loaded
+            self._counter.loaded += was_loaded
 
     def forget(self) -> None:
         """Count from 0 again."""
         with self._counter.lock:
             self._counter.value = self._counter.loaded = 0
-            self._counter.of_calls.clear()

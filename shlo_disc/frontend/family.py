@@ -66,8 +66,8 @@ class Family:
     """Versions for the very shapes at which an older one fits, but may not be used."""
     offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
     """Versions among which the C++ dispatcher finds the one for new sizes, as `find` would."""
-    abstract_call: tuple[list[Any], dict[str, Any]] | None = None
-    """Arguments of a call that an earlier process made, without their arrays: it has no version."""
+    first_call: Call | None = None
+    """A call that an earlier process made, without its arrays: it has no version yet."""
     _tracing: Any = field(default_factory=locks.reentrant_lock)
 
     def version(self, call: Call) -> Version:
@@ -80,6 +80,10 @@ class Family:
         if version is not None and not self.checked:
             return version
         with one_at_a_time(self._tracing):
+            first, self.first_call = self.first_call, None
+            if first is not None and not self.versions:
+                # The version that the earlier process began with; its program is counted.
+                self._new_or_in_parts(first).compiles_uncounted()
             version = self.find(call)  # another thread may have made it
             if version is None:
                 return self._new_or_in_parts(call)
@@ -122,7 +126,7 @@ class Family:
     @property
     def count(self) -> int:
         """How many versions there are, or would be if the call of an earlier process had one."""
-        return len(self.versions) or int(self.abstract_call is not None)
+        return len(self.versions) or int(self.first_call is not None)
 
     @property
     def checked(self) -> bool:

@@ -365,8 +365,8 @@ class JitFunction(ral.Dispatcher):
         if not family.versions and not self._background:
             found = kept.found()
             if found is not None:
-                self._compiler.counted_call(found.executable)
-                family.abstract_call = kept.abstract
+                self._compiler.counted(was_loaded=True)
+                family.first_call = kept.abstract
                 return self._first_run(key, call, family, Entry(found, found.executable, call))
         version = family.version(call)
         known = version.is_compiled
@@ -591,9 +591,8 @@ class JitFunction(ral.Dispatcher):
 
     def _report(self) -> Report:
         for family in list(self._families.values()):
-            if family.abstract_call is not None and not family.versions:
-                args, kwargs = family.abstract_call
-                family.ready(self._describe(tuple(args), kwargs))
+            if (first := family.first_call) is not None:
+                family.ready(first)
         versions = [v for family in list(self._families.values()) for v in family.versions]
         entries = list(self._entries.values())
         return Report(

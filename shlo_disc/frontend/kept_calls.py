@@ -96,10 +96,16 @@ class KeptCalls:
         return call_key(digest, call.place.target)
 
     @property
-    def abstract(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of the call without their arrays."""
-        leaves = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in self._call.leaves]
-        return self._call.blueprint().with_leaves(leaves)
+    def abstract(self) -> Call:
+        """The call without its arrays."""
+        call = self._call
+        leaves = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
+        args, kwargs = call.blueprint().with_leaves(leaves)
+        named = {name: kwargs[name] for name in call.named}
+        static = call.static
+        made = Call(self._options, tuple(args), kwargs, call.positions, named, static, call.place)
+        made.at_numbers = call.at_numbers
+        return made
 
     @lets_others_run
     def found(self) -> KeptCall | None:

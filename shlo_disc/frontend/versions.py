@@ -73,6 +73,9 @@ class _Compilation:
     def is_under_way(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def leave_uncounted(self) -> None:
+        self._compile = self._compile.of_parts
+
     def begin(self) -> bool:
         """Compile in a thread of its own, unless one tried that; True while it does.
 
@@ -214,6 +217,10 @@ class Version(Runs):
     def fresh(self) -> Mapping[int, int]:
         """What the trace assumed of sizes from data, by the index of their read."""
         return self.lowered.assumed if isinstance(self.lowered, InParts) else {}
+
+    def compiles_uncounted(self) -> None:
+        """The program was counted before: it was loaded for a call."""
+        self._compilation.leave_uncounted()
 
     def compiles_meanwhile(self) -> bool:
         """Have a thread compile the version; True until it has."""

@@ -67,7 +67,7 @@ P = {"w": np.ones((4, 5), np.float32), "b": np.arange(5, dtype=np.float32)}
 
 
 def test_a_call_of_an_earlier_process_needs_one_trace_with_numbers():
-    x = np.linspace(-1, 1, 80, dtype=np.float32).reshape(20, 4)
+    x = np.linspace(-1, 1, 20, dtype=np.float32).reshape(5, 4)
     f = traces(body)
     g = shlo_disc.jit(f)
     wanted = g(P, x)
@@ -87,7 +87,7 @@ def test_a_call_of_an_earlier_process_needs_one_trace_with_numbers():
     assert g.cache_info() == (2, 1, None, 1)
     assert g.cache_info().loaded == 1
     # Other sizes and derivatives need symbols, which find the same program.
-    assert g(P, x[:11])["all"][0].shape == (11, 5)
+    assert g(P, x[:2])["all"][0].shape == (2, 5)
     assert f.symbolic == 1
     assert g.cache_info() == (2, 1, None, 1)
     theirs = jax.grad(lambda p: body(p, X)["sum"])(P)
