@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
-from jaxlib.version import __version__ as jaxlib_version
 
 from shlo_disc.jax_private import (
+    JAX_VERSIONS,
     LEFT_TO_DERIVATIVES,
     is_array,
     is_typed_number,
@@ -49,7 +49,7 @@ def digest_of(program: Any, *facts: object) -> bytes | None:
     JAX's version and configuration count: primitives are lowered by them.
     """
     digest = _Digest()
-    digest.add(jax.__version__, jaxlib_version)
+    digest.add(*JAX_VERSIONS)
     try:
         digest.value(trace_context())
         digest.closed(program)

@@ -93,6 +93,7 @@ from shlo_disc.jax_private.arrays import (
 )
 from shlo_disc.jax_private.callbacks import is_callback_effect
 from shlo_disc.jax_private.digests import (
+    JAX_VERSIONS,
     LEFT_TO_DERIVATIVES,
     is_array,
     is_typed_number,
@@ -190,6 +191,7 @@ __all__ = [
     "BEST",
     "CACHE_TYPE",
     "JAX_TYPES",
+    "JAX_VERSIONS",
     "LEFT_OUT",
     "LEFT_TO_DERIVATIVES",
     "ArrayImpl",

@@ -12,6 +12,7 @@ from jax._src import core as _core
 from jax._src.sharding_impls import UNSPECIFIED as _UNSPECIFIED  # type: ignore[attr-defined]
 from jax.extend.core import Primitive, primitives
 from jax.sharding import AbstractMesh, Mesh
+from jaxlib.version import __version__ as _jaxlib_version
 
 try:
     from jax._src.random import prng as _prng
@@ -19,6 +20,7 @@ except ImportError:  # where other versions have it
     from jax._src import prng as _prng  # type: ignore[attr-defined,no-redef]
 
 __all__ = [
+    "JAX_VERSIONS",
     "LEFT_TO_DERIVATIVES",
     "is_array",
     "is_typed_number",
@@ -27,6 +29,9 @@ __all__ = [
     "says_nothing",
     "trivially_placed",
 ]
+
+JAX_VERSIONS = (jax.__version__, _jaxlib_version)
+"""Of `jax` and `jaxlib`."""
 
 _LITERALS = "jax._src.literals"
 
