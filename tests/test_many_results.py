@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend import versions
+from shlo_disc.frontend import runs
 from shlo_disc.frontend.function import JitFunction
 
 CALLS = 3
@@ -21,7 +21,7 @@ def sixteen(x, y):
 @pytest.fixture
 def through(monkeypatch):
     """The arguments of calls that XLA runs."""
-    monkeypatch.setattr(versions, "RESULTS_BEFORE_XLA", CALLS * versions.MANY_RESULTS)
+    monkeypatch.setattr(runs, "RESULTS_BEFORE_XLA", CALLS * runs.MANY_RESULTS)
     calls = []
     call_through = JitFunction._call_through
 

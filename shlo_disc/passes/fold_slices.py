@@ -37,6 +37,7 @@ MOST_COLUMNS = 8
 """Columns of a value that is taken apart."""
 
 _SLICES = ("stablehlo.real_dynamic_slice", "stablehlo.slice")
+_PRODUCTS = ("stablehlo.convolution", "stablehlo.dot_general")
 _ZERO, _ONE = Expr.const(0), Expr.const(1)
 
 
@@ -89,7 +90,7 @@ def _leads(value: ir.Value, column: _Column, facts: Facts, inside: set[ir.Value]
     if op is None:
         return False
     if op.name == "stablehlo.concatenate":
-        return _piece(op, column, facts) is not None
+        return not _is_stored(value, op.block) and _piece(op, column, facts) is not None
     if op.name == "stablehlo.transpose" or op.name in RESHAPES:
         below = _below(op, column, facts)
         return below is not None and _leads(op.operands[0], below, facts, inside | {value})
@@ -118,6 +119,18 @@ def _is_read_in_columns(value: ir.Value, dim: int, facts: Facts, inside: set[ir.
         if column is None or column.dim != dim:
             return False
     return True
+
+
+def _is_stored(value: ir.Value, block: ir.Block) -> bool:
+    """True if a product or a region reads `value`, which then is in memory: columns are cheap."""
+    for use in value.uses:
+        reader = use.owner.operation
+        if reader.block != block or reader.name in _PRODUCTS:
+            return True
+        is_same = reader.name == "stablehlo.transpose" or reader.name in RESHAPES
+        if is_same and _is_stored(reader.results[0], block):
+            return True
+    return False
 
 
 def _is_at_hand(value: ir.Value, facts: Facts, inside: set[ir.Value]) -> bool:

@@ -14,7 +14,7 @@ import sys, shlo_disc
 assert "jax" not in sys.modules and "torch_mlir" not in sys.modules
 import shlo_disc.errors
 assert callable(shlo_disc.compile)
-from shlo_disc.compile import compile_module
+from shlo_disc.driver.stages import compile_module
 assert callable(shlo_disc.compile) and shlo_disc.compile.__name__ == "compile"
 assert "jax" not in sys.modules
 print("fine")

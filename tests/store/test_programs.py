@@ -117,7 +117,7 @@ def test_a_program_is_loaded_whole_and_says_what_it_said():
     assert found.fingerprint == fingerprint
     again = json.loads(found.explain(format="json"))
     kernels = len(found.host.kernels)
-    assert again["loaded_kernels"] + again["late_kernels"] == kernels > told["loaded_kernels"] == 0
+    assert again["loaded_kernels"] + again["late_kernels"] == kernels > 1
     for program in (told, again):  # of the calls so far
         for name in ("loaded_kernels", "late_kernels", "code_bytes"):
             del program[name]
@@ -131,10 +131,10 @@ def test_code_that_is_gone_is_compiled_again():
     for entry in current().entries():
         if entry.kind == "kernels":
             entry.path.unlink()
-    found = shlo_disc.compile(LAYER)
+    found, counts = counted(lambda: shlo_disc.compile(LAYER))
     assert found.was_loaded
     assert layer(found) == wanted
-    assert found.loaded_kernels == 0
+    assert "loaded" not in counts
 
 
 def test_sizes_from_data_and_regions():
