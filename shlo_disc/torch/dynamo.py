@@ -142,7 +142,7 @@ class CompiledGraph(Regions):
             graph = self._aliases.without(graph)
         weights = _weights(placeholders)
         try:
-            if _is_empty(graph.graph):
+            if _is_empty(graph.graph) and not self._known.conditions:
                 self._run = lambda _: []
             else:
                 self._run = self.compile_whole(graph, own, weights, _seen(kind))
