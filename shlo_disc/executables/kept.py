@@ -35,7 +35,16 @@ from shlo_disc.mlir import ir
 from shlo_disc.store.entries import COUNTS, current
 from shlo_disc.store.format import KEY_BYTES
 
-__all__ = ["Place", "call_key", "keep", "keep_call", "load", "place_of", "program_of_call"]
+__all__ = [
+    "Place",
+    "call_key",
+    "is_call_kept",
+    "keep",
+    "keep_call",
+    "load",
+    "place_of",
+    "program_of_call",
+]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -141,11 +150,18 @@ def program_of_call(key: bytes) -> Executable | None:
     return made if isinstance(made, Executable) else None
 
 
-def keep_call(key: bytes, made: Executable) -> None:
-    """Keep under `key` that `made`, which is kept, runs a call."""
+def is_call_kept(hint: bytes) -> bool:
+    """True if a call was kept that `hint` tells of."""
+    store = current("calls")
+    return store is not None and store.read(hint) is not None
+
+
+def keep_call(key: bytes, hint: bytes, made: Executable) -> None:
+    """Keep under `key` that `made`, which is kept, runs a call that `hint` tells of."""
     store = current("calls")
     if store is not None and made.kept_at is not None and not made.record.has_apart:
         do_later(partial(store.write, key, made.kept_at))
+        do_later(partial(store.write, hint, key))
 
 
 class _NoLines(Sequence[str]):

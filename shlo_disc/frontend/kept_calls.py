@@ -7,13 +7,14 @@ ever. The entry was made after the program had been compared with this very trac
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from functools import cached_property
 from typing import Any
 
 from shlo_disc.devices import Place
 from shlo_disc.executable import Executable
-from shlo_disc.executables.kept import call_key, keep_call, program_of_call
+from shlo_disc.executables.kept import call_key, is_call_kept, keep_call, program_of_call
 from shlo_disc.frontend.call import Call, Options
 from shlo_disc.frontend.compiled_call import CompiledCall
 from shlo_disc.frontend.digest import digest_of
@@ -64,8 +65,8 @@ class KeptCalls:
         self._options, self._call = options, call
 
     @cached_property
-    def _key(self) -> bytes | None:
-        """What the call is kept under; None where it is not. Traces the function."""
+    def _hint(self) -> bytes | None:
+        """Names calls like this one, without a trace; None where they are not kept."""
         options, call = self._options, self._call
         if (
             options.shapes is not None
@@ -77,23 +78,25 @@ class KeptCalls:
             or any(leaf.is_key for leaf in call.leaves)
         ):
             return None
-        if call_key(b"", call.place.target) is None:
-            return None
-        fresh = FreshSizes()
-        try:
-            traced = check(options, call, fresh)
-        except Exception as error:  # tracing for a version raises it, unless it is about numbers
-            _log.debug("%s: no trace at the sizes of a call: %s", options.name, error)
-            return None
-        if fresh.assumed:
-            return None
-        call.at_numbers = traced
-        facts = options.dynamic, sorted(options.likely.items()), call.donated, options.name
-        digest = digest_of(traced.jaxpr, facts, [type(v).__name__ for v in traced.jaxpr.in_avals])
+        leaves = [(leaf.name, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in call.leaves]
+        hint = hashlib.blake2b(repr((self._facts, leaves)).encode()).digest()
+        return call_key(hint, call.place.target)
+
+    @property
+    def _facts(self) -> tuple[object, ...]:
+        options, call = self._options, self._call
+        likely = sorted(options.likely.items())
+        return options.name, options.dynamic, likely, call.donated
+
+    def _key(self, traced: Any) -> bytes | None:
+        """What the call with this trace at its sizes is kept under; None where it is not."""
+        program = traced.jaxpr
+        types = [type(value).__name__ for value in program.in_avals]
+        digest = digest_of(program, self._facts, types)
         if digest is None:
-            _log.debug("%s: its trace has no digest", options.name)
+            _log.debug("%s: its trace has no digest", self._options.name)
             return None
-        return call_key(digest, call.place.target)
+        return call_key(digest, self._call.place.target)
 
     @property
     def abstract(self) -> Call:
@@ -103,24 +106,33 @@ class KeptCalls:
         args, kwargs = call.blueprint().with_leaves(leaves)
         named = {name: kwargs[name] for name in call.named}
         static = call.static
-        made = Call(self._options, tuple(args), kwargs, call.positions, named, static, call.place)
-        made.at_numbers = call.at_numbers
-        return made
+        return Call(self._options, tuple(args), kwargs, call.positions, named, static, call.place)
 
     @lets_others_run
     def found(self) -> KeptCall | None:
-        """The call, if an earlier process made it."""
-        if self._key is None:
+        """The call, if an earlier process made it.
+
+        The function is traced for that only if an earlier process made one like it. A function that
+        remembers sizes shall be left with numbers, so otherwise the trace with symbols is first.
+        """
+        if self._hint is None or not is_call_kept(self._hint):
             return None
-        executable = program_of_call(self._key)
+        fresh = FreshSizes()
+        try:
+            traced = check(self._options, self._call, fresh, purpose="kept")
+        except Exception as error:  # tracing for a version raises it, unless it is about numbers
+            _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
+            return None
+        key = None if fresh.assumed else self._key(traced)
+        executable = None if key is None else program_of_call(key)
         if executable is None:
             return None
         _log.info("%s: a call that an earlier process made", self._options.name)
-        return KeptCall(executable, self._call, self._call.at_numbers.out_tree)
+        return KeptCall(executable, self._call, traced.out_tree)
 
     def keep(self, version: Version) -> None:
         """Keep the call, which `version` has just run."""
-        if self._key is None or version.is_in_parts or version.keys or version.has_static_sizes:
+        if self._hint is None or version.is_in_parts or version.keys or version.has_static_sizes:
             return
         executable: Any = version.executable
         if (
@@ -129,4 +141,7 @@ class KeptCalls:
             or any(advice(note.reason) for note in version.pattern.notes)
         ):
             return
-        keep_call(self._key, executable)
+        # JAX has this trace, with which the version was compared.
+        key = self._key(check(self._options, self._call, FreshSizes()))
+        if key is not None:
+            keep_call(key, self._hint, executable)

@@ -219,10 +219,18 @@ def _places_arrays(equation: Any) -> bool:
     return any(is_sharded(v.aval) for v in equation.outvars if hasattr(v.aval, "sharding"))
 
 
-def check(options: Options, call: Call, fresh: FreshSizes, shapes: Shapes | None = None) -> Any:
+def check(
+    options: Options,
+    call: Call,
+    fresh: FreshSizes,
+    shapes: Shapes | None = None,
+    *,
+    purpose: str = "numbers",
+) -> Any:
     """The function traced with the call's own sizes, or those of `shapes`.
 
-    `fresh` are the sizes it reads from data. Raises what the function raises then.
+    `fresh` are the sizes it reads from data. JAX keeps a trace for each `purpose`. Raises what the
+    function raises then.
     """
     if call.at_numbers is not None and shapes in (None, call.shapes):
         return call.at_numbers
@@ -234,7 +242,7 @@ def check(options: Options, call: Call, fresh: FreshSizes, shapes: Shapes | None
     fresh = FreshSizes(fresh.assumed, constant=True)
     with (
         nested(), marking(), error_codes(options.first_code), assuming(fresh),
-        checking(("numbers", *fresh.assumed.items())),
+        checking((purpose, *fresh.assumed.items())),
     ):  # fmt: skip
         if blueprint.captured:
             return hoisted(options, blueprint, specs).traced

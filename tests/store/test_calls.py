@@ -72,7 +72,7 @@ def test_a_call_of_an_earlier_process_needs_one_trace_with_numbers():
     g = shlo_disc.jit(f)
     wanted = g(P, x)
     assert (f.symbolic, f.concrete) == (1, 1)
-    assert entries() == 1
+    assert entries() == 2  # the call, and what tells that there is one
     assert g.cache_info().loaded == 0
     del g
     forget()
@@ -115,6 +115,23 @@ def test_what_is_told_of_it_is_told():
         assert program["kernels"][0]["where"][0].startswith(__file__)
     assert shlo_disc.stats()["functions"]
     assert g.cache_info() == (0, 1, None, 1)
+
+
+def test_a_function_that_remembers_sizes_is_left_with_numbers():
+    """As layers that are built lazily do: in the first process, in a later one, and when edited."""
+    for factor in (2.0, 2.0, 3.0):
+        seen = {}
+
+        def f(x, factor=factor, seen=seen):
+            seen["n"] = x.shape[-1]
+            return x * factor
+
+        g = shlo_disc.jit(f)
+        np.testing.assert_array_equal(g(X), X * factor)
+        assert seen == {"n": 4}
+        assert isinstance(seen["n"], int)
+        del g, f
+        forget()
 
 
 BRANCHING = """
