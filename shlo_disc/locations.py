@@ -11,7 +11,7 @@ from typing import Any
 
 from shlo_disc.mlir import ir
 
-__all__ = ["Place", "argument_name", "op_name", "place", "source_line"]
+__all__ = ["Place", "argument_name", "is_call", "op_name", "place", "source_line"]
 
 Place = tuple[str, int, int]
 """File, line and column, from 1; line 0 is none."""
@@ -19,14 +19,21 @@ Place = tuple[str, int, int]
 MAX_LOCATIONS = 1000
 """Parts of one location that are looked at. JAX prints a call stack, of at most some hundreds."""
 
-# What no line made, literals and the return: JAX gives it the line that called the function.
 _CALL = re.compile(r'jit\([^"/]*\)')
+
+
+def is_call(name: str) -> bool:
+    """True for the name of what no line made, literals and the return.
+
+    JAX gives it the line that called the function.
+    """
+    return _CALL.fullmatch(name) is not None
 
 
 def source_line(where: Any) -> str:
     """`model.py:7` for an operation, value or location; "unknown location" without debug info."""
     location = getattr(where, "location", where)
-    if isinstance(location, ir.NameLoc) and _CALL.fullmatch(location.name_str):
+    if isinstance(location, ir.NameLoc) and is_call(location.name_str):
         return "unknown location"
     found = place(location)
     if found is None:

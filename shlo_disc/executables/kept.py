@@ -23,6 +23,7 @@ from shlo_disc import flags
 from shlo_disc.callbacks import is_callback
 from shlo_disc.data_sized import DataSizedExecutable, made_of, record_of
 from shlo_disc.driver.request import Request
+from shlo_disc.dynamic.seen import SHORT
 from shlo_disc.executable import Executable, warn_of_donated
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.executables.lines import without_lines
@@ -33,7 +34,7 @@ from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
 from shlo_disc.mlir import ir
 from shlo_disc.store.entries import COUNTS, current
-from shlo_disc.store.format import KEY_BYTES
+from shlo_disc.store.format import KEY_BYTES, key_of
 
 __all__ = [
     "Place",
@@ -51,9 +52,6 @@ _log = logging.getLogger("shlo_disc")
 _LARGEST = 64 << 20
 """Bytes of a source that is looked up; reading more takes as long as compiling it."""
 
-_SHORT = 8
-"""Sizes of a first call up to this one have kernels of their own (`dynamic/seen.py`)."""
-
 
 class Place(NamedTuple):
     """Where a program is kept."""
@@ -65,7 +63,7 @@ class Place(NamedTuple):
 
 def place_of(request: Request) -> Place | None:
     """Where the program of `request` is kept; None where it is not."""
-    if not _are_kept("programs"):
+    if not _are_kept():
         return None
     options, stated = request.options, request.stated
     family, _, architecture = options.target.partition(":")
@@ -74,28 +72,25 @@ def place_of(request: Request) -> Place | None:
     if code is None or source is None:
         return None
     # Kernels for other sizes of the first call are as good; those for short ones are not.
-    seen = stated.seen and {name: n if n <= _SHORT else 0 for name, n in stated.seen.items()}
+    seen = stated.seen and {name: n if n <= SHORT else 0 for name, n in stated.seen.items()}
     facts = (
         *(stated.shapes, stated.names, stated.constraints, sorted((seen or {}).items())),
         *(tuple(options.weak_results), sorted(options.likely.items())),
         *(tuple(options.donated), request.name, request.may_be_several, seen is None),
     )
     named = _facts(options.target, *facts)
-    digest = hashlib.blake2b(digest_size=KEY_BYTES)
-    for part in (_compiler(), code.identity(architecture), named, *source.parts):
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return Place(digest.digest(), source.lines)
+    key = key_of(_compiler(), code.identity(architecture), named, *source.parts)
+    return Place(key, source.lines)
 
 
-def _are_kept(kind: str) -> bool:
+def _are_kept() -> bool:
     if not flags.cache_programs() or flags.dump_dir() is not None or flags.debug_level() > 1:
         return False  # to show what compiling does, it must be done
-    return current(kind) is not None
+    return current() is not None
 
 
-def _facts(target: str, *facts: object) -> bytes:
-    return repr((target, flags.fusion(), flags.spec_checks(), flags.split(), *facts)).encode()
+def _facts(target: str, *facts: object) -> str:
+    return repr((target, flags.fusion(), flags.spec_checks(), flags.split(), *facts))
 
 
 def load(place: Place, request: Request | None) -> Executable | DataSizedExecutable | None:
@@ -107,8 +102,9 @@ def load(place: Place, request: Request | None) -> Executable | DataSizedExecuta
         return None
     try:
         record = from_bytes(data, place.lines)
-        assert isinstance(record, ProgramRecord | PartsRecord)
-    except (RecordError, AssertionError):  # written by a mistake of ours
+    except RecordError:
+        record = None
+    if not isinstance(record, ProgramRecord | PartsRecord):  # written by a mistake of ours
         COUNTS.add("damaged")
         return None
     made = made_of(record, partial(_executable, request))
@@ -119,22 +115,15 @@ def load(place: Place, request: Request | None) -> Executable | DataSizedExecuta
     return made
 
 
-def call_key(digest: bytes, target: str, *facts: object) -> bytes | None:
-    """What a call of a program traced at numbers is kept under; None where it is not kept.
-
-    `digest` names the program, and `facts` by their `repr` how it is called.
-    """
-    if not _are_kept("calls"):
+def call_key(digest: bytes, target: str) -> bytes | None:
+    """What the call that `digest` names is kept under; None where it is not kept."""
+    if not _are_kept():
         return None
     family, _, architecture = target.partition(":")
     code = kept_code(family)
     if code is None:
         return None
-    key = hashlib.blake2b(digest_size=KEY_BYTES)
-    for part in (_compiler(), code.identity(architecture), _facts(target, *facts), digest):
-        key.update(len(part).to_bytes(8, "little"))
-        key.update(part)
-    return key.digest()
+    return key_of(_compiler(), code.identity(architecture), _facts(target), digest)
 
 
 def program_of_call(key: bytes) -> Executable | None:
@@ -207,9 +196,10 @@ def _apart(request: Request, name: str) -> Executable | DataSizedExecutable:
 def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
     """Keep a program that was compiled, if a later process can use it as it is."""
     record = record_of(made)
-    if all(map(_can_be_kept, programs_of(record))) and not (
-        isinstance(record, PartsRecord) and any(r.has_apart for r in programs_of(record))
-    ):
+    programs = [*programs_of(record)]
+    # What is compiled apart of one of several programs is no request of its own.
+    needs_parts = isinstance(record, PartsRecord) and any(r.has_apart for r in programs)
+    if all(map(_can_be_kept, programs)) and not needs_parts:
         made.kept_at = place.key
         do_later(partial(_write, place, record))
 

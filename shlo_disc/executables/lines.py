@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from shlo_disc.locations import is_call
+
 __all__ = ["without_lines"]
 
 _DEFINED = re.compile(r"^#loc(\d*) = loc\((.*)\)\n?", re.MULTILINE)
@@ -18,8 +20,6 @@ _ARGUMENTS = re.compile(r"^ *\^bb.*$", re.MULTILINE)
 _REFERENCE = re.compile(r"#loc\d*")
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"(?::(\d+):\d+)?|#loc(\d*)')
 """A file with a line, a name, or a reference."""
-_CALL = re.compile(r'jit\([^"/]*\)')
-"""The name of what no line made (`locations.source_line`)."""
 _ESCAPED = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 
 
@@ -49,7 +49,7 @@ def without_lines(text: str) -> tuple[str, list[str]]:
 
     def of_operation(reference: str) -> str:
         name = _PART.match(defined.get(reference, ""))
-        if name is not None and name[1] and not name[2] and _CALL.fullmatch(_plain(name[1])):
+        if name is not None and name[1] and not name[2] and is_call(_plain(name[1])):
             return ""
         return line(reference)
 

@@ -2,7 +2,7 @@
 
 A program is digested by what it is: primitives, types, parameters, numbers of values, constants.
 Whatever cannot be named in full has no digest, such as a function among parameters, an effect or a
-primitive of somebody else's. Names, source lines and the function itself do not count.
+primitive of somebody else's. Names of values, source lines and the function itself do not count.
 """
 
 from __future__ import annotations
@@ -82,7 +82,6 @@ class _Digest:
     def open(self, program: Any) -> None:
         if program.effects:
             raise _NamelessError
-        numbers = self._numbers
         for kind, values in (("takes", program.invars), ("reads", program.constvars)):
             self.add(kind, str(len(values)))
             self._bind(values)
@@ -103,7 +102,6 @@ class _Digest:
         self.add("results")
         for value in program.outvars:
             self._use(value)
-        assert self._numbers is numbers
 
     def _bind(self, values: Iterable[Any]) -> None:
         for value in values:

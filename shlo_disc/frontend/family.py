@@ -313,6 +313,7 @@ class Family:
         if found.traced.live():
             concrete_at = functools.cache(lambda shapes: check(options, call, fresh, shapes))
             sure = confirmed(found, search, call.shapes, concrete_at, dynamic is not True)
+            call.at_numbers = concrete_at(call.shapes)
             self._differs |= sure is not found  # its answer at other sizes may differ, too
             found = sure
 

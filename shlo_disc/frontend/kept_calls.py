@@ -88,9 +88,8 @@ class KeptCalls:
         likely = sorted(options.likely.items())
         return options.name, options.dynamic, likely, call.donated
 
-    def _key(self, traced: Any) -> bytes | None:
-        """What the call with this trace at its sizes is kept under; None where it is not."""
-        program = traced.jaxpr
+    def _key(self, program: Any) -> bytes | None:
+        """What the call of this jaxpr at its sizes is kept under; None where it is not."""
         types = [type(value).__name__ for value in program.in_avals]
         digest = digest_of(program, self._facts, types)
         if digest is None:
@@ -123,7 +122,7 @@ class KeptCalls:
         except Exception as error:  # tracing for a version raises it, unless it is about numbers
             _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
             return None
-        key = None if fresh.assumed else self._key(traced)
+        key = None if fresh.assumed else self._key(traced.jaxpr)
         executable = None if key is None else program_of_call(key)
         if executable is None:
             return None
@@ -141,7 +140,8 @@ class KeptCalls:
             or any(advice(note.reason) for note in version.pattern.notes)
         ):
             return
-        # JAX has this trace, with which the version was compared.
-        key = self._key(check(self._options, self._call, FreshSizes()))
+        # The trace with which the version was compared; without symbols its own.
+        at_numbers = self._call.at_numbers
+        key = self._key(version.jaxpr if at_numbers is None else at_numbers.jaxpr)
         if key is not None:
             keep_call(key, self._hint, executable)

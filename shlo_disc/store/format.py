@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 
-__all__ = ["KEY_BYTES", "MOST_BYTES", "VERSION", "DamagedError", "packed", "unpacked"]
+__all__ = ["KEY_BYTES", "MOST_BYTES", "VERSION", "DamagedError", "key_of", "packed", "unpacked"]
 
 MAGIC = b"\x93shlodsc"
 VERSION = 1
@@ -16,6 +16,16 @@ MOST_BYTES = 256 << 20
 
 _HEAD = struct.Struct(f"<8sIIQ{KEY_BYTES}s{hashlib.blake2b().digest_size}s")
 """Magic, version, 0, bytes of the content, key, digest."""
+
+
+def key_of(*parts: str | bytes) -> bytes:
+    """The key that `parts` make; no two rows of parts are the same bytes."""
+    key = hashlib.blake2b(digest_size=KEY_BYTES)
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode()
+        key.update(len(data).to_bytes(8, "little"))
+        key.update(data)
+    return key.digest()
 
 
 class DamagedError(ValueError):

@@ -9,20 +9,14 @@ from pathlib import Path
 
 from shlo_disc.loader import cpu_identity
 from shlo_disc.mlir_libraries import LIBRARY_FOLDER
-from shlo_disc.store.format import KEY_BYTES, VERSION
+from shlo_disc.store.format import VERSION, key_of
 
 __all__ = ["code_key"]
 
 
 def code_key(text: str, *options: object) -> bytes:
     """The key of what `text` is compiled to with `options`, by this compiler for this CPU."""
-    key = hashlib.blake2b(digest_size=KEY_BYTES)
-    parts = (str(VERSION), _compiler(), _generator(), cpu_identity(), repr(options), text)
-    for part in parts:
-        data = part if isinstance(part, bytes) else part.encode()
-        key.update(len(data).to_bytes(8, "little"))  # no two rows of parts are the same bytes
-        key.update(data)
-    return key.digest()
+    return key_of(str(VERSION), _compiler(), _generator(), cpu_identity(), repr(options), text)
 
 
 @functools.cache
