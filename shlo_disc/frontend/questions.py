@@ -126,10 +126,14 @@ class _Asked:
 
 def is_ours(size: Any) -> bool:
     """True if all symbols of a size have values; JAX makes symbols of its own, too."""
-    if type(size.scope) is not SizeScope:
+    scope = size.scope
+    if type(scope) is not SizeScope:
         return False
-    hints = size.scope.session.hints
-    return all(symbol in hints for symbol in size._get_vars())
+    known = scope.exprs.get(id(size))
+    hints = scope.session.hints
+    return all(
+        symbol in hints for symbol in (size._get_vars() if known is None else known.symbols())
+    )
 
 
 # ---- equality and order -------------------------------------------------------------------------
@@ -139,6 +143,8 @@ _NUMBERS = (numbers.Number, np.generic, decimal.Decimal)
 
 def equal(size: Any, other: Any, frame: FrameType | None, original: Original) -> Any:
     """`size == other` for a size of ours, or NotImplemented."""
+    if size is other:
+        return True
     other = _number_in_array(other)
     if isinstance(other, DimExpr):
         if other.scope is not size.scope:

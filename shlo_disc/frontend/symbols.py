@@ -222,7 +222,9 @@ class _Search(Generic[T]):
             return None
         if reshapes and "one" not in self.bettered:
             final = choice.copy()
-            if _merge(final, outcome.session.questions.values()):
+            if _merge(final, outcome.session.questions.values()) and any(
+                _reshapes(final, outcome.jaxpr)
+            ):
                 return "one", final
         if "multiples" in self.bettered:
             return None
@@ -425,7 +427,7 @@ def _wanted_number(choice: Choice, error: ShapeError, session: Session) -> Expr 
 def _lone_symbol(size: Expr) -> str | None:
     """The symbol of which a size is a linear function: its value decides the symbol's."""
     symbols = size.symbols()
-    plain = len(symbols) == 1 and all(not atom.op for atom in size.atoms())
+    plain = len(symbols) == 1 and size.is_polynomial
     degrees = [sum(power for _, power in monomial) for monomial, _ in size.terms]
     return next(iter(symbols)) if plain and max(degrees) == 1 else None
 
