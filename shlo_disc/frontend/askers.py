@@ -24,8 +24,8 @@ from shlo_disc.jax_private import CACHE_TYPE, JAX_TYPES, is_library_file
 __all__ = [
     "Asker",
     "asker_of",
-    "asks_for_itself",
     "asking_function",
+    "asks_for_itself",
     "calls_cache",
     "compares_keys",
     "is_caught_by_program",

@@ -106,11 +106,13 @@ class _Asked:
         key = a, relation, b
         known = self.session.questions.get(key)
         if known is None or (needs_number and not known.needs_number):
-            self.session.questions[key] = Question(
+            question = self.session.questions[key] = Question(
                 a, relation, b, reason, self.where, needs_number, self.by_program
             )
+            self.session.noted(question)
             if relation == ">=":
                 self.scope.constrain(a, b)
+        self.session.asked()
 
     def _warn(self, size: str) -> None:
         where = self.where or "an unknown line"
@@ -180,6 +182,8 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         unknown |= number and other == 0 and policy.runs_at_zero(asked.frame)
         if treated == "unknown" or unknown or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
+            if treated == "units":
+                asked.session.asked()
             return False
         if treated == "units" and not same and not policy.may_raise(asked.frame):
             return False  # the general way, which is right for equal sizes, too

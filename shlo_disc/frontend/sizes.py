@@ -7,6 +7,7 @@ answers them.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import threading
@@ -23,6 +24,7 @@ from shlo_disc.frontend.nesting import in_turn
 from shlo_disc.jax_private import DimExpr, SymbolicScope
 
 __all__ = [
+    "EnoughAskedError",
     "Question",
     "Session",
     "SizeScope",
@@ -57,6 +59,10 @@ class Question:
     """False: a rule of JAX asked."""
 
 
+class EnoughAskedError(BaseException):
+    """Ends a trace that another one follows: no `except Exception` of the program takes it."""
+
+
 @dataclass
 class Session:
     """What was asked during one trace."""
@@ -73,6 +79,18 @@ class Session:
     """(traced number, size, divisor) wherever the program divided a size by a whole number."""
     fresh: set[str] = field(default_factory=set)
     """Symbols of sizes that the program reads from data; their hints are assumed."""
+    noted: Callable[[Question], object] = lambda _: None
+    """Is called with every new answer."""
+    count: int = 0
+    """How often shape rules and the program asked so far."""
+    last: float = math.inf
+    """The count at which the trace ends, since another one follows."""
+
+    def asked(self) -> None:
+        """Count a question; raises EnoughAskedError if it comes after the last one."""
+        self.count += 1
+        if self.count > self.last:
+            raise EnoughAskedError
 
     def take_fresh(self) -> list[Question]:
         """The questions that speak of fresh sizes; they are removed."""
