@@ -396,7 +396,7 @@ def test_a_trace_ends_soon_after_a_question_that_makes_it_be_repeated(catches):
         if catches:
             try:
                 x = long(x, y)
-            except BaseException:  # noqa: BLE001
+            except BaseException:
                 x = x * 0
         else:
             x = long(x, y)
