@@ -60,22 +60,23 @@ minutes."""
 class Expr:
     """An immutable canonical polynomial; Python ints are accepted wherever an Expr is."""
 
-    __slots__ = ("_hash", "_is_reduced", "_symbols", "_text", "terms")
+    __slots__ = ("_hash", "_divides", "_symbols", "_text", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
     """Monomials with non-zero coefficients, sorted; () is zero."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        reduced = _has_quotients(terms)
-        if reduced:
+        divides = _has_quotients(terms)
+        if divides:
             terms = _reduced(tuple(terms.items()))
-        self._set(_sorted(terms), reduced)
+            divides = _has_quotients(terms)
+        self._set(_sorted(terms), divides)
 
-    def _set(self, terms: tuple[tuple[Monomial, int], ...], reduced: bool) -> None:
+    def _set(self, terms: tuple[tuple[Monomial, int], ...], divides: bool) -> None:
         self.terms = terms
         self._hash = hash(terms)
-        self._is_reduced = reduced
-        """Whether identities of quotients were applied, which other coefficients may break."""
+        self._divides = divides
+        """Whether terms have quotients or remainders: other coefficients may have other forms."""
         self._text: str | None = None
         self._symbols: frozenset[str] | None = None
 
@@ -126,12 +127,12 @@ class Expr:
     def sum(sizes: Iterable[Expr | int]) -> Expr:
         """The sum; 0 for no sizes. Linear in the terms, which `+` one by one is not."""
         terms: Terms = {}
-        reduced = False
+        divides = False
         for size in map(Expr.of, sizes):
-            reduced |= size._is_reduced
+            divides |= size._divides
             for monomial, coefficient in size.terms:
                 terms[monomial] = terms.get(monomial, 0) + coefficient
-        return _polynomial(terms, reduced)
+        return _polynomial(terms, divides)
 
     @staticmethod
     def min(a: Expr | int, b: Expr | int) -> Expr:
@@ -162,10 +163,10 @@ class Expr:
         terms = dict(self.terms)
         for monomial, coefficient in other.terms:
             terms[monomial] = terms.get(monomial, 0) + coefficient
-        return _polynomial(terms, self._is_reduced or other._is_reduced)
+        return _polynomial(terms, self._divides or other._divides)
 
     def __neg__(self) -> Expr:
-        if self._is_reduced:
+        if self._divides:
             return Expr({m: -c for m, c in self.terms})
         return _in_order(tuple([(m, -c) for m, c in self.terms]))
 
@@ -176,7 +177,7 @@ class Expr:
             return Expr.const(0)
         if not other.terms:
             return self
-        if self._is_reduced or other._is_reduced:
+        if self._divides or other._divides:
             return self + -other
         terms = dict(self.terms)
         for monomial, coefficient in other.terms:
@@ -192,7 +193,7 @@ class Expr:
                 return NotImplemented
             if other == 1:
                 return self
-            if self._is_reduced or not other:
+            if self._divides or not other:
                 return Expr({m: c * other for m, c in self.terms})
             return _in_order(tuple([(m, c * other) for m, c in self.terms]))
         if other.is_const:
@@ -215,7 +216,7 @@ class Expr:
             for n, d in other.terms:
                 product = times(m, n)
                 terms[product] = terms.get(product, 0) + c * d
-        return _polynomial(terms, self._is_reduced or other._is_reduced)
+        return _polynomial(terms, self._divides or other._divides)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -345,13 +346,7 @@ class Expr:
         """
         if not self.terms:
             return True
-        if not any(atom.op in _ROUNDED for atom in self.atoms()):
-            return False
-        total: Terms = {}
-        for monomial, coefficient in self.terms:
-            for m, c in _without_mods(monomial):
-                total[m] = total.get(m, 0) + c * coefficient
-        return not any(total.values()) or _repeats_0(self)
+        return self._divides and _vanishes(self)
 
     def evaluate(self, env: Mapping[str, int], known: dict[Atom, int] | None = None) -> int:
         """The number for these symbol values; raises KeyError, ZeroDivisionError.
@@ -385,17 +380,17 @@ class Expr:
     def rebuild(self, value: Callable[[Atom], Expr]) -> Expr:
         """The same polynomial over `value(atom)`, an Expr for each top-level atom."""
         total: Terms = {}
-        reduced = False
+        divides = False
         for monomial, coefficient in self.terms:
             term = Expr.const(coefficient)
             for atom, power in monomial:
                 factor = value(atom)
                 for _ in range(power):
                     term = term * factor
-            reduced |= term._is_reduced
+            divides |= term._divides
             for m, c in term.terms:
                 total[m] = total.get(m, 0) + c
-        return _polynomial(total, reduced)
+        return _polynomial(total, divides)
 
     def __str__(self) -> str:
         if self._text is None:
@@ -426,9 +421,9 @@ def _in_order(terms: tuple[tuple[Monomial, int], ...]) -> Expr:
     return made
 
 
-def _polynomial(terms: Mapping[Monomial, int], reduced: bool) -> Expr:
-    """The sum of terms; `reduced` if there may be quotients among them."""
-    return Expr(terms) if reduced else _in_order(_sorted(terms))
+def _polynomial(terms: Mapping[Monomial, int], divides: bool) -> Expr:
+    """The sum of terms; `divides` if there may be quotients among them."""
+    return Expr(terms) if divides else _in_order(_sorted(terms))
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
@@ -756,6 +751,16 @@ def _without_remainders(terms: Terms, factor: Monomial, x: Expr, k: int) -> Term
                 key = times(factor, m)
                 found[key] = found.get(key, 0) + c * coefficient
     return found
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _vanishes(expr: Expr) -> bool:
+    """As `Expr.vanishes`, of an expression with quotients."""
+    total: Terms = {}
+    for monomial, coefficient in expr.terms:
+        for m, c in _without_mods(monomial):
+            total[m] = total.get(m, 0) + c * coefficient
+    return not any(total.values()) or _repeats_0(expr)
 
 
 def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:

@@ -159,8 +159,9 @@ class Partition:
         "full": the shape is the space. "flat": as many elements in other dimensions. "row": one
         element for each row, or column.
         """
-        key = (shape, row.space, row.reduced)
-        if key not in self._levels:
+        key = (shape, row.space, row.reduced)  # whose hash takes most of the time
+        found = self._levels.get(key, "")
+        if found == "":
             found = None
             if self.graph.same(squeezed(shape), squeezed(row.space)):
                 found = "full"
@@ -171,7 +172,7 @@ class Partition:
             elif self.graph.shapes.constraints.product_equal(shape, row.space):
                 found = "flat"
             self._levels[key] = found
-        return self._levels[key]
+        return found
 
     def only_units_change(
         self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster
