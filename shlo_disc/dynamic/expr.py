@@ -60,7 +60,7 @@ minutes."""
 class Expr:
     """An immutable canonical polynomial; Python ints are accepted wherever an Expr is."""
 
-    __slots__ = ("_hash", "_divides", "_symbols", "_text", "terms")
+    __slots__ = ("_divides", "_hash", "_symbols", "_text", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
     """Monomials with non-zero coefficients, sorted; () is zero."""

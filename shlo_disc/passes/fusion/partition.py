@@ -97,6 +97,7 @@ class Partition:
         self._spans = Spans(len(graph.nodes))
         """Of the clusters of more than one member."""
         self._levels: dict[tuple[Shape, Shape, tuple[int, ...]], str | None] = {}
+        self._known_in_space: dict[tuple[Shape, tuple[int, ...]], dict[tuple[int, int], bool]] = {}
         self._cloned: dict[int, list[Cluster]] | None = None
         """The clusters that compute the value of a node of another cluster again."""
 
@@ -173,6 +174,10 @@ class Partition:
                 found = "flat"
             self._levels[key] = found
         return found
+
+    def known_in_space(self, row: Cluster) -> dict[tuple[int, int], bool]:
+        """What `rows.py` knows of nodes and their reads in the space of a row or column cluster."""
+        return self._known_in_space.setdefault((row.space, row.reduced), {})
 
     def only_units_change(
         self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster
