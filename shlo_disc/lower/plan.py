@@ -38,6 +38,7 @@ __all__ = [
     "kernels_of",
     "rewritten",
     "sizes_of",
+    "with_sizes",
 ]
 
 
@@ -183,7 +184,10 @@ class Part:
 
     operand: int
     key: str
-    """Names the layout: equal keys on one buffer share one packed copy across kernels."""
+    """Names the layout, together with `layout`: what is equal in both on one buffer shares one
+    packed copy across kernels."""
+    layout: tuple[Expr, ...]
+    """The sizes and strides of the operand that the layout depends on."""
     bytes: Expr
     fill: Launch
     elements: Expr
@@ -315,11 +319,29 @@ def rewritten(
             continue
         parts = tuple(
             replace(part, bytes=size(part.bytes), elements=size(part.elements),
-                    fill=launch(part.fill))
+                    layout=tuple(map(size, part.layout)), fill=launch(part.fill))
             for part in step.parts
         )  # fmt: skip
         out.append(Pack(parts, then, otherwise, rewritten(step.never, launch, size)))
     return tuple(out)
+
+
+def with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
+    """The plan with `size(e)` in place of every size `e`."""
+
+    def launch(step: Launch) -> Launch:
+        return replace(
+            step,
+            params=tuple(map(size, step.params)),
+            extent=size(step.extent),
+            cost=size(step.cost),
+            scratch_bytes=size(step.scratch_bytes),
+            zeroed=tuple((buffer, size(count)) for buffer, count in step.zeroed),
+        )
+
+    return KernelPlan(
+        rewritten(plan.steps, launch, size), tuple(map(size, plan.workspaces)), plan.copies_operand
+    )
 
 
 def sizes_of(steps: tuple[Step, ...]) -> Iterator[Expr]:
