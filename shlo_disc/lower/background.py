@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from shlo_disc import flags, locks
+from shlo_disc.base import flags, locks
 
 __all__ = ["Unfinished", "do_later", "finish_compiling", "finish_later"]
 

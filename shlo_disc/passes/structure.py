@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from shlo_disc.dialect import written_sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.dialect import written_sizes
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["structure"]
 

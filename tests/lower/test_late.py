@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import COUNTS
 from tests.lower.test_codegen import ANSWER

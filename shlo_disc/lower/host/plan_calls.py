@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, renaming
-from shlo_disc.locations import source_line
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
@@ -41,7 +42,6 @@ from shlo_disc.lower.plan import (
     with_sizes,
 )
 from shlo_disc.lower.values.typed import Pointer, Register
-from shlo_disc.mlir import ir
 
 __all__ = ["PlanCalls"]
 

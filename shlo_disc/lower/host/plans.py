@@ -10,16 +10,16 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.branch_sizes import Pairs, branch_sizes
 from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import Call, KernelPlan, with_sizes
 from shlo_disc.lower.speculate import Decision, Likely, Speculation
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir
 from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.records import planned
