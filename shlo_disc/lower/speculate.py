@@ -29,6 +29,7 @@ from shlo_disc.lower.plan import (
     Condition,
     If,
     KernelPlan,
+    KernelText,
     Launch,
     Pack,
     Step,
@@ -86,7 +87,7 @@ class Speculation:
         self._shapes = shapes
         self._likely = likely
         self._views: dict[Pairs, ShapeAnalysis] = {}
-        self._kernels: set[str] = set()
+        self._kernels: set[KernelText] = set()
 
     def plan(
         self, op: ir.Operation, known: Pairs, emit: Callable[[ShapeAnalysis], KernelPlan]
@@ -256,12 +257,12 @@ def _decided(condition: Condition | All, constraints: Constraints) -> bool | Non
     return constraints.implies(condition.lhs, condition.op, condition.rhs)
 
 
-def _kernels(steps: Sequence[Step]) -> set[str]:
-    """The texts of all kernels, fills of packed copies aside: those are shared by layout."""
-    found: set[str] = set()
+def _kernels(steps: Sequence[Step]) -> set[KernelText]:
+    """All kernels, fills of packed copies aside: those are shared by layout."""
+    found: set[KernelText] = set()
     for step in steps:
         if isinstance(step, Launch):
-            found.update(kernel.text for kernel in (step.kernel, *step.calls))
+            found.update(kernel.source for kernel in (step.kernel, *step.calls))
         elif not isinstance(step, Call):
             found |= _kernels(step.then) | _kernels(step.otherwise)
         if isinstance(step, Pack):

@@ -253,6 +253,9 @@ class _Function(CpuBuilder):
 class SizedBuilder(Sized, CpuBuilder):
     """A builder with named sizes."""
 
-    def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
+    def __init__(
+        self, machine: Machine, sizes: Mapping[str, Expr], *, in_order: bool = False
+    ) -> None:
+        """See `Sized.name_sizes`."""
         super().__init__(machine)
-        self.name_sizes(sizes)
+        self.name_sizes(sizes, in_order=in_order)
