@@ -21,10 +21,12 @@ from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
 from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS, PREFIX, REFUSED, STACKS
 from shlo_disc.tensorflow.places import Layers
+from shlo_disc.threads import lets_others_run
 
 __all__ = ["TensorFlowExecutable", "compile"]
 
 
+@lets_others_run
 def compile(
     source: Any,
     signature: str | Sequence[Any] | None = None,

@@ -13,8 +13,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc.errors import InternalError
+from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import COUNTS
+from shlo_disc.threads import lets_others_run
 from tests.lower.test_codegen import ANSWER
 
 SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))
@@ -186,3 +188,58 @@ def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_pat
     function.finish()
     assert function.is_finished
     assert COUNTS.now()["stored"] == key_count + 1
+
+
+class Late:
+    """A function that notes when it is finished."""
+
+    name, address = "late", 0
+
+    def __init__(self):
+        self.finished = threading.Event()
+
+    def finish(self):
+        self.finished.set()
+
+
+@pytest.fixture
+def impatient(in_background, monkeypatch):
+    """The background waits a shorter time for callers than it does elsewhere."""
+    assert shlo_disc.finish_compiling(120)
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+
+
+def test_nothing_begins_in_the_background_while_a_caller_waits(impatient):
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return function.finished.wait(0.3)
+
+    assert not compiles()
+    assert function.finished.wait(60)
+
+
+def test_finish_compiling_does_not_wait_for_other_compilations(impatient):
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return shlo_disc.finish_compiling(60)
+
+    assert compiles()
+    assert function.finished.is_set()
+
+
+def test_a_stream_of_compilations_does_not_starve_the_background(impatient, monkeypatch):
+    monkeypatch.setattr(background, "_LONGEST_WAIT_S", 0.05)
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return function.finished.wait(60)
+
+    assert compiles()

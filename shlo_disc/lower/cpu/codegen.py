@@ -49,6 +49,7 @@ from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.store.entries import COUNTS, current
+from shlo_disc.threads import lets_others_run
 
 __all__ = [
     "PIPELINE",
@@ -336,6 +337,7 @@ class Function:
         """Whether it has its best code."""
         return bool(self._codes) and self._codes[-1].is_best
 
+    @lets_others_run
     def compiled(self) -> Function:
         """Itself, with code. Raises what the code generator does."""
         with self._lock:
