@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.ingest.normalize import normalize
 from shlo_disc.ingest.sizes import OTHERS, Shapes
 from shlo_disc.ingest.source import read
-from shlo_disc.jax_module import JaxModule
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["KEPT_CHLO", "OTHERS", "ingest"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES, known_element_type
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, quant, walk
-from shlo_disc.ops import OPS, Role, refusal
+from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES, known_element_type
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, quant, walk
+from shlo_disc.ir.ops import OPS, Role, refusal
 
 __all__ = [
     "MAX_CALLS",

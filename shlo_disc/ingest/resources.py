@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shlo_disc.builders import create
-from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, replace
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, replace
 
 __all__ = ["read_resources"]
 

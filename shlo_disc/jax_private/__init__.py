@@ -31,18 +31,18 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
 * `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
-* `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
+* `DimExpr`: the class of symbolic sizes; `jax/sizes/questions.py` answers what is asked of them.
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
-  sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
-  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
+  sizes, which `jax/sizes/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
+  and compares sizes, which `jax/sizes/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
   hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
 * `replace_functions`, `use_builtins`, `use_derivative_of_product`, `use_derivative_of_solve`,
-  `use_index`, `use_numpy`: functions of JAX that want constant sizes (`frontend/generic.py`).
+  `use_index`, `use_numpy`: functions of JAX that want constant sizes (`jax/generic/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `error_codes`: the

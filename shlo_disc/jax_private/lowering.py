@@ -24,10 +24,10 @@ from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import lapack as _lapack_module
 
-from shlo_disc.callbacks import PythonCallback
-from shlo_disc.errors import ForkError
-from shlo_disc.frontend.calls import CALLS, called
+from shlo_disc.base.callbacks import PythonCallback
+from shlo_disc.base.errors import ForkError
 from shlo_disc.jax_private.callbacks import FOR_US
+from shlo_disc.jax_private.calls import CALLS, called
 from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
 from shlo_disc.jax_private.sizes import min_size
 

@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from shlo_disc import flags, locks
-from shlo_disc.threads import idle_seconds
+from shlo_disc.base import flags, locks
+from shlo_disc.base.threads import idle_seconds
 
 __all__ = ["Unfinished", "do_later", "finish_compiling", "finish_later"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.dense_elements import elements_of
-from shlo_disc.element_types import known_element_type
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.dense_elements import elements_of
+from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["array_of", "constant_bytes"]
 

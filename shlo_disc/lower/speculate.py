@@ -21,6 +21,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import Shape
 from shlo_disc.dynamic.seen import LONGEST_RUN
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import (
     All,
     Buffer,
@@ -34,7 +35,6 @@ from shlo_disc.lower.plan import (
     Workspace,
     rewritten,
 )
-from shlo_disc.mlir import ir
 
 __all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Likely", "Speculation"]
 

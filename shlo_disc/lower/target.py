@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.loader import KernelCell
-from shlo_disc.locks import once
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.locks import once
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.records import Planned
+from shlo_disc.store.loader import KernelCell
 
 __all__ = [
     "CodeCache",

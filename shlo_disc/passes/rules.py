@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shlo_disc import dialect
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
-from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import at, ir, producer, run_pipeline, terminator, walk
-from shlo_disc.ops import names
+from shlo_disc.ir import dialect
+from shlo_disc.ir.indexing import gather_numbers
+from shlo_disc.ir.mlir import at, ir, producer, run_pipeline, terminator, walk
+from shlo_disc.ir.ops import names
 
 __all__ = [
     "Facts",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["structure"]
 

@@ -11,17 +11,17 @@ import tensorflow as tf
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.behind_tensors import BehindTensors
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.errors import DeviceError
-from shlo_disc.executable import Executable
+from shlo_disc.base.errors import DeviceError
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.executables.behind_tensors import BehindTensors
+from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc.executables.executable import Executable
 from shlo_disc.tensorflow.convert import convert
 from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
 from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS, PREFIX, REFUSED, STACKS
 from shlo_disc.tensorflow.places import Layers
-from shlo_disc.threads import lets_others_run
 
 __all__ = ["TensorFlowExecutable", "compile"]
 

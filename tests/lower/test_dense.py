@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.dense import emit_dense, gemm, inner_products
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.kernels import sized
 from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
-from shlo_disc.lower.tasks import sized
 from tests.cases import crossed, slow
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.cpu import codegen, host_parts
 from shlo_disc.lower.recent import Recent
-from shlo_disc.mlir import ir, new_context, ops_of
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import COUNTS
-from shlo_disc.threads import lets_others_run
 from tests.lower.test_codegen import ANSWER
 
 SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))

@@ -16,16 +16,16 @@ import pytest
 
 import shlo_disc
 from shlo_disc import cache
-from shlo_disc.data_sized import record_of
+from shlo_disc.base.later import Later
+from shlo_disc.driver import kept
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.executables import kept
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
+from shlo_disc.executables.data_sized import record_of
 from shlo_disc.executables.lines import without_lines
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.jax_private import generic_text
-from shlo_disc.later import Later
-from shlo_disc.locations import source_line
 from shlo_disc.lower.cpu import codegen
-from shlo_disc.mlir import ir, new_context
 from shlo_disc.store.entries import current
 from tests.children import python
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import FUNCTION_TYPE
-from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (

@@ -34,9 +34,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
-from shlo_disc import flags, locks
-from shlo_disc.errors import InternalError, UnsupportedError
-from shlo_disc.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
+from shlo_disc.base import flags, locks
+from shlo_disc.base.errors import InternalError, UnsupportedError
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
+from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.cpu.code_key import code_key
@@ -46,10 +48,8 @@ from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
-from shlo_disc.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
-from shlo_disc.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.store.entries import COUNTS, current
-from shlo_disc.threads import lets_others_run
+from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 
 __all__ = [
     "PIPELINE",

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shlo_disc.errors import InternalError
-from shlo_disc.mlir import ir, ops_of, producer
+from shlo_disc.base.errors import InternalError
+from shlo_disc.ir.mlir import ir, ops_of, producer
 
 __all__ = ["PART_OPS", "WHOLE_OPS", "cut_long_functions", "keep_parts", "may_be_long"]
 

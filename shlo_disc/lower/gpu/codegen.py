@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.gpu.builder import BODY, MEMORY
 from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine

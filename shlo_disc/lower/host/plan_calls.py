@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
-from shlo_disc.locations import source_line
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
@@ -41,7 +42,6 @@ from shlo_disc.lower.plan import (
     rewritten,
 )
 from shlo_disc.lower.values.typed import Pointer, Register
-from shlo_disc.mlir import ir
 
 __all__ = ["PlanCalls"]
 

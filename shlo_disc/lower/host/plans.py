@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.branch_sizes import branch_sizes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.speculate import Likely, Speculation
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir
 from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.records import planned

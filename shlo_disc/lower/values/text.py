@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
-from shlo_disc.element_types import ELEMENT_TYPES, FLOATS
+from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,

@@ -23,8 +23,8 @@ from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
+from shlo_disc.lower.kernels.sized import Written, written_once
 from shlo_disc.lower.products.finish import Fill, Finish
-from shlo_disc.lower.tasks.sized import Written, written_once
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 

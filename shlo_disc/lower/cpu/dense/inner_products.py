@@ -18,8 +18,8 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.tasks.sized import Written, written_once
-from shlo_disc.lower.tasks.strips import strips
+from shlo_disc.lower.kernels.sized import Written, written_once
+from shlo_disc.lower.kernels.strips import strips
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 

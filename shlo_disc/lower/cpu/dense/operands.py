@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.batches import batches_launch
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
