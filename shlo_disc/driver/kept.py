@@ -170,7 +170,7 @@ def _executable(request: Request | None, record: ProgramRecord) -> Executable:
     assert record.code is not None
     kernels, entry_points = code.functions(
         architecture,
-        record.code,
+        record.code.value,
         lambda: (host.text, [kernel.text for kernel in host.kernels]),
     )
     for number in host.unasked_kernels:

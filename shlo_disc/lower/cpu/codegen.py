@@ -52,6 +52,7 @@ from shlo_disc.lower.cpu.host_parts import (
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
+from shlo_disc.lower.plan import KernelText, LateText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current
@@ -62,6 +63,7 @@ __all__ = [
     "RECENT",
     "Builder",
     "Function",
+    "LateFunction",
     "assembly",
     "code_names",
     "compile_functions",
@@ -334,12 +336,21 @@ class Function:
         self._make, self._context = make, copy_context()
         self._lock = locks.lock()
         self._codes: list[_Code] = []
+        self._late: weakref.WeakSet[LateFunction] = weakref.WeakSet()
+        """Functions of the same text, which have its code, too."""
         if code is not None:
             self._put(code)
 
     def _put(self, code: _Code) -> None:
         self._codes.append(code)
-        self.cell.address = code.address
+        for function in (self, *self._late):
+            function.cell.address = code.address
+
+    def share(self, function: LateFunction) -> None:
+        """Give `function` the code that there is, and that will be."""
+        with self._lock:
+            self._late.add(function)
+            function.cell.address = self.address
 
     @property
     def address(self) -> int:
@@ -386,6 +397,68 @@ class Function:
         assert self._make is not None, self.name
         self._put(self._context.run(self._make, quickly))
         RECENT.add(self.name, (self,))
+
+
+class LateFunction:
+    """A function to compile of which the text is not written yet: see :class:`Function`.
+
+    When it is compiled, it becomes one of those that share a function by text.
+    """
+
+    def __init__(self, source: LateText, function: Callable[[str], Function]) -> None:
+        """`function`: that of a text, which programs share."""
+        self.cell = KernelCell()
+        self._source, self._function_of = source, function
+        self._lock = locks.lock()
+        self._shared: Function | None = None
+
+    @property
+    def _function(self) -> Function:
+        with self._lock:
+            if self._shared is None:
+                shared = self._function_of(text_of(self._source))
+                shared.share(self)
+                self._shared = shared
+            return self._shared
+
+    @property
+    def name(self) -> str:
+        """Of its text, which is written now if it was not before."""
+        return self._function.name
+
+    @property
+    def address(self) -> int:
+        """Where the code is; 0: there is none."""
+        return self.cell.address
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its code; its constants come on top."""
+        return self._shared.size_bytes if self._shared is not None else 0
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Memory of its code, shared with the functions of the same text."""
+        return self._shared.mapped_bytes if self._shared is not None else 0
+
+    @property
+    def from_store(self) -> bool:
+        """True if the code was not compiled in this process, but kept on disk."""
+        return self._shared is not None and self._shared.from_store
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has its best code."""
+        return self._shared is not None and self._shared.is_finished
+
+    def compiled(self) -> LateFunction:
+        """Itself, with code. Raises what the code generator does."""
+        self._function.compiled()
+        return self
+
+    def finish(self) -> None:
+        """Make the best code. Raises what the code generator does."""
+        self._function.finish()
 
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
@@ -446,17 +519,17 @@ class Builder:
 
     A context: on the way out it waits for what was begun, or gives up what was not when an
     exception passes. A text whose function is in use somewhere in this process is not compiled
-    again; the builder keeps the functions it gave names for.
+    again; the builder keeps the functions it was asked for.
     """
 
     def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
-        self._waiting: list[tuple[int, str, Function]] = []
-        self._begun: dict[str, Future[None]] = {}
-        self._found: dict[str, Function] = {}
-        self._refused: dict[str, Exception] = {}
+        self._waiting: list[tuple[int, int, KernelText]] = []
+        self._begun: dict[KernelText, Future[None]] = {}
+        self._found: dict[KernelText, Function | LateFunction] = {}
+        self._refused: dict[KernelText, Exception] = {}
 
     def __enter__(self) -> Builder:
         return self
@@ -471,48 +544,55 @@ class Builder:
         self._found.clear()  # an error kept in `_refused` knows this object
         self._waiting.clear()
 
-    def add(self, text: str, *, wanted: bool = True) -> str:
-        """Have `text` compiled; the symbol it gets. What is not `wanted` is compiled later."""
-        name = function_name(text, self._machine)
+    def add(self, source: KernelText, *, wanted: bool = True) -> None:
+        """Have a kernel compiled. What is not `wanted` is written and compiled later."""
         with self._lock:
-            found = self._found.get(name)
-            if found is None:
-                make = partial(_kernel_code, _kernel_source(text, self._opt_level, self._machine))
-                found = self._found[name] = _functions.setdefault(name, Function(name, make))
-                if found.address:
-                    RECENT.add(name, (found,))
-            if wanted and not found.address and name not in self._begun:
-                heapq.heappush(self._waiting, (-len(text), name, found))
-                self._begun[name] = self._pool.submit(copy_context().run, self._longest)
-        return name
+            found = self._found.get(source)
+            if found is None or (wanted and isinstance(found, LateFunction)):
+                if isinstance(source, LateText) and not wanted:
+                    found = LateFunction(source, self._function)
+                else:
+                    found = self._function(text_of(source))
+                    if found.address:
+                        RECENT.add(found.name, (found,))
+                self._found[source] = found
+            if wanted and not found.address and source not in self._begun:
+                length = len(text_of(source))
+                heapq.heappush(self._waiting, (-length, len(self._begun), source))
+                self._begun[source] = self._pool.submit(copy_context().run, self._longest)
+
+    def _function(self, text: str) -> Function:
+        """The function of `text` that programs share."""
+        name = function_name(text, self._machine)
+        make = partial(_kernel_code, _kernel_source(text, self._opt_level, self._machine))
+        return _functions.setdefault(name, Function(name, make))
 
     def _longest(self) -> None:
         """Compile the longest text that waits: begun last, it would keep the others waiting."""
         with self._lock:
-            _, name, function = heapq.heappop(self._waiting)
+            *_, source = heapq.heappop(self._waiting)
+            function = self._found[source]
         try:
             function.compiled()
         except MemoryError:
             raise
         except Exception as error:  # told by `functions`, which knows whether it is wanted
-            self._refused[name] = error
+            self._refused[source] = error
 
-    def functions(self, texts: Sequence[str]) -> list[Function]:
-        """The functions of `texts`; waits for all that were added and wanted.
+    def functions(self, sources: Sequence[KernelText]) -> list[Function | LateFunction]:
+        """The functions of kernels; waits for all that were added and wanted.
 
         Raises KernelsRefused when some do not compile.
         """
-        names = [function_name(text, self._machine) for text in texts]
-        for name, text in zip(names, texts, strict=True):
-            if name not in self._found:
-                self.add(text)
+        for source in sources:
+            if source not in self._found:
+                self.add(source)
         for future in self._begun.values():
             future.result()
-        refused = {t: self._refused[n] for t, n in zip(texts, names, strict=True)
-                   if n in self._refused}  # fmt: skip
+        refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        functions = [self._found[name] for name in names]
+        functions = [self._found[source] for source in sources]
         for function in dict.fromkeys(functions):
             if not function.address:
                 finish_later(function)
@@ -553,7 +633,7 @@ def _named_text(details: Callable[[], tuple[str, Sequence[str]]], number: int, s
 
 def compile_functions(
     texts: Sequence[str], machine: Machine | None = None, opt_level: int = _BEST
-) -> list[Function]:
+) -> list[Function | LateFunction]:
     """The functions in `texts` (see :class:`Builder`), with their best code."""
     with Builder(opt_level, machine) as builder:
         functions = builder.functions(texts)

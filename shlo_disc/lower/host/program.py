@@ -196,7 +196,7 @@ class _Run:
             self.refused.append((op, error))
             return
         plan = replace(plan, steps=frame.origins.possible(plan.steps, op))
-        frame.record.fusion(op, kind.name, plan, decisions)
+        frame.record.fusion(op, kind.name, plan, tuple(map(str, decisions)))
         self._steps(op, plan)
         frame.origins.derive(op, kind, plan)
 
