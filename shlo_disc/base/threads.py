@@ -1,16 +1,18 @@
-"""How threads share the interpreter while one of them traces or compiles."""
+"""How threads share the interpreter and the cores while one of them traces or compiles."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from shlo_disc.base import locks
 
-__all__ = ["SWITCH_SECONDS", "lets_others_run"]
+__all__ = ["SWITCH_SECONDS", "idle_seconds", "lets_others_run"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -26,6 +28,10 @@ class _Compiling:
         self._lock = locks.lock()
         self._count = 0
         self._before = 0.0
+        self._ended = -math.inf
+
+    def idle(self) -> float:
+        return 0.0 if self._count else time.monotonic() - self._ended
 
     def begin(self) -> None:
         with self._lock:
@@ -40,6 +46,7 @@ class _Compiling:
                 return  # a forked child
             self._count -= 1
             if self._count == 0:
+                self._ended = time.monotonic()
                 self._restore()
 
     def forget(self) -> None:
@@ -58,11 +65,18 @@ _compiling = _Compiling()
 os.register_at_fork(after_in_child=_compiling.forget)
 
 
+def idle_seconds() -> float:
+    """For how long no thread has traced or compiled for a caller; 0 while one does."""
+    return _compiling.idle()
+
+
 def lets_others_run(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """`function`, during which a waiting thread gets the interpreter after SWITCH_SECONDS.
 
     Python's own 5 ms (`sys.setswitchinterval`) are longer than most calls of compiled code, and a
     call asks for the interpreter three times: it would take 15 ms beside a compilation.
+
+    Nothing begins in the background meanwhile (see :mod:`shlo_disc.lower.background`).
     """
 
     @functools.wraps(function)
