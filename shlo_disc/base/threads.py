@@ -28,7 +28,7 @@ COLLECTIONS = (10_000, 10, 1 << 30)
 """Thresholds of `gc`, while something is compiled: no full collections.
 
 A trace and a module are many objects that live until they are compiled. Full collections go over
-them and over all of JAX again and again, which took 12 % of the first call of an MLP with Adam.
+them and over all of JAX again and again. They took 12 % of the first call of an MLP with Adam.
 """
 
 
