@@ -33,8 +33,8 @@ from shlo_disc.executables.devices import Place, place_of_platform
 from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
+from shlo_disc.ffi.targets import PLATFORMS, FfiTarget, ffi_target
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
-from shlo_disc.jax_private.ffi_targets import PLATFORMS, FfiTarget, ffi_target
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.images import KernelImage
