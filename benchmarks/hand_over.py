@@ -17,10 +17,10 @@ from rich.table import Table
 
 from benchmarks.bert import model as bert
 from benchmarks.store import write
-from shlo_disc.frontend.lowered import lowered_module
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.source import read
-from shlo_disc.mlir import new_context
+from shlo_disc.ir.mlir import new_context
+from shlo_disc.jax.calls.lowered import lowered_module
 
 ROUNDS = 15
 

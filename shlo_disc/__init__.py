@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-import types
 from typing import TYPE_CHECKING, Any
 
-from shlo_disc.errors import (
+from shlo_disc.base.errors import (
     ChangedArrayError,
     DeletedArrayError,
     DeviceError,
@@ -28,13 +27,13 @@ from shlo_disc.errors import (
 
 if TYPE_CHECKING:
     from shlo_disc import cache, numpy
-    from shlo_disc.compile import compile
-    from shlo_disc.data_sized import DataSizedExecutable
-    from shlo_disc.executable import Executable
-    from shlo_disc.frontend.function import CacheInfo, JitFunction
-    from shlo_disc.frontend.jit import jit
+    from shlo_disc.driver.compile import compile
+    from shlo_disc.driver.process import stats, trim
+    from shlo_disc.executables.data_sized import DataSizedExecutable
+    from shlo_disc.executables.executable import Executable
+    from shlo_disc.jax.function import CacheInfo, JitFunction
+    from shlo_disc.jax.jit import jit
     from shlo_disc.lower.background import finish_compiling
-    from shlo_disc.process import stats, trim
 
 __all__ = [
     "CacheInfo",
@@ -65,38 +64,32 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_MODULES = {
+    "cache": "shlo_disc.cache",
+    "flags": "shlo_disc.base.flags",
+    "numpy": "shlo_disc.numpy",
+}
 _LAZY = {
-    "CacheInfo": "shlo_disc.frontend.function",
-    "DataSizedExecutable": "shlo_disc.data_sized",
-    "Executable": "shlo_disc.executable",
-    "JitFunction": "shlo_disc.frontend.function",
-    "compile": "shlo_disc.compile",
+    "CacheInfo": "shlo_disc.jax.function",
+    "DataSizedExecutable": "shlo_disc.executables.data_sized",
+    "Executable": "shlo_disc.executables.executable",
+    "JitFunction": "shlo_disc.jax.function",
+    "compile": "shlo_disc.driver.compile",
     "finish_compiling": "shlo_disc.lower.background",
-    "jit": "shlo_disc.frontend.jit",
-    "stats": "shlo_disc.process",
-    "trim": "shlo_disc.process",
+    "jit": "shlo_disc.jax.jit",
+    "stats": "shlo_disc.driver.process",
+    "trim": "shlo_disc.driver.process",
 }
 """Loaded when first used: the tools work on MLIR alone and start without JAX."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("cache", "numpy"):
-        return importlib.import_module(f"shlo_disc.{name}")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'shlo_disc' has no attribute {name!r}")
 
-
-class _Package(types.ModuleType):
-    """`shlo_disc.compile` is the function, also once the module of that name has been imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "compile" and isinstance(value, types.ModuleType):
-            value = value.compile
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 if "jax" in sys.modules:
     # It notes the FFI handlers that are registered from here on (`jax_private/ffi.py`).

@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from shlo_disc import flags, ral
-from shlo_disc.errors import DeviceError
+from shlo_disc import ral
+from shlo_disc.base import flags
+from shlo_disc.base.errors import DeviceError
 from shlo_disc.lower.target import parse
 
 __all__ = ["main", "report"]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from shlo_disc.frontend.fresh import read_size
+from shlo_disc.jax.sizes.fresh import read_size
 
 __all__ = [
     "argwhere",

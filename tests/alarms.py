@@ -1,6 +1,6 @@
 """False alarms: sizes that only the comparison with numbers makes constants.
 
-A new version is compared with a trace at the sizes of its call (`shlo_disc/frontend/compare.py`).
+A new version is compared with a trace at the sizes of its call (`jax/equations/compare.py`).
 The programs of the other tools of this folder ask no Python questions about types of sizes, so each
 size that the comparison makes a constant is a false alarm. `python -m tests.fuzz --alarms` traces
 them all, without compiling one.
@@ -19,7 +19,7 @@ import jax
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend.tracing import DIFFERS
+from shlo_disc.jax.versions.tracing import DIFFERS
 
 __all__ = ["SHARE", "Job", "jobs", "pinned", "summary", "trace"]
 

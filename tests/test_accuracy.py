@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.ir.ops import OPS, names
 from shlo_disc.lower.values.math import FUNCTIONS
-from shlo_disc.ops import OPS, names
 from tests.lower.test_math import BESIDE_ZEROS, DOUBLE, EXACT, TWO
 
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}

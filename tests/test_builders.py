@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from shlo_disc.builders import number_of
-from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.ir.builders import number_of
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.executables.data_sized import DataSizedExecutable
 
 COUNT = """
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc import flags
+from shlo_disc.base import flags
 
 TEXT = "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  return %x : tensor<?xf32>\n}"
 

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cpu import codegen
-from shlo_disc.mlir import ir
 from tests.cases import all_but, slow
 from tests.refused import unchanged
 

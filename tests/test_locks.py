@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shlo_disc.bridge import jax_bridge
-from shlo_disc.locks import once
+from shlo_disc.base.locks import once
+from shlo_disc.executables.bridge import jax_bridge
 
 
 def test_threads_that_come_together_get_one_object():

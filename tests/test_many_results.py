@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend import runs
-from shlo_disc.frontend.function import JitFunction
+from shlo_disc.jax.calls import runs
+from shlo_disc.jax.function import JitFunction
 
 CALLS = 3
 

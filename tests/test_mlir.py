@@ -2,7 +2,7 @@
 
 import pytest
 
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 
 TEXT = """
 func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner
 from torch_mlir import _mlir_libs
 
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.driver.stages import examine
 from shlo_disc.dynamic.rules_compute import CUSTOM_CALLS
 from shlo_disc.dynamic.shapes import REGION_RULES, RULES
-from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.ir.element_types import ELEMENT_TYPES
+from shlo_disc.ir.mlir import ir, new_context
+from shlo_disc.ir.ops import OPS, Flops, Op, Role, names
 from shlo_disc.lower import work
 from shlo_disc.lower.host import scalars
 from shlo_disc.lower.target import parse
@@ -22,8 +24,6 @@ from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.math import FUNCTIONS
 from shlo_disc.lower.values.reduction import REDUCTIONS
-from shlo_disc.mlir import ir, new_context
-from shlo_disc.ops import OPS, Flops, Op, Role, names
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.tools import coverage_table, op_row
 from shlo_disc.tools.disc_opt import main as disc_opt

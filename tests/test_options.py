@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError
 
 V, M = "tensor<?xf32>", "tensor<?x?xf32>"
 PAIR = f"""func.func @main(%x: {V}, %y: {V}) -> ({V}, {V}) {{

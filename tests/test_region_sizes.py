@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError
+from shlo_disc.executables.data_sized import DataSizedExecutable
 from tests.test_data_sized import COUNT, same
 
 V, I1, I32, S = "tensor<?xf32>", "tensor<i1>", "tensor<i32>", "tensor<1xi32>"

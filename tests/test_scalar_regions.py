@@ -13,8 +13,8 @@ import pytest
 from jax import lax
 
 import shlo_disc
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.debug.interpreter import evaluate
-from shlo_disc.errors import UnsupportedError
 from tests.cases import crossed
 
 RNG = np.random.default_rng(3)

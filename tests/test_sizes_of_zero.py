@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import ShapeMismatchError
+from shlo_disc.base.errors import ShapeMismatchError
 from tests.models.harness import small_bert
 
 SIZES = (0, 1, 2, 17)

@@ -1,5 +1,5 @@
 """Other threads get the interpreter soon while something is compiled, and Python makes no full
-collections (`shlo_disc/threads.py`).
+collections (`base/threads.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 import shlo_disc
-from shlo_disc.threads import COLLECTIONS, SWITCH_SECONDS, lets_others_run
+from shlo_disc.base.threads import COLLECTIONS, SWITCH_SECONDS, lets_others_run
 from tests.children import python
 
 
@@ -158,7 +158,7 @@ def test_a_forked_child_has_the_usual_interval():
     code = """
         import os, sys, threading, warnings
         warnings.simplefilter("ignore")
-        from shlo_disc.threads import lets_others_run
+        from shlo_disc.base.threads import lets_others_run
 
         inside, leave, before = threading.Event(), threading.Event(), sys.getswitchinterval()
 

@@ -267,7 +267,7 @@ def deserialized(artifact: bytes) -> str:
     """A portable artifact as text."""
     from torch_mlir._mlir_libs import _stablehlo  # noqa: PLC0415
 
-    from shlo_disc.mlir import new_context  # noqa: PLC0415
+    from shlo_disc.ir.mlir import new_context  # noqa: PLC0415
 
     return str(_stablehlo.deserialize_portable_artifact(new_context(), artifact))
 
@@ -311,7 +311,7 @@ def is_of_program(output: Output) -> bool:
     from shlo_disc.debug.interpreter import Interpreter  # noqa: PLC0415
     from shlo_disc.debug.stage import Stage  # noqa: PLC0415
     from shlo_disc.ingest import ingest  # noqa: PLC0415
-    from shlo_disc.mlir import new_context  # noqa: PLC0415
+    from shlo_disc.ir.mlir import new_context  # noqa: PLC0415
 
     stage = Stage(ingest(output.text(), new_context()), ())
     with Interpreter() as interpreter:

@@ -1,6 +1,6 @@
 """Write the generated part of docs/differs.md: `python tools/differs.py [--check]`.
 
-Sources: `SPELLINGS` of shlo_disc/frontend/spellings.py, and tests/functions/results.json, which
+Sources: `SPELLINGS` of shlo_disc/jax/sizes/spellings.py, and tests/functions/results.json, which
 `python -m tests.functions --store` writes.
 """
 
@@ -21,7 +21,7 @@ END = "<!-- end -->\n"
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from shlo_disc.frontend.spellings import SPELLINGS  # noqa: E402
+from shlo_disc.jax.sizes.spellings import SPELLINGS  # noqa: E402
 from tests.functions import results  # noqa: E402
 from tests.functions.table import names  # noqa: E402
 

@@ -18,15 +18,15 @@ from pathlib import Path
 import click
 from rich.progress import track
 
+from shlo_disc.base.errors import ShloDiscError
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import ShloDiscError
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.cpu import target as cpu
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.refused import Refused
-from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import planning

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.errors import ShapeMismatchError, ShloDiscError
 from shlo_disc.debug import reference
 from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.compare import Difference, compare
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError
 from shlo_disc.debug.stage import Stage, load
-from shlo_disc.dialect import complex_results
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.element_types import element_type
-from shlo_disc.errors import ShapeMismatchError, ShloDiscError
-from shlo_disc.executable import Executable
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.executables.executable import Executable
+from shlo_disc.ir.dialect import complex_results
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir, terminator
 
 __all__ = ["ENGINES", "Outcome", "bisect", "first_change", "results_of"]
 

@@ -14,9 +14,9 @@ from shlo_disc.debug.compare import Difference, compare, tolerance
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError
 from shlo_disc.debug.stage import Stage
 from shlo_disc.debug.walk import Ran, Walk
-from shlo_disc.executable import Executable
-from shlo_disc.mlir import ir, walk
-from shlo_disc.ops import names
+from shlo_disc.executables.executable import Executable
+from shlo_disc.ir.mlir import ir, walk
+from shlo_disc.ir.ops import names
 from shlo_disc.passes.kinds import kind_of
 
 __all__ = ["Checked", "Report", "check"]

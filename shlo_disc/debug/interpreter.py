@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, stablehlo
+from shlo_disc.ir.mlir import ir, new_context, parse_module, run_pipeline, stablehlo
 
 __all__ = ["Interpreter", "NoReferenceError"]
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.debug.memory import Guarded
 from shlo_disc.debug.process import Code, KernelCall, Zeroing, run_calls
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.plan import (
     Buffer,
     FftCall,

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.builders import convert, create
-from shlo_disc.dialect import fft_dimension, fft_pairs
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.ingest.complex_numbers.planes import joined, planes_of
-from shlo_disc.mlir import at, ir, replace, terminator, walk
+from shlo_disc.ir.builders import convert, create
+from shlo_disc.ir.dialect import fft_dimension, fft_pairs
+from shlo_disc.ir.mlir import at, ir, replace, terminator, walk
 
 __all__ = ["of_fusion", "of_module"]
 

@@ -16,12 +16,14 @@ import numpy.typing as npt
 from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.debug.memory import FILL
-from shlo_disc.dialect import complex_results
+from shlo_disc.driver.replan import fusions_of
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.element_types import element_type
-from shlo_disc.executable import Executable
+from shlo_disc.executables.executable import Executable
+from shlo_disc.ir.dialect import complex_results
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.record import KernelUse
@@ -29,11 +31,9 @@ from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import SIGNATURE, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.target import Function
-from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.records import planned
-from shlo_disc.replan import fusions_of
 
 __all__ = ["Ran", "Walk"]
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shlo_disc.devices import full_target
-from shlo_disc.options import (
+from shlo_disc.driver.options import (
     stated_constraints,
     stated_donated,
     stated_first_sizes,
@@ -16,6 +15,7 @@ from shlo_disc.options import (
     stated_shapes,
     stated_text,
 )
+from shlo_disc.executables.devices import full_target
 
 __all__ = ["Options", "Request", "Stated"]
 

@@ -12,28 +12,37 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from shlo_disc import flags
-from shlo_disc.data_sized import Branches, DataSizedExecutable, Impossible, Loop, Program, Step
-from shlo_disc.dialect import complex_arguments, complex_results
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.later import Later
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.driver.options import check_donated, check_symbols, check_weak_results
+from shlo_disc.driver.replan import Replanning, refused_by
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
-from shlo_disc.element_types import element_type
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.executable import Executable, warn_of_donated
+from shlo_disc.executables.data_sized import (
+    Branches,
+    DataSizedExecutable,
+    Impossible,
+    Loop,
+    Program,
+    Step,
+)
+from shlo_disc.executables.executable import Executable, warn_of_donated
 from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.ingest import ingest
-from shlo_disc.later import Later
+from shlo_disc.ir.dialect import complex_arguments, complex_results
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.host.program import emit_host
-from shlo_disc.lower.host.record import HostProgram
+from shlo_disc.lower.host.record import CodeNames, HostProgram
 from shlo_disc.lower.plan import Kernel
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
-from shlo_disc.mlir import ir, new_context
-from shlo_disc.options import check_donated, check_symbols, check_weak_results
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP
@@ -44,8 +53,6 @@ from shlo_disc.passes.split_programs import (
     split_programs,
 )
 from shlo_disc.passes.table import planning
-from shlo_disc.replan import Replanning, refused_by
-from shlo_disc.threads import lets_others_run
 
 __all__ = ["StageTimes", "compile_apart", "compile_module", "compile_request", "examine",
            "main_function"]  # fmt: skip
@@ -297,7 +304,7 @@ def compile_module(
         passes=tuple(records),
         stage_ms=tuple(times.ms.items()),
         texts=Later.of((("stablehlo", stablehlo), ("disc", disc))),
-        code=target.code_names(native.host.text, [k.text for k in native.host.kernels]),
+        code=None if target.code_names is None else Later(partial(_code, target, native.host)),
         has_apart=apart is not None,
     )
     executable = Executable(
@@ -359,6 +366,12 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
                     raise error from refused
 
 
+def _code(target: Target, host: HostProgram) -> CodeNames:
+    """Where the store has the machine code. All texts are written for it."""
+    assert target.code_names is not None
+    return target.code_names(host.text, [kernel.text for kernel in host.kernels])
+
+
 @dataclass(frozen=True)
 class _Native:
     """A program as machine code."""
@@ -387,7 +400,7 @@ def _native(
         if dumps is not None:  # first: LLVM may crash on it
             symbol = target.function_name(kernel.text)
             dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
-        builder.add(kernel.text, wanted=wanted)
+        builder.add(kernel.source, wanted=wanted)
 
     host = emit_host(main, shapes, program, target, likely, written)
     if dumps is not None:
@@ -396,7 +409,7 @@ def _native(
     with ThreadPoolExecutor(1) as pool:
         entries = pool.submit(copy_context().run, target.compile_host, host.text)
         try:
-            kernels = list(builder.functions([kernel.text for kernel in host.kernels]))
+            kernels = list(builder.functions([kernel.source for kernel in host.kernels]))
         except KernelsRefused as refused:
             if dumps is not None:
                 for text, error in refused.errors.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = [
     "integer",

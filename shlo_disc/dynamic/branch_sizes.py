@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.tails import zero_from
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["Pairs", "branch_sizes"]
 

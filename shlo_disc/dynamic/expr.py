@@ -46,7 +46,7 @@ from shlo_disc.dynamic.monomial import (
 )
 from shlo_disc.dynamic.notation import Tree, parse
 
-__all__ = ["MAX_DEGREE", "MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div"]
+__all__ = ["MAX_DEGREE", "MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div", "renaming"]
 
 MAX_PRODUCT_TERMS = 20_000
 """Terms of one factor times those of the other: 20 ms. Sizes of real programs have below ten; the
@@ -258,7 +258,7 @@ class Expr:
     @property
     def is_one(self) -> bool:
         """Whether this is the literal 1."""
-        return self.terms == _ONE
+        return self.terms == _ONE_TERM
 
     @property
     def is_const(self) -> bool:
@@ -382,14 +382,14 @@ class Expr:
         total: Terms = {}
         divides = False
         for monomial, coefficient in self.terms:
-            term = Expr.const(coefficient)
+            term = _ONE
             for atom, power in monomial:
                 factor = value(atom)
                 for _ in range(power):
-                    term = term * factor
+                    term = factor if term is _ONE else term * factor
             divides |= term._divides
             for m, c in term.terms:
-                total[m] = total.get(m, 0) + c
+                total[m] = total.get(m, 0) + c * coefficient
         return _polynomial(total, divides)
 
     def __str__(self) -> str:
@@ -401,7 +401,7 @@ class Expr:
         return f"Expr({str(self)!r})"
 
 
-_ONE = (((), 1),)
+_ONE_TERM = (((), 1),)
 
 
 def _sorted(terms: Mapping[Monomial, int]) -> tuple[tuple[Monomial, int], ...]:
@@ -944,6 +944,24 @@ _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
     "min": Expr.min,
     "max": Expr.max,
 }
+
+
+_ONE = Expr.const(1)
+
+
+def renaming(symbols: Sequence[str], names: Sequence[str]) -> Callable[[Expr], Expr]:
+    """A function that puts each of `names` in the place of a symbol, all at once."""
+    put = {symbol: Expr.symbol(name) for symbol, name in zip(symbols, names, strict=True)}
+    known: dict[Atom, Expr] = {}
+    made: dict[Expr, Expr] = {}
+
+    def renamed(size: Expr) -> Expr:
+        found = made.get(size)
+        if found is None:
+            found = made[size] = size.substitute(put, known)
+        return found
+
+    return renamed
 
 
 def _value(atom: Atom, env: Mapping[str, int], known: dict[Atom, int]) -> int:

@@ -21,11 +21,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from shlo_disc.dense_elements import elements_of
 from shlo_disc.dynamic.arithmetic import Entry, Quotient, exceeds
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import element_type
-from shlo_disc.mlir import ir
+from shlo_disc.ir.dense_elements import elements_of
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shlo_disc import flags
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.errors import InternalError
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["KnownShapes"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shlo_disc.comparisons import conjuncts, less_than
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, producer, terminator
+from shlo_disc.ir.comparisons import conjuncts, less_than
+from shlo_disc.ir.mlir import ir, producer, terminator
 
 __all__ = ["Counted", "along", "counted", "unchanged"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import known_element_type
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.mlir import ir
+from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["element_bytes", "value_bytes"]
 

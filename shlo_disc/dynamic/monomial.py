@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from shlo_disc import locks
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base import locks
+from shlo_disc.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.expr import Expr

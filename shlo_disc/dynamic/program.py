@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
-from shlo_disc.errors import ShapeMismatchError
 
 __all__ = ["Check", "ShapeProgram", "Solve", "argument_places", "shape_text", "size_symbol"]
 

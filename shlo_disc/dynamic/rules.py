@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
-from shlo_disc.ops import Role, names
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import Role, names
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shlo_disc.dialect import complex_arguments, complex_results
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.notation import shortened
 from shlo_disc.dynamic.program import (
@@ -17,8 +17,8 @@ from shlo_disc.dynamic.program import (
 )
 from shlo_disc.dynamic.relations import RELATIONS
 from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.ir.dialect import complex_arguments, complex_results
+from shlo_disc.ir.mlir import ir, terminator
 
 __all__ = ["shape_program"]
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_disc.comparisons import comparison
-from shlo_disc.dense_elements import elements_of
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import (
     BITS_READ,
@@ -33,9 +31,11 @@ from shlo_disc.dynamic.float_values import (
     quotient_of,
 )
 from shlo_disc.dynamic.monomial import MAX_WEIGHT, FormulaTooLongError
-from shlo_disc.element_types import element_type
-from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import ir
+from shlo_disc.ir.comparisons import comparison
+from shlo_disc.ir.dense_elements import elements_of
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.indexing import gather_numbers
+from shlo_disc.ir.mlir import ir
 
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis

@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shlo_disc.builders import number_of
-from shlo_disc.comparisons import conjuncts, less_than
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
@@ -40,9 +39,10 @@ from shlo_disc.dynamic.size_sources import (
     control_around,
     sources_of_size,
 )
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, ops_of, terminator
+from shlo_disc.ir.builders import number_of
+from shlo_disc.ir.comparisons import conjuncts, less_than
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, ops_of, terminator
 
 __all__ = [
     "COMPUTED",

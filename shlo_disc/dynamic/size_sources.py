@@ -8,9 +8,9 @@ The size of `%1` is an element of the argument `%n`, which the host reads when a
 
 from __future__ import annotations
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, terminator
 
 __all__ = [
     "GLOBAL",

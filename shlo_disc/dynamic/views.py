@@ -19,7 +19,7 @@ from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.mlir import ir, producer
 
 __all__ = [
     "BROADCASTS", "SLICES", "VIEWS", "View", "band_of", "dense_strides", "magnitude",

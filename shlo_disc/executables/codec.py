@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, intern
 from shlo_disc.dynamic.program import Check, ShapeProgram, Solve
 from shlo_disc.executables import record
-from shlo_disc.later import Later
 from shlo_disc.lower import plan
 from shlo_disc.lower.host.record import (
     CodeNames,
@@ -120,6 +120,8 @@ class _Writer:
 
     def _parts(self, value: Any) -> tuple[str, Iterable[Any]]:
         kind = type(value)
+        if kind is plan.Kernel:
+            return kind.__name__, [value.name, value.text]
         if kind in _FIELDS:
             return kind.__name__, [getattr(value, name) for name in _FIELDS[kind]]
         if kind is Expr:

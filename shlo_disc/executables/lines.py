@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from shlo_disc.locations import is_call
+from shlo_disc.ir.locations import is_call
 
 __all__ = ["without_lines"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shlo_disc.base.later import Later
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.later import Later
 from shlo_disc.lower.host.record import CodeNames, HostProgram, Unfused
 from shlo_disc.passes.pass_record import PassRecord
 
@@ -51,7 +51,7 @@ class ProgramRecord:
     """Milliseconds of each stage of the compilation."""
     texts: Later[tuple[tuple[str, str], ...]]
     """The program at the stages that no other field tells of."""
-    code: CodeNames | None
+    code: Later[CodeNames] | None
     """The machine code; None where it is not kept on disk."""
     has_apart: bool
     """Whether calls may need each region as a program of its own."""

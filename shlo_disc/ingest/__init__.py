@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.ingest.normalize import normalize
 from shlo_disc.ingest.sizes import OTHERS, Shapes
 from shlo_disc.ingest.source import read
-from shlo_disc.jax_module import JaxModule
-from shlo_disc.mlir import ir
+from shlo_disc.ingest.weights import put_weights
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["KEPT_CHLO", "OTHERS", "ingest"]
 
@@ -59,6 +60,8 @@ def ingest(
         shapes = _exported_shapes(source)
     platforms = platforms or tuple(getattr(source, "platforms", ()))
     with context, ir.Location.unknown():
+        if isinstance(source, JaxModule) and source.weights:
+            put_weights(module, source.weights)
         normalize(
             module,
             shapes=shapes,

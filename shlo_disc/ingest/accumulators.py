@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.builders import convert, create, with_element
-from shlo_disc.mlir import at, ir, ops_of, terminator
+from shlo_disc.ir.builders import convert, create, with_element
+from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 
 __all__ = ["promote_accumulators", "promoted"]
 

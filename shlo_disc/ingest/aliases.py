@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from shlo_disc.errors import InvalidModuleError
+from shlo_disc.base.errors import InvalidModuleError
 
 __all__ = ["MAX_CHARACTERS", "check_aliases"]
 

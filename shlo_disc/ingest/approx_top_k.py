@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from shlo_disc.builders import create, integer, vector
-from shlo_disc.builders import dimension as dimension_of
-from shlo_disc.comparisons import comparison
 from shlo_disc.ingest.computations import (
     called_by,
     computations,
     drop_computations,
     fill_region,
 )
-from shlo_disc.mlir import at, ir, ops_of, producer, replace
+from shlo_disc.ir.builders import create, integer, vector
+from shlo_disc.ir.builders import dimension as dimension_of
+from shlo_disc.ir.comparisons import comparison
+from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
 __all__ = ["APPROX_TOP_K", "expand_approx_top_k"]
 

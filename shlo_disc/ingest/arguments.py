@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = [
     "argument_attributes",

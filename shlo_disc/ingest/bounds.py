@@ -16,11 +16,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shlo_disc.builders import broadcast, create, dimension, integer, vector
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import argument_attributes, set_argument_attributes
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, replace, stablehlo, walk
+from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, replace, stablehlo, walk
 
 __all__ = ["bounds_of_arguments", "drop_bounds", "has_bounds"]
 

@@ -8,10 +8,10 @@ effects. A `while` may never end, so a branch with a loop stays a branch.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, integer
-from shlo_disc.mlir import at, ir, ops_of, replace, terminator
-from shlo_disc.ops import OPS, Role
-from shlo_disc.scalar_regions import in_scalar_region
+from shlo_disc.ir.builders import compare, create, integer
+from shlo_disc.ir.mlir import at, ir, ops_of, replace, terminator
+from shlo_disc.ir.ops import OPS, Role
+from shlo_disc.ir.scalar_regions import in_scalar_region
 
 __all__ = ["BRANCHES", "select_in_regions"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES, known_element_type
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.chlo import KEPT_CHLO
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, quant, walk
-from shlo_disc.ops import OPS, Role, refusal
+from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES, known_element_type
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, quant, walk
+from shlo_disc.ir.ops import OPS, Role, refusal
+from shlo_disc.ir.weights import resource_name
 
 __all__ = [
     "MAX_CALLS",
@@ -264,7 +265,7 @@ def _check_op(op: ir.Operation) -> None:
         )
     if name == "stablehlo.constant":
         value = op.attributes["value"]
-        if not isinstance(value, ir.DenseElementsAttr | ir.DenseResourceElementsAttr):
+        if not isinstance(value, ir.DenseElementsAttr) and resource_name(value) is None:
             raise UnsupportedError(
                 f"{source_line(op)}: {name} has a value that is not dense: {str(value)[:80]}; "
                 "write its elements out"

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shlo_disc.builders import convert, create, with_element
-from shlo_disc.element_types import known_element_type
 from shlo_disc.ingest.chlo_broadcasts import broadcast_operands
 from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
 from shlo_disc.ingest.next_after import expand_next_after
-from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, walk
-from shlo_disc.ops import Role, names
+from shlo_disc.ir.builders import convert, create, with_element
+from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, walk
+from shlo_disc.ir.ops import Role, names
 
 __all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
 

@@ -13,12 +13,12 @@ See `size_values.py` for common sizes.
 
 from __future__ import annotations
 
-from shlo_disc.builders import broadcast, create
-from shlo_disc.errors import InvalidModuleError
+from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.ingest.size_values import Sizes, extent, vector
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of
-from shlo_disc.ops import OPS, names
+from shlo_disc.ir.builders import broadcast, create
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of
+from shlo_disc.ir.ops import OPS, names
 
 __all__ = ["broadcast_operands"]
 

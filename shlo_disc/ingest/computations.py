@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shlo_disc.mlir import clone, ir, ops_of
+from shlo_disc.ir.mlir import clone, ir, ops_of
 
 __all__ = ["called_by", "computations", "drop_computations", "fill_region", "inlined"]
 

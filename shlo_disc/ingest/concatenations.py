@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.mlir import at, ir, ops_of, replace
+from shlo_disc.ir.mlir import at, ir, ops_of, replace
 
 __all__ = ["split_concatenations"]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shlo_disc.errors import InvalidModuleError
+from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.ingest.computations import computations
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, ops_of, stablehlo
-from shlo_disc.ops import ffi
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, ops_of, stablehlo
+from shlo_disc.ir.ops import ffi
 
 __all__ = ["CHLO_CALLS", "CONFIGURATION", "INTERNAL", "check_custom_calls", "target_of"]
 

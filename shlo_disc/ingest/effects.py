@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_disc.builders import create, integer
-from shlo_disc.callbacks import is_callback
-from shlo_disc.errors import ELSEWHERE, UnsupportedError
+from shlo_disc.base.callbacks import is_callback
+from shlo_disc.base.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.ingest.custom_calls import target_of
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, terminator
-from shlo_disc.ops import ffi
+from shlo_disc.ir.builders import create, integer
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of, terminator
+from shlo_disc.ir.ops import ffi
 
 __all__ = ["order_effects"]
 

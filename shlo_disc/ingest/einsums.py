@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.builders import (
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ir.builders import (
     broadcast_like,
     compare,
     create,
@@ -17,10 +18,9 @@ from shlo_disc.builders import (
     with_element,
     zero,
 )
-from shlo_disc.contractions import dot_numbers
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.contractions import dot_numbers
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["dot_general", "einsum"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.builders import (
+from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,
     compare,
@@ -34,7 +34,7 @@ from shlo_disc.builders import (
     while_loop,
     with_element,
 )
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = [
     "Eliminated",

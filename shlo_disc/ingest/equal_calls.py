@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shlo_disc.mlir import ir, ops_of, run_pipeline
-from shlo_disc.ops import Role, names
+from shlo_disc.ir.mlir import ir, ops_of, run_pipeline
+from shlo_disc.ir.ops import Role, names
 
 __all__ = ["share_equal_calls"]
 

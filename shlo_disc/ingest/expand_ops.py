@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.builders import (
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.ingest.branches import select_in_regions
+from shlo_disc.ingest.computations import inlined
+from shlo_disc.ingest.einsums import dot_general, einsum
+from shlo_disc.ingest.scans import expand_scan
+from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,
     convert,
@@ -25,14 +30,9 @@ from shlo_disc.builders import (
     with_element,
     zero,
 )
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.ingest.branches import select_in_regions
-from shlo_disc.ingest.computations import inlined
-from shlo_disc.ingest.einsums import dot_general, einsum
-from shlo_disc.ingest.scans import expand_scan
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, producer
-from shlo_disc.scalar_regions import on_arrays
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of, producer
+from shlo_disc.ir.scalar_regions import on_arrays
 
 __all__ = ["RULES", "expand_ops"]
 

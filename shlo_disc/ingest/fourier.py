@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc import dialect
-from shlo_disc.builders import integer
-from shlo_disc.mlir import ir
+from shlo_disc.ir import dialect
+from shlo_disc.ir.builders import integer
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["fft_planes", "gives_pairs", "takes_pairs"]
 

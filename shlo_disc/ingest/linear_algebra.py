@@ -22,7 +22,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shlo_disc.builders import (
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.custom_calls import CONFIGURATION
+from shlo_disc.ir.builders import (
     assert_sizes,
     compare,
     convert,
@@ -33,11 +35,9 @@ from shlo_disc.builders import (
     vector,
     with_element,
 )
-from shlo_disc.element_types import known_element_type
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.ingest.custom_calls import CONFIGURATION
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, replace, stablehlo
+from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of, replace, stablehlo
 
 __all__ = ["call_lapack", "lapack", "nan_where_failed"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.builders import broadcast_like, compare, convert, create, scalar, with_element
-from shlo_disc.element_types import ElementType, known_element_type
-from shlo_disc.mlir import at, ir, ops_of, replace
+from shlo_disc.ir.builders import broadcast_like, compare, convert, create, scalar, with_element
+from shlo_disc.ir.element_types import ElementType, known_element_type
+from shlo_disc.ir.mlir import at, ir, ops_of, replace
 
 __all__ = ["expand_next_after"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from shlo_disc.errors import InternalError, InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InternalError, InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
@@ -30,9 +30,9 @@ from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ingest.tuples import flatten_tuples, has_tuples
 from shlo_disc.ingest.windows import expand_windows
-from shlo_disc.locations import argument_name, source_line
-from shlo_disc.mlir import at, ir, ops_of, replace, run_pipeline, stablehlo, walk
-from shlo_disc.ops import names
+from shlo_disc.ir.locations import argument_name, source_line
+from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, stablehlo, walk
+from shlo_disc.ir.ops import names
 
 __all__ = ["normalize"]
 

@@ -22,13 +22,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from shlo_disc.builders import broadcast, convert, create, integer, scalar, shape_of, with_element
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, quant, replace, run_pipeline, terminator, walk
-from shlo_disc.ops import names
-from shlo_disc.ops.row import Role
+from shlo_disc.ir.builders import (
+    broadcast,
+    convert,
+    create,
+    integer,
+    scalar,
+    shape_of,
+    with_element,
+)
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of, quant, replace, run_pipeline, terminator, walk
+from shlo_disc.ir.ops import names
+from shlo_disc.ir.ops.row import Role
 
 __all__ = ["expand_quantized_types", "is_quantized"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.builders import create
 from shlo_disc.ingest.size_values import binary, extent, number, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["joining_function", "running", "sorted_with_places"]
 

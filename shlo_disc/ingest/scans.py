@@ -11,7 +11,8 @@ Source  `ScanOp` in StableHLO's ChloOps.td.
 
 from __future__ import annotations
 
-from shlo_disc.builders import (
+from shlo_disc.ingest.computations import inlined
+from shlo_disc.ir.builders import (
     broadcast,
     compare,
     create,
@@ -21,8 +22,7 @@ from shlo_disc.builders import (
     while_loop,
     zero,
 )
-from shlo_disc.ingest.computations import inlined
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["expand_scan"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 
 __all__ = ["without_shardy"]
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from shlo_disc.builders import assert_sizes, compare, create, number_of
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import assert_sizes, compare, create, number_of
+from shlo_disc.ir.mlir import ir
 
 __all__ = [
     "Size", "known", "larger", "less", "minus", "must_be_equal", "pairs_of", "plus", "product",

@@ -18,12 +18,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shlo_disc.builders import assert_sizes, compare, convert, create, dimension, integer, number_of
-from shlo_disc.contractions import dot_sides
-from shlo_disc.errors import InvalidModuleError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, producer
-from shlo_disc.ops import OPS, Role
+from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.ir.builders import (
+    assert_sizes,
+    compare,
+    convert,
+    create,
+    dimension,
+    integer,
+    number_of,
+)
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.ir.ops import OPS, Role
 
 __all__ = ["Sizes", "binary", "extent", "number", "scalar_type", "shape_of", "truth", "vector"]
 

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shlo_disc import dialect
 from shlo_disc.ingest.arguments import (
     argument_attributes,
     constant,
@@ -22,7 +21,8 @@ from shlo_disc.ingest.arguments import (
     global_name,
     set_argument_attributes,
 )
-from shlo_disc.mlir import ir
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["OTHERS", "Shapes", "constrain", "describe", "solve_sizes"]
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from shlo_disc.mlir import at, ir, ops_of, producer, replace
+from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
 __all__ = ["gather_slices", "saturate_starts"]
 

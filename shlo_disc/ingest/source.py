@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from shlo_disc import flags
-from shlo_disc.errors import InvalidModuleError
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.ingest.aliases import check_aliases
 from shlo_disc.ingest.check import check_readable
 from shlo_disc.ingest.shardy import without_shardy
 from shlo_disc.ingest.trial import try_in_child
-from shlo_disc.jax_module import JaxModule
-from shlo_disc.locations import Place, place
-from shlo_disc.mlir import ir, parse_module, stablehlo
+from shlo_disc.ir.locations import Place, place
+from shlo_disc.ir.mlir import ir, parse_module, stablehlo
 
 __all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
 

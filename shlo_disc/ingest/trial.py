@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch_mlir
 
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 
 __all__ = ["try_in_child"]
 

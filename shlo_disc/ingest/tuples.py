@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.arguments import (
     argument_attributes,
     global_name,
     set_argument_attributes,
     set_signature,
 )
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, stablehlo, terminator
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, stablehlo, terminator
 
 __all__ = ["TUPLE_OPS", "flatten_tuples", "has_tuples"]
 

@@ -29,8 +29,15 @@ from typing import Any
 
 import numpy as np
 
-from shlo_disc import dialect
-from shlo_disc.builders import (
+from shlo_disc.ingest.accumulators import promoted
+from shlo_disc.ingest.computations import (
+    called_by,
+    computations,
+    drop_computations,
+    fill_region,
+)
+from shlo_disc.ir import dialect
+from shlo_disc.ir.builders import (
     broadcast,
     convert,
     create,
@@ -42,15 +49,8 @@ from shlo_disc.builders import (
     vector,
     zero,
 )
-from shlo_disc.convolutions import conv_numbers
-from shlo_disc.ingest.accumulators import promoted
-from shlo_disc.ingest.computations import (
-    called_by,
-    computations,
-    drop_computations,
-    fill_region,
-)
-from shlo_disc.mlir import at, ir, ops_of, producer, replace
+from shlo_disc.ir.convolutions import conv_numbers
+from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
 __all__ = ["expand_windows"]
 

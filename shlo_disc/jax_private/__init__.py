@@ -31,18 +31,18 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
 * `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
-* `DimExpr`: the class of symbolic sizes; `frontend/questions.py` answers what is asked of them.
+* `DimExpr`: the class of symbolic sizes; `jax/sizes/questions.py` answers what is asked of them.
   `SymbolicScope`: its subclass there adds constraints while a trace runs. `size_as_array`: a size
   as a traced number. `DecisionByElimination`, `Comparator`, `BEST`, `use_bounds`: the bounds of
-  sizes, which `frontend/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
-  and compares sizes, which `frontend/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
+  sizes, which `jax/sizes/bounds.py` finds. `use_form`, `size_of_terms`: the form in which JAX keeps
+  and compares sizes, which `jax/sizes/forms.py` chooses. `JAX_TYPES`: callables whose C++ code
   hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
 * `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
   to take a jaxpr apart.
 * `replace_functions`, `use_builtins`, `use_derivative_of_product`, `use_derivative_of_solve`,
-  `use_index`, `use_numpy`: functions of JAX that want constant sizes (`frontend/generic.py`).
+  `use_index`, `use_numpy`: functions of JAX that want constant sizes (`jax/generic/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `error_codes`: the
@@ -65,7 +65,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   rules that take symbolic sizes. Callbacks become calls of ours by
   `emit_python_callback`, which every rule of a callback uses; JAX's takes no symbols and needs
   XLA's runtime. `HeldSizes`: the sizes that such a function of Python holds.
-  `portable_artifact`: a module as `jax.export` serialises it.
+  `portable_artifact`: a module as `jax.export` serialises it. `put_back`: large constants, which
+  `register_constant_handler` leaves beside a module, are in it again (`weights.py`).
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -186,6 +187,7 @@ from shlo_disc.jax_private.states import (
     trace_context,
     usual_states,
 )
+from shlo_disc.jax_private.weights import put_back
 
 __all__ = [
     "BEST",
@@ -256,6 +258,7 @@ __all__ = [
     "plain_text",
     "portable_artifact",
     "prng_name",
+    "put_back",
     "replace_functions",
     "reshapes_of",
     "retyped",

@@ -16,7 +16,7 @@ from jax._src import dtypes as _dtypes
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import mlir as _mlir
 
-from shlo_disc.callbacks import PythonCallback
+from shlo_disc.base.callbacks import PythonCallback
 from shlo_disc.jax_private.functions_with_sizes import HeldSizes
 
 __all__ = ["FOR_US", "is_callback_effect"]
@@ -121,7 +121,7 @@ def _at_sizes(held: HeldSizes) -> Callable[..., Any]:
 
 
 def _batched(primitive: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-    # By its name, as `frontend/generic.py` replaces it.
+    # By its name, as `jax/generic/generic.py` replaces it.
     rule: Any = _debugging.debug_batching_rule
     return rule(args, dims, primitive=primitive, **params)
 

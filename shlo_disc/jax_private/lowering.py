@@ -6,6 +6,7 @@ import functools
 import operator
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -25,12 +26,13 @@ from jax._src.lib.mlir.dialects import chlo as _chlo
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import lapack as _lapack_module
 
-from shlo_disc.callbacks import PythonCallback
-from shlo_disc.errors import ForkError
-from shlo_disc.frontend.calls import CALLS, called
+from shlo_disc.base.callbacks import PythonCallback
+from shlo_disc.base.errors import ForkError
 from shlo_disc.jax_private.callbacks import FOR_US
+from shlo_disc.jax_private.calls import CALLS, called
 from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
 from shlo_disc.jax_private.sizes import DimExpr, min_size
+from shlo_disc.jax_private.weights import weights_of
 
 __all__ = ["Lowering", "lower_whole"]
 
@@ -320,6 +322,8 @@ class Lowering(NamedTuple):
     """The Python functions that it calls."""
     calls_back: bool
     """True if it calls Python in a way that only XLA can."""
+    weights: tuple[Any, ...]
+    """Its large constants, as arrays of NumPy (`weights.py`)."""
 
 
 def lower_whole(
@@ -342,15 +346,16 @@ def lower_whole(
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
     rules: Any = (*_WHOLE, *_REDUCTIONS, FOR_US, *_platform_rules(platform))
+    traced = jitted.trace(*args, **kwargs)
+    weights = weights_of(traced.jaxpr)
     parameters = _Parameters(
-        override_lowering_rules=rules,
+        override_lowering_rules=rules if weights is None else (*rules, weights.rule),
         for_export=True,
         hoist_constants_as_args=False,
         export_ignore_forward_compatibility=_config.export_ignore_forward_compatibility.value,
     )
-    lowered = jitted.trace(*args, **kwargs).lower(
-        lowering_platforms=("cpu",), _private_parameters=parameters
-    )
+    with nullcontext() if weights is None else weights.collected():
+        lowered = traced.lower(lowering_platforms=("cpu",), _private_parameters=parameters)
     found = lowered._lowering.compile_args
     in_avals = tuple(jax.tree.leaves(lowered.in_avals))
     owned = [x for x in found["keepalive"] or () if x is not None]
@@ -363,4 +368,5 @@ def lower_whole(
         tuple(sorted(found["kept_var_idx"])),
         callbacks,
         bool(found["host_callbacks"]) or len(callbacks) < len(owned),
+        () if weights is None else tuple(weights.arrays),
     )

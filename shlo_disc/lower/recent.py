@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from shlo_disc import locks
+from shlo_disc.base import locks
 
 __all__ = ["Recent"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shlo_disc.errors import InternalError, ShloDiscError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.base.errors import InternalError, ShloDiscError
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["KernelsRefused", "Refused", "lines_of", "raise_told", "reason_of"]
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from shlo_disc.contractions import dot_sides
-from shlo_disc.convolutions import comes_in_phases, conv_numbers, window_numbers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.convolutions import comes_in_phases, conv_numbers, window_numbers
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import Flops, row_of
 from shlo_disc.lower.host.record import Work
-from shlo_disc.mlir import ir
-from shlo_disc.ops import Flops, row_of
 from shlo_disc.passes.records import update_of
 
 __all__ = ["FLOPS", "work_of"]

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, TextIO, TypeVar
 
-from shlo_disc import dialect, flags
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError, ShloDiscError
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.errors import InternalError, ShloDiscError
-from shlo_disc.mlir import ir, run_pipeline, walk
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir, run_pipeline, walk
 from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.verify import verify_operands, verify_shapes

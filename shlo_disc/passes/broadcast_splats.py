@@ -16,10 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.builders import create
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.element_types import element_type
-from shlo_disc.mlir import at, ir, ops_of, replace
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import at, ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
 
 __all__ = ["BroadcastSplats"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_disc import dialect
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Upstream, register
 
 __all__ = ["CANONICALIZE", "CSE", "DCE", "Tidying"]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, reads, terminator
+from shlo_disc.ir.mlir import ir, reads, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.place import At, Place

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir, ops_of, replace
+from shlo_disc.ir.mlir import ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
 
 __all__ = ["DropBarriers"]

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shlo_disc import flags
-from shlo_disc.mlir import ir
+from shlo_disc.base import flags
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["PASSES_LEFT", "DumpFolder"]
 

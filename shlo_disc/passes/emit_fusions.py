@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from shlo_disc import flags
-from shlo_disc.dialect import Fusion, Yield
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import clone, ir, reads
+from shlo_disc.ir.dialect import Fusion, Yield
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import clone, ir, reads
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.kinds import KINDS, kind_of

@@ -17,8 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc import dialect
-from shlo_disc.builders import (
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir import dialect
+from shlo_disc.ir.builders import (
     broadcast,
     compare,
     create,
@@ -29,12 +32,9 @@ from shlo_disc.builders import (
     vector,
     while_loop,
 )
-from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import at, ir, ops_of, replace
+from shlo_disc.ir.mlir import at, ir, ops_of, replace
+from shlo_disc.ir.scalar_regions import on_arrays, takes_lanes
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.scalar_regions import on_arrays, takes_lanes
 
 __all__ = ["ExpandWindows"]
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.contractions import dot_numbers, dot_sides
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, RESHAPES
 from shlo_disc.passes.rules import (

@@ -23,12 +23,12 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
-from shlo_disc.comparisons import comparison, is_total_order
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.element_types import element_type, known_element_type
-from shlo_disc.mlir import ir, producer
-from shlo_disc.ops import OPS, names
-from shlo_disc.ops.folding import Array
+from shlo_disc.ir.comparisons import comparison, is_total_order
+from shlo_disc.ir.element_types import element_type, known_element_type
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.ir.ops import OPS, names
+from shlo_disc.ir.ops.folding import Array
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.element_types import FloatFormat, Special, known_element_type
-from shlo_disc.mlir import ir
+from shlo_disc.ir.element_types import FloatFormat, Special, known_element_type
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
 

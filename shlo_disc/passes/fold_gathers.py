@@ -20,8 +20,8 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import ir
+from shlo_disc.ir.indexing import gather_numbers
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window

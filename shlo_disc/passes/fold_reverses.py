@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.convolutions import conv_numbers
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
 

@@ -13,7 +13,7 @@
 
 Why     `scatter_add(0, i[:, None].expand(-1, k), x)` of PyTorch and `x.at[i[:, None], arange(k)]`
         of JAX have an index for every element. Rows are read and written in vectors. Of sorted
-        indices, a place is read and written once (`lower/tasks/scatter.py`). An update at a known
+        indices, a place is read and written once (`lower/kernels/scatter.py`). An update at a known
         place, as in `x.at[0].set(v)`, is a store: no kernel copies `x`. Behind a roll it is one of
         two pieces.
 Needs   `resolve-shapes`, and broadcasts that are plain.
@@ -33,13 +33,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc import dialect
-from shlo_disc.comparisons import less_than
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
-from shlo_disc.mlir import ir, producer, terminator
+from shlo_disc.ir import dialect
+from shlo_disc.ir.comparisons import less_than
+from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
+from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES

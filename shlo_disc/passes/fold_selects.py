@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import scatter_numbers
-from shlo_disc.mlir import ir, producer, terminator
+from shlo_disc.ir.indexing import scatter_numbers
+from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS
 from shlo_disc.passes.rules import Facts, Sizes, apply_rules, broadcast_dimensions, defined_by

@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_gathers import slice_of
 from shlo_disc.passes.fold_scatters import lesser, lesser_type, unit_dims_moved

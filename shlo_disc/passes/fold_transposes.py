@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import ir, producer, stablehlo
+from shlo_disc.ir.contractions import dot_numbers, dot_sides
+from shlo_disc.ir.indexing import gather_numbers
+from shlo_disc.ir.mlir import ir, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES, is_splat_constant

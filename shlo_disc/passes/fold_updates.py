@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.indexing import IndexNumbers, scatter_attribute, scatter_numbers
-from shlo_disc.mlir import at, ir, producer, terminator
+from shlo_disc.ir import dialect
+from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
+from shlo_disc.ir.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.rules import Facts, adds, apply_rules, defined_by

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import unchanged
-from shlo_disc.mlir import at, ir, ops_of, terminator
+from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 from shlo_disc.passes.base import Pass, register
 
 __all__ = ["ForwardCarried"]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir, ops_of, walk
+from shlo_disc.ir.mlir import ir, ops_of, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, EFFECTS, FREE, is_splat_constant
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc import dialect
-from shlo_disc.contractions import dot_numbers, dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import counted
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.indexing import gather_numbers
-from shlo_disc.mlir import at, ir, ops_of, producer
+from shlo_disc.ir import dialect
+from shlo_disc.ir.contractions import dot_numbers, dot_sides
+from shlo_disc.ir.indexing import gather_numbers
+from shlo_disc.ir.mlir import at, ir, ops_of, producer
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = [

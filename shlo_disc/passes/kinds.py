@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from shlo_disc.errors import InvalidModuleError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord, match_attention
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord, match_conv, match_dense
 from shlo_disc.passes.match_rows import RowRecord, match_rows

@@ -30,9 +30,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shlo_disc.convolutions import ImageDims, conv_numbers
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import at, ir, ops_of, producer, stablehlo
+from shlo_disc.ir.convolutions import ImageDims, conv_numbers
+from shlo_disc.ir.mlir import at, ir, ops_of, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.rules import Facts, broadcast_dimensions, permuted

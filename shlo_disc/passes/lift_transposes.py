@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
+from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.rules import Facts, broadcast_dimensions, permutation, permuted

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_disc.mlir import ir
-from shlo_disc.ops import row_of
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import row_of
 
 __all__ = ["AttentionKernels", "Capabilities", "Costs", "MachineModel"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import View, view_of
-from shlo_disc.mlir import ir
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.match_dense import Sums, no_epilogue, sums_of
 from shlo_disc.passes.match_rows import Layout, RowRecord, match_rows
 from shlo_disc.passes.region import Region

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.contractions import dot_sides
-from shlo_disc.convolutions import comes_in_phases
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import View, band_of, view_of
-from shlo_disc.mlir import ir
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.convolutions import comes_in_phases
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.match_rows import Layout, RowRecord, match_rows
 from shlo_disc.passes.op_classes import ELEMENTWISE
 from shlo_disc.passes.region import Region

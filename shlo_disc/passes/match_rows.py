@@ -15,7 +15,7 @@ from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_row_reduction
 from shlo_disc.passes.region import Region
 

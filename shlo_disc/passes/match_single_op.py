@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shlo_disc.comparisons import comparison, less_than
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.indexing import scatter_numbers
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.comparisons import comparison, less_than
+from shlo_disc.ir.indexing import scatter_numbers
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.op_classes import BROADCASTS, RESHAPES, is_flag, is_splat_constant, own_kind
 from shlo_disc.passes.region import Region
 

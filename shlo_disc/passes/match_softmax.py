@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.contractions import dot_sides, may_round
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import element_type
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.contractions import dot_sides, may_round
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.op_classes import (
     BROADCASTS,

@@ -6,10 +6,10 @@ what the emitters in `lower/` accept.
 
 from __future__ import annotations
 
-from shlo_disc.mlir import ir, producer
-from shlo_disc.ops import OPS, Flops, Role, ffi, names, row_of
-from shlo_disc.ops.ffi import is_ffi_call
-from shlo_disc.scalar_regions import takes_lanes
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.ir.ops import OPS, Flops, Role, ffi, names, row_of
+from shlo_disc.ir.ops.ffi import is_ffi_call
+from shlo_disc.ir.scalar_regions import takes_lanes
 
 __all__ = [
     "BROADCASTS",

@@ -39,9 +39,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc.dialect import Fusion, Yield
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import clone, ir, producer, walk
+from shlo_disc.ir.dialect import Fusion, Yield
+from shlo_disc.ir.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.homes import (
     forget_homes,

@@ -45,8 +45,8 @@ from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, reads, terminator, walk
-from shlo_disc.ops import ffi
+from shlo_disc.ir.mlir import ir, reads, terminator, walk
+from shlo_disc.ir.ops import ffi
 from shlo_disc.passes.arena import Arena
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.donation import donated_reuses

@@ -23,10 +23,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc import flags
+from shlo_disc.base import flags
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass
 from shlo_disc.passes.emit_fusions import Made, check_records, emit_fusions
 from shlo_disc.passes.fusion.driver import run, start

@@ -14,7 +14,7 @@ from typing import Protocol
 from shlo_disc.dynamic.memory import element_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.mlir import ir, producer, terminator
+from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.op_classes import is_host_scalar, is_integer_scalar
 from shlo_disc.passes.place import At, Place

@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.memory import element_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.kinds import KINDS, Record, kind_of
 from shlo_disc.passes.op_classes import own_kind

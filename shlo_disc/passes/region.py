@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["Region", "carried"]
 

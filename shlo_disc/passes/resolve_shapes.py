@@ -26,7 +26,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from shlo_disc import dialect
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
@@ -39,7 +38,8 @@ from shlo_disc.dynamic.shapes import (
     Guard,
     ShapeAnalysis,
 )
-from shlo_disc.mlir import ir, ops_of, producer, run_pipeline, walk
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from shlo_disc.mlir import ir, producer, terminator
+from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES, is_host_scalar, is_integer_scalar
 

@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shlo_disc import flags
-from shlo_disc.builders import create
-from shlo_disc.dialect import Fusion
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import InternalError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of
-from shlo_disc.ops import names
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.dialect import Fusion
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of
+from shlo_disc.ir.ops import names
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.kinds import KINDS, kind_of
 from shlo_disc.passes.op_classes import is_splat_constant

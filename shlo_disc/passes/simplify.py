@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes import (
     fold_broadcasts,
     fold_constants,

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.element_types import known_element_type
-from shlo_disc.mlir import ir
+from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by
 

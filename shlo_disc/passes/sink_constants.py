@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.mlir import clone, ir, producer, walk
+from shlo_disc.ir.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, is_splat_constant
 

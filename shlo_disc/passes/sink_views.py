@@ -22,7 +22,7 @@ from typing import ClassVar
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import SLICES, view_of
-from shlo_disc.mlir import ir, ops_of, producer, run_pipeline
+from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import permutation

@@ -15,7 +15,7 @@ program order. Each part has fewer ops than the whole, so at the end there is on
 from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.emit_fusions import emit_fusions
 from shlo_disc.passes.fusion import producers
 from shlo_disc.passes.fusion.driver import run, start

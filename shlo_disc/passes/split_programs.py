@@ -30,9 +30,9 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, SHAPE_VALUES
 from shlo_disc.dynamic.shapes import COMPUTED, CONSTRAINTS, ShapeAnalysis, analyze
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms, SizeFromData, control_around
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, producer, walk
-from shlo_disc.ops import names
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, producer, walk
+from shlo_disc.ir.ops import names
 from shlo_disc.passes.op_classes import CONTROL
 
 __all__ = ["Control", "copied", "has_regions_with_sizes", "split_programs"]

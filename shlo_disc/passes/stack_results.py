@@ -17,12 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_disc import dialect
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import along, counted
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import at, ir, ops_of, producer, terminator
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import at, ir, ops_of, producer, terminator
 from shlo_disc.passes.base import Pass
 
 __all__ = ["StackResults"]

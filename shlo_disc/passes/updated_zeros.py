@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc import dialect
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.indexing import IndexNumbers, scatter_numbers
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.ir import dialect
+from shlo_disc.ir.indexing import IndexNumbers, scatter_numbers
+from shlo_disc.ir.mlir import ir, stablehlo
 from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, permutation

@@ -10,8 +10,8 @@ A `disc.shape` never lies in memory: an op that reads one as data could not be r
 
 from __future__ import annotations
 
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, ops_of, walk
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, ops_of, walk
 from shlo_disc.passes.op_classes import size_operands
 
 __all__ = ["verify_operands", "verify_shapes"]

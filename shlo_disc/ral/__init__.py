@@ -16,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shlo_disc import flags
+from shlo_disc.base import flags
 from shlo_disc.ral._ral import (
     SIZE_OPERATIONS,
     SIZE_RELATIONS,

@@ -229,7 +229,7 @@ class Executable:
         """Run a program for a GPU on device number `device` of its platform.
 
         Arguments are copied there, results are copied back; the call waits for both. Raises
-        DeviceError (of `shlo_disc.errors`) for a missing driver or device, kernels of another
+        DeviceError (of `shlo_disc.base.errors`) for a missing driver or device, kernels of another
         architecture, a refused launch and a fault of a kernel. Raises MemoryError where the device
         has no memory left, and TypeError for a program of the CPU.
         """

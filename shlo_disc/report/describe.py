@@ -8,15 +8,13 @@ them (`bytes_read` and `bytes_read_at`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.record import HostProgram, KernelUse, Work
 from shlo_disc.lower.plan import FfiCall, FftCall, If, Launch, Step
 from shlo_disc.passes.place import At, Place
-
-if TYPE_CHECKING:
-    from shlo_disc.executable import Executable
+from shlo_disc.report.reported import Reported
 
 __all__ = ["describe", "memory_formula", "total_work"]
 
@@ -24,7 +22,7 @@ Json = dict[str, Any]
 
 
 def describe(
-    executable: Executable,
+    executable: Reported,
     sizes: Mapping[str, int] | None = None,
     calls: Sequence[tuple[Mapping[str, int], int]] = (),
 ) -> Json:
@@ -47,7 +45,7 @@ def describe(
         "sizes": None if sizes is None else dict(sizes),
         "calls": sum(count for _, count in calls),
         "checks": executable.checked,
-        "compile_ms": {stage: round(ms, 3) for stage, ms in executable.record.stage_ms},
+        "compile_ms": {stage: round(ms, 3) for stage, ms in executable.stage_ms},
         "passes": [
             {"name": record.name, "ms": round(record.time_ms, 3), "changed": record.changed}
             for record in executable.passes

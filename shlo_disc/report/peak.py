@@ -9,15 +9,21 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from shlo_disc import ral
 from shlo_disc.lower.target import Function, parse
-from shlo_disc.report import gpu_peak
 
-__all__ = ["Peak", "peak"]
+__all__ = ["MEASURES", "Peak", "peak"]
+
+MEASURES: list[Callable[[str], tuple[float, list[tuple[int, float]]]]] = []
+"""How a target without probes is measured: by programs, which the driver can compile.
+
+A function takes the target's name, and gives the fields of :class:`Peak`.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,8 @@ def peak(target: str) -> Peak:
     """What the machine of `target` can do; measured once in a process, in about half a second."""
     made_for = parse(target)
     if made_for.probes is None:
-        gflops, speeds = gpu_peak.measured(target)
+        (measure,) = MEASURES
+        gflops, speeds = measure(target)
         return Peak(gflops, tuple(speeds))
     probes = made_for.probes()
     with made_for.generator() as generator:

@@ -11,25 +11,21 @@ import json
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.devices import place_of_platform
-from shlo_disc.errors import DeviceError
 from shlo_disc.lower.host.record import HostProgram
 from shlo_disc.report.describe import describe
 from shlo_disc.report.marks import marked_host
 from shlo_disc.report.page import page
 from shlo_disc.report.peak import Peak, peak
-
-if TYPE_CHECKING:
-    from shlo_disc.executable import Executable
+from shlo_disc.report.reported import Reported
 
 __all__ = ["KernelTime", "Profile", "profile"]
 
@@ -192,7 +188,7 @@ class Profile:
         return path
 
 
-def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = None) -> Profile:
+def profile(executable: Reported, leaves: Sequence[Any], calls: int | None = None) -> Profile:
     """Run a program `calls` times with marks and as often without; the first calls are not counted.
 
     Without `calls` as often as fits into about a second, 5 to 50 times.
@@ -225,7 +221,7 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
     if calls is None:
         calls = min(50, max(5, int(0.5e9 / max(1, warm.end - warm.begin))))
     marked, ordinary = [], []
-    call = _ordinary_call(executable, leaves)
+    call = executable.as_users_call(leaves)
     for _ in range(calls):
         start = time.perf_counter()
         call()
@@ -274,21 +270,6 @@ def profile(executable: Executable, leaves: Sequence[Any], calls: int | None = N
         program=describe(executable, sizes),
         events=tuple(runs[median].events),
     )
-
-
-def _ordinary_call(executable: Executable, leaves: Sequence[Any]) -> Callable[[], object]:
-    """A call as users make it, waited for; on a GPU arrays are there already, where JAX has it."""
-    if executable.target.platform == "cpu":
-        return lambda: executable.call_leaves(leaves)
-    try:
-        device = place_of_platform(executable.target.platform).device
-    except DeviceError:
-        return lambda: executable.run_numpy(leaves)
-    import jax  # noqa: PLC0415 - only where JAX has the device
-
-    there = [jax.device_put(leaf, device) for leaf in leaves]
-    ready: Callable[[object], object] = jax.block_until_ready
-    return lambda: ready(executable.call_leaves(there))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shlo_disc import flags, locks
+from shlo_disc.base import flags, locks
 from shlo_disc.store.folder import configured, is_ours, opened
 from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
 
@@ -78,7 +78,7 @@ class Entry:
 
 KINDS = ("calls", "kernels", "programs")
 """What is stored: object code, records of programs, and which of these a call runs
-(`executables/kept.py`)."""
+(`driver/kept.py`)."""
 _MISSING = {"calls": "calls_missing", "kernels": "missing", "programs": "programs_missing"}
 
 

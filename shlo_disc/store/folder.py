@@ -10,8 +10,8 @@ from pathlib import Path
 
 import platformdirs
 
-from shlo_disc import flags
-from shlo_disc.locks import once
+from shlo_disc.base import flags
+from shlo_disc.base.locks import once
 
 __all__ = ["configured", "is_ours", "opened"]
 

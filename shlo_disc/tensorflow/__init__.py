@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shlo_disc.front_ends import Tested, check_tested, late_imports
+from shlo_disc.base.front_ends import Tested, check_tested, late_imports
 
 if TYPE_CHECKING:
     from shlo_disc.tensorflow.program import TensorFlowExecutable, compile

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.tensorflow.freeze import Frozen
 from shlo_disc.tensorflow.places import Place, place_of_node, told
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import convert_to_constants
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.tensorflow.places import Layers, Place, place_of_node, places, told
 from shlo_disc.tensorflow.variable_shapes import read_shapes_of_constants
 

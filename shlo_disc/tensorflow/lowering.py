@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline, walk
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted
 from shlo_disc.tensorflow.ops import JOINED, PREFIX, STACKS, rules
 from shlo_disc.tensorflow.ops.lists import find_element_sizes

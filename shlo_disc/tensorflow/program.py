@@ -11,10 +11,11 @@ import tensorflow as tf
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.behind_tensors import BehindTensors
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.errors import DeviceError
-from shlo_disc.executable import Executable
+from shlo_disc.base.errors import DeviceError
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.executables.behind_tensors import BehindTensors
+from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc.executables.executable import Executable
 from shlo_disc.tensorflow.convert import convert
 from shlo_disc.tensorflow.freeze import freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
@@ -25,6 +26,7 @@ from shlo_disc.tensorflow.places import Layers
 __all__ = ["TensorFlowExecutable", "compile"]
 
 
+@lets_others_run
 def compile(
     source: Any,
     signature: str | Sequence[Any] | None = None,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES
+from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
+from shlo_disc.ir.ops import OPS, Op, Role
 from shlo_disc.lower.values.math import FUNCTIONS
-from shlo_disc.ops import OPS, Op, Role
 from shlo_disc.tools.acceptance_exceptions import CASES, MISSES
 
 __all__ = ["error", "main", "page", "row"]

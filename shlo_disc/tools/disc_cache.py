@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from shlo_disc import flags
+from shlo_disc.base import flags
 from shlo_disc.executables.codec import RecordError, from_bytes
-from shlo_disc.loader import ObjectCodeError, check_object_code
 from shlo_disc.store.entries import Entry, Store, current
 from shlo_disc.store.folder import opened
 from shlo_disc.store.format import KEY_BYTES, DamagedError
+from shlo_disc.store.loader import ObjectCodeError, check_object_code
 
 __all__ = ["main"]
 

@@ -14,9 +14,9 @@ from typing import IO
 
 import click
 
-from shlo_disc import flags
-from shlo_disc.errors import ShloDiscError
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.base import flags
+from shlo_disc.base.errors import ShloDiscError
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 
 __all__ = ["main", "split_file"]
@@ -158,7 +158,7 @@ def _run(
 
 def _compiled(source: bytes, until: str | None) -> str:
     """The text of a stage behind the passes."""
-    from shlo_disc.compile import compile as compile_program  # noqa: PLC0415
+    from shlo_disc.driver.compile import compile as compile_program  # noqa: PLC0415
 
     return compile_program(source).as_text(until or "asm")
 

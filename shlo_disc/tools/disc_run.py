@@ -18,14 +18,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from shlo_disc.errors import ShloDiscError
+from shlo_disc.base.errors import ShloDiscError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shlo_disc.debug.bisect import Outcome
     from shlo_disc.debug.check import Checked, Report
-    from shlo_disc.executable import Executable
+    from shlo_disc.executables.executable import Executable
 
 __all__ = ["main"]
 
@@ -204,7 +204,7 @@ def _run_chain(
     path: Path, arguments: Arguments, likely: Mapping[str, Sequence[int]] | None
 ) -> list[npt.NDArray[Any]]:
     """The results of a program whose sizes come from data: several programs in turn."""
-    from shlo_disc.compile import compile as compile_program  # noqa: PLC0415
+    from shlo_disc.driver.compile import compile as compile_program  # noqa: PLC0415
 
     executable = compile_program(path, likely=likely)
     last = executable.programs[-1] if hasattr(executable, "programs") else executable

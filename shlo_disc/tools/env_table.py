@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from shlo_disc.flags import FLAGS
+from shlo_disc.base.flags import FLAGS
 
 __all__ = ["main", "page"]
 
 _HEAD = """# Environment variables
 
-<!-- Printed by `python -m shlo_disc.tools.env_table` from `shlo_disc/flags.py`; do not edit. -->
+<!-- Printed by `python -m shlo_disc.tools.env_table` from `base/flags.py`; do not edit. -->
 
 Values are read when they are needed; a value that is not allowed raises ValueError. In Python,
 `with shlo_disc.flags.overridden(debug=2):` sets one for a block.
@@ -40,7 +40,7 @@ def main(path: str | None) -> None:
     if path is None:
         click.echo(page(), nl=False)
     elif Path(path).read_text() != page():
-        click.echo(f"{path} is not what shlo_disc/flags.py says; run `make fix`", err=True)
+        click.echo(f"{path} is not what shlo_disc/base/flags.py says; run `make fix`", err=True)
         sys.exit(1)
 
 

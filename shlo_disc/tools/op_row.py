@@ -13,13 +13,13 @@ from shlo_disc.dynamic.rules_compute import CUSTOM_CALLS
 from shlo_disc.dynamic.shapes import REGION_RULES, RULES
 from shlo_disc.ingest import expand_ops
 from shlo_disc.ingest.complex_numbers.rules import RULES as COMPLEX
+from shlo_disc.ir.ops import OPS, Op
 from shlo_disc.lower import work
 from shlo_disc.lower.target import parse
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.math import FUNCTIONS
 from shlo_disc.lower.values.reduction import REDUCTIONS
-from shlo_disc.ops import OPS, Op
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.tools import coverage_table
 

@@ -19,7 +19,7 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 
 __all__ = ["Input", "check_number", "inputs_of", "leaves_of"]
 

@@ -27,7 +27,7 @@ from typing import Any
 import sympy
 import torch
 
-from shlo_disc.errors import IndexRangeError
+from shlo_disc.base.errors import IndexRangeError
 from shlo_disc.torch.graph_checks import Code, code_of_graphs, shifted
 from shlo_disc.torch.importer import is_control, schema_arguments
 from shlo_disc.torch.places import note_place

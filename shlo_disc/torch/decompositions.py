@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
 from shlo_disc.torch.complex_rewrites import complex_rule
 from shlo_disc.torch.convolution_rewrites import convolution_rule

@@ -12,10 +12,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
-from shlo_disc.behind_tensors import BehindTensors
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.executable import Executable
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.executables.behind_tensors import BehindTensors
+from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc.executables.executable import Executable
 from shlo_disc.torch.argument_checks import ArgumentChecks
 from shlo_disc.torch.arguments import Input, check_number, leaves_of
 from shlo_disc.torch.donation import apart_from_writes

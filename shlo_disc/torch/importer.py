@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.mlir import ir
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.sizes import Numbers
 
 __all__ = [

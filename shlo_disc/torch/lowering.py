@@ -10,9 +10,9 @@ import functools
 import re
 from collections.abc import Sequence
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import PassManager, ir, ops_of, walk
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import PassManager, ir, ops_of, walk
 from shlo_disc.torch.bodies import write_body
 from shlo_disc.torch.importer import Carried
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from shlo_disc.options import stated_likely
+from shlo_disc.driver.options import stated_likely
 
 __all__ = ["Options", "stated_on_unsupported"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 import shlo_disc
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.executable import Executable
+from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc.executables.executable import Executable
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.tensors import TensorProgram
 

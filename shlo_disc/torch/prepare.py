@@ -19,7 +19,7 @@ import torch
 from torch._higher_order_ops.effects import has_effects
 from torch.utils import _pytree as pytree
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.checks import check_indices, sizes_of_maxima

@@ -11,8 +11,8 @@ from typing import Any
 import sympy
 import torch
 
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import (
     FOREIGN,

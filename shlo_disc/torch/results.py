@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.layouts import dense_order
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 

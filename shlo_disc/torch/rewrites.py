@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import BAGS
 from shlo_disc.torch.convolution_rewrites import CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import ENCODERS

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.half_numbers import widened
 
 __all__ = ["SCALARS", "operand_rule", "promotion_rule"]

@@ -22,7 +22,7 @@ from sympy.logic.boolalg import Boolean
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 
 __all__ = [
     "Notation", "Numbers", "Place", "Sizes", "exact_floor", "expression", "has_floats",

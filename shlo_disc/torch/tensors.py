@@ -14,9 +14,9 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shlo_disc import ral
-from shlo_disc.data_sized import DataSizedExecutable
-from shlo_disc.errors import DeviceError, UnsupportedError
-from shlo_disc.executable import Executable
+from shlo_disc.base.errors import DeviceError, UnsupportedError
+from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc.executables.executable import Executable
 
 __all__ = ["TensorProgram", "check_argument", "is_plain"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import export, lax
 
 import shlo_disc
-from shlo_disc import flags
+from shlo_disc.base import flags
 from shlo_disc.debug.arrays import random_arguments
 from shlo_disc.debug.stage import stage_files
 

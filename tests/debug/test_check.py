@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc import flags
+from shlo_disc.base import flags
 from shlo_disc.debug.bisect import bisect, first_change
 from shlo_disc.debug.check import check
 from shlo_disc.debug.stage import load, stage_files

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 import shlo_disc
-from shlo_disc import flags
-from shlo_disc.executable import dtype_of
+from shlo_disc.base import flags
+from shlo_disc.executables.executable import dtype_of
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP

@@ -8,7 +8,7 @@ import pytest
 
 from shlo_disc.debug import reference
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 from tests.debug.programs import dumped
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

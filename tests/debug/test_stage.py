@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.debug.stage import load, stage_files
-from shlo_disc.errors import InvalidModuleError
 from shlo_disc.lower.target import parse
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import NEEDED, passes, planning

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 
 
 @functools.cache

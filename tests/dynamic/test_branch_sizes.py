@@ -6,7 +6,7 @@ import pytest
 
 from shlo_disc.dynamic.branch_sizes import branch_sizes
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.mlir import ops_of
+from shlo_disc.ir.mlir import ops_of
 from tests.dynamic.helpers import run
 
 INDICES = [

@@ -9,13 +9,13 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.relations import lower_bound, parse_constraint
 from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 
 TEXT = """func.func public @main(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from jax import export
 
+from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import ShapeMismatchError
-from shlo_disc.frontend.lowered import lowered_module
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
+from shlo_disc.jax.calls.lowered import lowered_module
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 
 SPECS = [

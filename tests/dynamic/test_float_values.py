@@ -13,7 +13,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 
 UNARY = {"ceil": np.ceil, "floor": np.floor, "negate": np.negative}
 BINARY = {

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import size_symbol
 from shlo_disc.dynamic.relations import parse_constraint
 from shlo_disc.dynamic.shape_program import shape_program
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from tests.dynamic.helpers import function, run
 
 

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.dynamic.rules_compute import CUSTOM_CALLS
 from shlo_disc.dynamic.shapes import REGION_RULES, RULES
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from tests.dynamic.helpers import function, run
 
 F, INT, B, C = "tensor<?x?xf32>", "tensor<?x?xi32>", "tensor<?x?xi1>", "tensor<?x?xcomplex<f32>>"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from jax import export
 
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.dynamic.shape_values import SHAPE_VALUES
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 from tests.dynamic.helpers import context, function, run
 
 SIZES = """%b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x?xf32>) -> tensor<i32>

@@ -11,8 +11,8 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.compile import compile_one
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.driver.compile import compile_one
 
 INTEGERS = {f"{p}{n}": np.dtype(f"{q}int{n}") for p, q in (("i", ""), ("ui", "u"))
             for n in (8, 16, 32, 64)}  # fmt: skip

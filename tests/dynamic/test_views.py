@@ -13,7 +13,7 @@ from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.dynamic.views import View, dense_strides, outermost_first, view_of
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 
 
 def _tensor(sizes) -> str:

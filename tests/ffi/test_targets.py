@@ -17,7 +17,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ShapeMismatchError, UnsupportedError
-from shlo_disc.errors import ForeignCallError
+from shlo_disc.base.errors import ForeignCallError
 
 F32 = jnp.float32
 PLAIN = "affine bump checked dump memory pooled later streamed later_api"

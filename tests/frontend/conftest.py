@@ -13,8 +13,10 @@ import pytest
 from jax import export
 from jax._src.interpreters.partial_eval import DynamicJaxprTracer
 
-from shlo_disc.frontend import compiled_call, compiler, primitive, program, tracing
-from shlo_disc.frontend.lowered import LoweredModule, lowered_module
+from shlo_disc.jax.calls import compiled_call, compiler
+from shlo_disc.jax.calls.lowered import LoweredModule, lowered_module
+from shlo_disc.jax.derived import primitive, program
+from shlo_disc.jax.versions import tracing
 from shlo_disc.jax_private import lowering
 
 

@@ -12,8 +12,9 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.frontend import bounds, methods
-from shlo_disc.frontend.sizes import SizeScope, evaluate
+from shlo_disc.jax.sizes import bounds
+from shlo_disc.jax.sizes.symbolic import SizeScope, evaluate
+from shlo_disc.jax.symbols import methods
 from shlo_disc.jax_private import DecisionByElimination, DimExpr
 
 methods.install()

@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from shlo_disc.frontend.askers import is_caught_by_program
+from shlo_disc.jax.sizes.askers import is_caught_by_program
 from tests.cases import all_but
 from tests.frontend.test_questions import F
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.mlir import ops_of
+from shlo_disc.ir.mlir import ops_of
 from tests.refused import unchanged
 
 pytest.importorskip("shlo_disc.ral._ral", reason="the runtime extension is not built here")

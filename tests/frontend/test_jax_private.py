@@ -15,7 +15,7 @@ import pytest
 from jax import export
 
 from shlo_disc import jax_private
-from shlo_disc.frontend import generic
+from shlo_disc.jax.generic import generic
 from shlo_disc.jax_private import (
     ArrayImpl,
     are_plain,

@@ -269,7 +269,7 @@ def test_many_threads_compile_once(standin):
 
 
 def test_shapes_remembered_are_bounded(monkeypatch):
-    from shlo_disc.frontend import function as module
+    from shlo_disc.jax import function as module
 
     monkeypatch.setattr(module, "_MAX_ENTRIES", 3)
     f = shlo_disc.jit(lambda x: x * 2)

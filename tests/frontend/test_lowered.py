@@ -9,11 +9,11 @@ import pytest
 from jax import export
 
 import shlo_disc
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError
-from shlo_disc.frontend import lowered as module
-from shlo_disc.frontend.lowered import lowered_module
-from shlo_disc.frontend.sizes import SizeScope
+from shlo_disc.jax.calls import lowered as module
+from shlo_disc.jax.calls.lowered import lowered_module
+from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax_private import max_size, min_size
 
 REAL = True

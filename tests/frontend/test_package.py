@@ -12,7 +12,7 @@ import shlo_disc
 SCRIPT = """
 import sys, shlo_disc
 assert "jax" not in sys.modules and "torch_mlir" not in sys.modules
-import shlo_disc.errors
+import shlo_disc.base.errors
 assert callable(shlo_disc.compile)
 from shlo_disc.driver.stages import compile_module
 assert callable(shlo_disc.compile) and shlo_disc.compile.__name__ == "compile"

@@ -14,8 +14,8 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.frontend.at_sizes import closed_at, read, run_equations
-from shlo_disc.frontend.partition import COMPILED, READ, XLA, closed_part, flatten, partition
+from shlo_disc.jax.equations.at_sizes import closed_at, read, run_equations
+from shlo_disc.jax.equations.partition import COMPILED, READ, XLA, closed_part, flatten, partition
 from tests.refused import unchanged
 
 REAL = True
@@ -373,7 +373,7 @@ def test_what_a_program_in_parts_tells():
 
 
 def test_read_is_a_part_of_its_own():
-    from shlo_disc.frontend.fresh import FreshSizes, assuming
+    from shlo_disc.jax.sizes.fresh import FreshSizes, assuming
 
     def function(x):
         place = shlo_disc.numpy.flatnonzero(x > 0)

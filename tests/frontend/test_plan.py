@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shlo_disc import ral
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS
-from shlo_disc.frontend.plan import Guard, Note, Pattern
+from shlo_disc.jax.arguments.plan import Guard, Note, Pattern
 
 SIZES = ["b", "t", "4*t", "b + 3", "b*t", "2*b + t", "5", "floordiv(t, 2)", "min(b, t)", "b^2"]
 GUARDS = [("t", ">=", "2"), ("b", "!=", "t"), ("mod(t, 2)", "==", "0"), ("b*t", ">=", "2*b + 1")]

@@ -15,7 +15,7 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.frontend.derived import linearized
+from shlo_disc.jax.derived.derived import linearized
 from tests.cases import all_but
 
 RNG = np.random.default_rng(1)
@@ -114,7 +114,7 @@ def test_one_equation_in_a_jaxpr():
 
 
 def test_one_custom_call_in_a_module(monkeypatch):
-    from shlo_disc.frontend import primitive
+    from shlo_disc.jax.derived import primitive
 
     def call(executable, results, sizes):
         return jax.ffi.ffi_call("shlo_disc.call", results)

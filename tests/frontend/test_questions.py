@@ -21,8 +21,9 @@ from jax._src import util
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.frontend import methods, policy
-from shlo_disc.frontend.sizes import SizeScope, evaluate, is_size
+from shlo_disc.jax.sizes import policy
+from shlo_disc.jax.sizes.symbolic import SizeScope, evaluate, is_size
+from shlo_disc.jax.symbols import methods
 from tests.cases import slow
 from tests.children import python
 from tests.frontend.asking import random_function

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend import compiler as module
+from shlo_disc.jax.calls import compiler as module
 from tests.frontend.conftest import Standin
 
 SECONDS = 30

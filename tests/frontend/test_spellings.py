@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from shlo_disc.frontend.spellings import SPELLINGS, advice
+from shlo_disc.jax.sizes.spellings import SPELLINGS, advice
 
 NAMES = {
     "body": lambda i, x: x + i,

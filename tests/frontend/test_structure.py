@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 import shlo_disc
-from shlo_disc.frontend.structure import tree_at
+from shlo_disc.jax.sizes.structure import tree_at
 
 
 class Registered(NamedTuple):

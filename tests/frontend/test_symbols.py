@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from shlo_disc.frontend import family, tracing
+from shlo_disc.jax.versions import family, tracing
 
 RNG = np.random.default_rng(0)
 

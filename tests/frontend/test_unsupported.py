@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc import flags
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.frontend.messages import without_frames
+from shlo_disc.base import flags
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.jax.sizes.messages import without_frames
 from tests.refused import unchanged
 
 REAL = True

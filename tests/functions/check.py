@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 import shlo_disc
-from shlo_disc.frontend.runs import CALLS_BEFORE_XLA
+from shlo_disc.jax.calls.runs import CALLS_BEFORE_XLA
 from tests.alarms import pinned
 from tests.functions.cases import Case, arrays
 from tests.functions.table import case_of, function_of

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import shlo_disc
-from shlo_disc import flags
-from shlo_disc.frontend.runs import CALLS_BEFORE_XLA
+from shlo_disc.base import flags
+from shlo_disc.jax.calls.runs import CALLS_BEFORE_XLA
 from tests.alarms import pinned
 from tests.fuzz.cut import cut
 from tests.fuzz.program import Program

@@ -8,9 +8,10 @@ import random
 from collections.abc import Iterator
 from unittest import mock
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.frontend import tracing, unsupported
-from shlo_disc.frontend.calls import CALLS
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.jax.equations import unsupported
+from shlo_disc.jax.versions import tracing
+from shlo_disc.jax_private.calls import CALLS
 
 __all__ = ["SHARE", "cut"]
 

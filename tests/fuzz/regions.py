@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from tests.gpu.as_gpu import TARGET, as_gpu
 
 VECTOR, SCALAR, FLAG, ONE = "tensor<?xi32>", "tensor<i32>", "tensor<i1>", "tensor<1xi32>"

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import shlo_disc
-from shlo_disc.frontend import at_sizes
+from shlo_disc.jax.equations import at_sizes
 from tests.fuzz import batches, complexes, control, ops
 from tests.fuzz.check import check
 from tests.fuzz.cut import SHARE

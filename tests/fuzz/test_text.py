@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.ops import OPS
+from shlo_disc.ir.ops import OPS
 from tests.fuzz import batches
 from tests.fuzz.shrink import shrunk, tidy
 from tests.fuzz.text import check as text_check

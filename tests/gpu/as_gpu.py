@@ -24,8 +24,9 @@ from typing import Any
 
 import jax
 
-from shlo_disc import devices, flags
-from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.base import flags
+from shlo_disc.executables import devices
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from tests.gpu.stand_in import StandIn
 
 __all__ = ["TARGET", "AsGpu", "as_gpu", "asked", "with_all_digits"]

@@ -12,9 +12,9 @@ from jax import export
 
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ingest import ingest
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.target import parse
-from shlo_disc.mlir import ir, new_context, ops_of
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.records import planned

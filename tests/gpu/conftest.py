@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import jax_private, ral
-from shlo_disc.devices import stand_in_for
+from shlo_disc.executables.devices import stand_in_for
 from tests.gpu.stand_in import StandIn, shared_library
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from shlo_disc.debug.launch import run_plan
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.ir.element_types import ELEMENT_TYPES
 from shlo_disc.lower import images
 from shlo_disc.lower.gpu.codegen import image
 from shlo_disc.lower.gpu.machine import Machine

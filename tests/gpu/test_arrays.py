@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
-from shlo_disc.errors import DeviceError
+from shlo_disc.base.errors import DeviceError
 from tests.gpu.conftest import new_bridge
 from tests.gpu.stand_in import Launch
 from tests.gpu.test_runtime import ILLEGAL_ADDRESS, LAUNCH_OUT_OF_RESOURCES, add1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.lower.cuda import assembler, ways
 from shlo_disc.lower.cuda.attention_tiles import ROOM
 from shlo_disc.lower.cuda.machine import machine_of

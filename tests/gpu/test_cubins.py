@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc import flags
-from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cuda import assembler
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import codegen

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.ir.element_types import ELEMENT_TYPES
+from shlo_disc.ir.ops import OPS, Role, names
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.ops import OPS, Role, names
 from tests.gpu.run import gpu_plan, run_cpu, run_gpu
 from tests.gpu.values import difference, sample
 from tests.lower.helpers import fusion_text, plan_of

@@ -13,7 +13,7 @@ from tests.gpu.stand_in import shared_library
 _START = """
 import numpy as np
 from shlo_disc import ral
-from shlo_disc.errors import DeviceError
+from shlo_disc.base.errors import DeviceError
 from tests.gpu.conftest import Programs
 from tests.gpu.stand_in import StandIn
 from tests.gpu.test_runtime import add1
@@ -64,7 +64,7 @@ def devices(library: str) -> str:
     return python(
         """
         from shlo_disc import ral
-        from shlo_disc.errors import DeviceError
+        from shlo_disc.base.errors import DeviceError
         for _ in range(2):
             try:
                 ral.gpu_devices("cuda")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
-from shlo_disc.bridge import register_ffi_target
+from shlo_disc.executables.bridge import register_ffi_target
 from tests.children import python
 from tests.gpu.stand_in import Launch, memory, shared_library
 from tests.gpu.test_runtime import add1
@@ -116,7 +116,7 @@ def test_a_program_for_a_gpu_does_not_run_on_the_cpu():
         import numpy as np
         import jax, jax.numpy as jnp
         from shlo_disc import ral
-        from shlo_disc.bridge import register_ffi_target
+        from shlo_disc.executables.bridge import register_ffi_target
         from tests.gpu.conftest import Programs
         register_ffi_target()
         exe = Programs().add1()

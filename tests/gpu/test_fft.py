@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.tasks.fft import LARGEST_FACTOR, MOST_STAGES, least_length
+from shlo_disc.lower.kernels.fft import LARGEST_FACTOR, MOST_STAGES, least_length
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import fusion_text
 

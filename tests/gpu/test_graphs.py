@@ -11,7 +11,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.errors import DeviceError
+from shlo_disc.base.errors import DeviceError
 from tests.children import python
 
 pytest.importorskip("llvmlite")

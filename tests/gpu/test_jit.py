@@ -14,10 +14,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.errors import DeviceError
-from shlo_disc.frontend.function import JitFunction
-from shlo_disc.frontend.runs import CALLS_BEFORE_XLA
-from shlo_disc.frontend.under_jax import by_xla
+from shlo_disc.base.errors import DeviceError
+from shlo_disc.jax.calls.runs import CALLS_BEFORE_XLA
+from shlo_disc.jax.calls.under_jax import by_xla
+from shlo_disc.jax.function import JitFunction
 from tests.children import python
 from tests.refused import unchanged
 
@@ -322,7 +322,7 @@ def on_two_devices(body: str) -> None:
     head = """
         import jax, jax.numpy as jnp, numpy as np
         import shlo_disc
-        from shlo_disc.devices import stand_in_for
+        from shlo_disc.executables.devices import stand_in_for
         from tests.gpu.stand_in import StandIn
         driver = StandIn.started()
         driver.library.stand_in_strict(0)

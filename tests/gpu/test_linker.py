@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.codegen import shape_of
 from shlo_disc.lower.rocm import elf

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shlo_disc.contractions import may_round
+from shlo_disc.ir.contractions import may_round
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.plan import If, Step, kernels_of
-from shlo_disc.mlir import ir, new_context, ops_of
 from tests.cases import crossed
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, sample

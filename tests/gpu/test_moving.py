@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.ir.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
 from tests.gpu.run import gpu_plan, run_cpu, run_gpu

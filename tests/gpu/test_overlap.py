@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cuda.overlap import overlapping
 from tests.children import python
 
@@ -61,7 +61,7 @@ def test_the_environment_can_forbid_it():
     python(
         """
         import jax, jax.numpy as jnp, shlo_disc
-        from shlo_disc.devices import stand_in_for
+        from shlo_disc.executables.devices import stand_in_for
         from tests.gpu.stand_in import StandIn
         driver = StandIn.started()
         driver.library.stand_in_strict(0)

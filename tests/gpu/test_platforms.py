@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
-from shlo_disc.devices import stand_in_for
+from shlo_disc.executables.devices import stand_in_for
 
 pytest.importorskip("llvmlite")
 

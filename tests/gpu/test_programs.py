@@ -13,7 +13,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.errors import DeviceError
+from shlo_disc.base.errors import DeviceError
 
 HIDDEN, HEADS, VOCABULARY = 16, 2, 11
 SHAPES = ((2, 3), (3, 5), (4, 7), (2, 6), (5, 4))

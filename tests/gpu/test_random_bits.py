@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.tasks import rng as cpu
+from shlo_disc.lower.kernels import rng as cpu
 from tests.gpu.run import gpu_plan, run_cpu, run_gpu
 from tests.lower.helpers import fusion_text, plan_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import DeviceError
+from shlo_disc.base.errors import DeviceError
 from tests.children import python
 from tests.gpu import emulator
 from tests.gpu.families import FAMILIES, families_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
-from shlo_disc.errors import DeviceError
+from shlo_disc.base.errors import DeviceError
 from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
 from tests.gpu.stand_in import REFUSED, Launch
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.gpu.scatter import FEW
+from shlo_disc.lower.kernels.scatter import emit_scatter
 from shlo_disc.lower.plan import Input, Output
-from shlo_disc.lower.tasks.scatter import emit_scatter
 from tests.cases import crossed
 from tests.gpu import values
 from tests.gpu.run import gpu_plan, launches_of, run_cpu, run_gpu

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.frontend import primitive
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.jax.derived import primitive
 from tests.children import python
 
 pytest.importorskip("llvmlite")
@@ -24,7 +24,7 @@ PRELUDE = """
     import jax, jax.numpy as jnp
     from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
     import shlo_disc
-    from shlo_disc.devices import stand_in_for
+    from shlo_disc.executables.devices import stand_in_for
     from tests.gpu.stand_in import StandIn
 
     driver = StandIn.started()

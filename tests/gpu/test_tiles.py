@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from shlo_disc.element_types import ELEMENT_TYPES
+from shlo_disc.ir.element_types import ELEMENT_TYPES
 from shlo_disc.lower.plan import kernels_of
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.values import difference, sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, Special
+from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS, Special
 
 __all__ = ["difference", "sample"]
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 
-from shlo_disc.errors import InvalidModuleError, ShloDiscError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, ShloDiscError, UnsupportedError
 from shlo_disc.ingest import ingest, trial
-from shlo_disc.mlir import new_context
+from shlo_disc.ir.mlir import new_context
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def test_bytes_behind_the_magic_that_are_not_bytecode_are_refused():
 # must not trust the child, so it runs in one of its own.
 _FUZZ = """
 import random, sys
-from shlo_disc.errors import ShloDiscError
+from shlo_disc.base.errors import ShloDiscError
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import new_context
+from shlo_disc.ir.mlir import new_context
 from shlo_disc.ingest import trial
 trial.SECONDS = 5.0
 data = sys.stdin.buffer.read()
@@ -276,7 +276,7 @@ def test_a_sparse_constant_is_refused():
 _MUTATE = r"""
 import random, re, sys
 import shlo_disc
-from shlo_disc.errors import InternalError, ShloDiscError
+from shlo_disc.base.errors import InternalError, ShloDiscError
 sources = sys.stdin.read().split("// ----\n")
 numbers = ["0", "-1", "1", "2", "7", "65536", "2147483647", "4294967296", "9223372036854775807",
            "-9223372036854775808", "99999999999999999999"]

@@ -10,8 +10,8 @@ import pytest
 from scipy import special
 
 import shlo_disc
-from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.ir.element_types import ELEMENT_TYPES
 from tests.cases import all_but
 
 

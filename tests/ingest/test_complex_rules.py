@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.complex_numbers import RULES
-from shlo_disc.mlir import ir, new_context, stablehlo
+from shlo_disc.ir.mlir import ir, new_context, stablehlo
 
 A, B = "tensor<3x4xcomplex<f32>>", "tensor<?x4xcomplex<f32>>"
 """The type in the interpreted program, and in the compiled one."""

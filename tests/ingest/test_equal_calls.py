@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.ingest.equal_calls import share_equal_calls
-from shlo_disc.mlir import ir, new_context, ops_of, stablehlo
+from shlo_disc.ir.mlir import ir, new_context, ops_of, stablehlo
 
 _PURE = """
 func.func private @half(%x: tensor<i32>) -> tensor<i32> {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.expand_ops import RULES
-from shlo_disc.ops import OPS
+from shlo_disc.ir.ops import OPS
 
 RNG = np.random.default_rng(7)
 

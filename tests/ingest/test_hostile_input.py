@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import (
+from shlo_disc.base.errors import (
     InvalidModuleError,
     ShapeMismatchError,
     ShloDiscError,
     UnsupportedError,
 )
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ingest import ingest, source
 from shlo_disc.ingest.aliases import check_aliases
 from shlo_disc.ingest.check import MAX_CALLS
-from shlo_disc.locations import argument_name, op_name, place, source_line
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.locations import argument_name, op_name, place, source_line
+from shlo_disc.ir.mlir import ir, new_context
 
 T = "tensor<4xf32>"
 

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.frontend.lowered import lowered_module
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest import KEPT_CHLO, ingest
-from shlo_disc.locations import op_name, source_line
-from shlo_disc.mlir import ir, new_context, ops_of, stablehlo, walk
+from shlo_disc.ir.locations import op_name, source_line
+from shlo_disc.ir.mlir import ir, new_context, ops_of, stablehlo, walk
+from shlo_disc.jax.calls.lowered import lowered_module
 
 
 def spec(*shape, dtype=jnp.float32):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from jax import export
 
-from shlo_disc.errors import InvalidModuleError
-from shlo_disc.frontend.lowered import lowered_module
+from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.ingest import ingest
-from shlo_disc.jax_module import JaxModule
-from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.ir.mlir import ir, new_context, ops_of
+from shlo_disc.jax.calls.lowered import lowered_module
 
 
 def lowered(function, *shapes):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
-from shlo_disc.executable import Executable
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.executables.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.mixed import RULES
-from shlo_disc.mlir import ir, new_context, walk
+from shlo_disc.ir.mlir import ir, new_context, walk
 
 
 def compiled(arguments: str, results: str, body: str) -> Executable:

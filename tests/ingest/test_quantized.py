@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 
 Array = np.ndarray
 Q = "!quant.uniform<i8:f32, 0.5:3>"

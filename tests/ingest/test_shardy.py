@@ -10,10 +10,10 @@ import pytest
 from jax import export
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.shardy import without_shardy
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 
 
 @pytest.fixture

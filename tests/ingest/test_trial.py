@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest import ingest, trial
-from shlo_disc.mlir import new_context, stablehlo
+from shlo_disc.ir.mlir import new_context, stablehlo
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import new_context
+from shlo_disc.ir.mlir import new_context
 
 X = "tensor<?xf32>"
 INNER = f"tuple<{X}, !stablehlo.token>"

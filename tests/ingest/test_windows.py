@@ -9,9 +9,9 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.errors import InvalidModuleError
+from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import new_context, ops_of, walk
+from shlo_disc.ir.mlir import new_context, ops_of, walk
 
 
 def ingested(f, *sizes):

@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from shlo_disc import flags
+from shlo_disc.base import flags
+from shlo_disc.driver.replan import Replanning
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shape_program import shape_program
-from shlo_disc.executable import dtype_of
+from shlo_disc.executables.executable import dtype_of
 from shlo_disc.ingest import ingest
+from shlo_disc.ir.mlir import ir, new_context, ops_of, producer, terminator
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.gpu.host_memory import GpuMemory
@@ -40,11 +42,9 @@ from shlo_disc.lower.host.writer import (
 from shlo_disc.lower.plan import Call, Launch, Pack, Step
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.target import Emitter, Target, parse
-from shlo_disc.mlir import ir, new_context, ops_of, producer, terminator
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 from shlo_disc.passes.table import planning
-from shlo_disc.replan import Replanning
 
 FAR = 1 << 56
 FIELDS = 32

@@ -21,10 +21,10 @@ import numpy as np
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.machine import Machine, host_machine
 from shlo_disc.lower.plan import KernelPlan
-from shlo_disc.mlir import ir, new_context, ops_of
 from shlo_disc.passes.records import Planned, planned
 
 DTYPES: dict[str, np.dtype] = {

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cpu import codegen
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")

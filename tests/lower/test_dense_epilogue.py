@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cpu.dense import emit_dense
 from tests.lower.helpers import fusion_text, plan_of, run, sample
 from tests.lower.test_dense import launches, unpacked

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.mlir import ir, new_context, stablehlo
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.reduction import REDUCTIONS
-from shlo_disc.mlir import ir, new_context, stablehlo
 from tests.lower.helpers import DTYPES, Tensor, fusion_text, plan_of, run, sample
 
 N = [{"n": v} for v in (0, 1, 2, 7, 16, 17, 100, 1000)]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from tests.lower.helpers import (

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc import dialect
 from shlo_disc.debug import reference
 from shlo_disc.debug.interpreter import Interpreter
 from shlo_disc.driver.stages import compile_module
 from shlo_disc.ingest.fourier import fft_planes, gives_pairs, takes_pairs
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.cpu.fft import DOUBLE, KINDS, PAIRS_IN, PAIRS_OUT, VECTOR_SHIFT, emit_fft
 from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine
 from shlo_disc.lower.plan import FftCall
-from shlo_disc.mlir import ir, new_context
 from tests.lower.helpers import fusion_text, plan_of
 
 DTYPES = {"f32": np.float32, "f64": np.float64}

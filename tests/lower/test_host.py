@@ -8,10 +8,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.host import launches
 from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.writer import HostWriter
-from shlo_disc.mlir import ir, new_context, ops_of
 
 
 def run(text: str, *arrays: object) -> list[np.ndarray]:

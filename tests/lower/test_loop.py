@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.element_types import ELEMENT_TYPES
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS, emit
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.target import EMITTERS

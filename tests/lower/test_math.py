@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.machine import Machine, host_machine

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
+from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
 from tests.cases import all_but
 
 NARROW = [name for name, row in ELEMENT_TYPES.items() if row.kind == "f" and row.bits < 16]

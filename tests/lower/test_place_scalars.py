@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 from jax import export, lax
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import InternalError
 from shlo_disc.ingest import foreign_calls, ingest
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import FfiCall, Input, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.target import Emitter
-from shlo_disc.mlir import ir, new_context, ops_of
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import FREE

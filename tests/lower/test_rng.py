@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.lower.tasks.rng import emit_rng
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.lower.kernels.rng import emit_rng
 from tests.cases import crossed
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run
 

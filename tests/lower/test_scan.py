@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.cpu.short_scan import CHUNK, emit
-from shlo_disc.lower.tasks.scan import BLOCK
+from shlo_disc.lower.kernels.scan import BLOCK
 from tests.lower.helpers import Emitted, fusion_text, plan_of, run, sample, tensor
 
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 255, 8 * BLOCK, 16 * BLOCK + 5)

@@ -12,10 +12,10 @@ import pytest
 
 from shlo_disc.lower.cpu.codegen import assembly
 from shlo_disc.lower.cpu.machine import host_machine
+from shlo_disc.lower.kernels.scatter import emit_scatter
+from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import Input, Output
-from shlo_disc.lower.tasks.scatter import emit_scatter
-from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
-from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
 from tests.cases import crossed
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample, tensor
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shlo_disc.lower.tasks.sort import emit_sort
-from shlo_disc.lower.tasks.top_k import emit_top_k
+from shlo_disc.lower.kernels.sort import emit_sort
+from shlo_disc.lower.kernels.top_k import emit_top_k
 from tests.lower.helpers import Emitted, fusion_text, plan_of, run, sample, tensor
 
 SIZES = (0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 47, 64, 100, 257)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shlo_disc
-from shlo_disc.frontend import compiler
+from shlo_disc.jax.calls import compiler
 from shlo_disc.lower.plan import If, Launch, Pack
 from shlo_disc.lower.speculate import MAX_VARIANTS
 

@@ -12,8 +12,8 @@ from shlo_disc.debug.launch import run_plan
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import host_machine
+from shlo_disc.lower.kernels.strips import masked_strips, strips, whole_strips
 from shlo_disc.lower.plan import Input, Kernel, KernelPlan, Launch, Output
-from shlo_disc.lower.tasks.strips import masked_strips, strips, whole_strips
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from tests.lower.helpers import _compiled_all as compiled
 

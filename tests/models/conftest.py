@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shlo_disc.frontend import compiled_call
+from shlo_disc.jax.calls import compiled_call
 
 
 @pytest.fixture(autouse=True)

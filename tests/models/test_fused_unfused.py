@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shlo_disc
-from shlo_disc import flags
+from shlo_disc.base import flags
 
 SHAPES = ((3, 5, 8), (1, 1, 1), (4, 17, 33), (2, 64, 7))
 """(b, t, n) of the calls; the first one traces."""

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from shlo_disc import flags
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import InternalError, UnsupportedError
 from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch
 from shlo_disc.lower.target import parse

@@ -19,9 +19,9 @@ GOOD = ("compiled", "refused")
 
 def outcome(source: str | bytes, *, whole: bool) -> str:
     """`compiled`, `refused`, or what else happened; without `whole` no code is generated."""
-    from shlo_disc.compile import compile
+    from shlo_disc.base.errors import InternalError, ShloDiscError
+    from shlo_disc.driver.compile import compile
     from shlo_disc.driver.stages import examine
-    from shlo_disc.errors import InternalError, ShloDiscError
 
     try:
         if whole:

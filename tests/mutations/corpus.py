@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from shlo_disc.mlir import ir, new_context, stablehlo
+from shlo_disc.ir.mlir import ir, new_context, stablehlo
 
 _HEADER = """module @m attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%x: tensor<?x4xf32> {disc.shape = ["b", "4"], disc.name = "x"}, """

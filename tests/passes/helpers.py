@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_disc import flags
-from shlo_disc.mlir import ir, new_context, stablehlo
+from shlo_disc.base import flags
+from shlo_disc.ir.mlir import ir, new_context, stablehlo
 from shlo_disc.passes.base import Pass, Pipeline
 
 

@@ -10,12 +10,13 @@ from typing import ClassVar
 
 import pytest
 
-from shlo_disc import dialect, flags
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.dynamic import known_shapes
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir, new_context, ops_of, replace, walk
 from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.mlir import ir, new_context, ops_of, replace, walk
 from shlo_disc.passes import table
 from shlo_disc.passes.base import Pass, Pipeline, named, register
 from shlo_disc.passes.plan_buffers import PlanBuffers
@@ -250,8 +251,8 @@ def test_a_pass_that_changes_ops_and_tells_no_change_is_found_by_who_asks_for_sh
 DANGLING = """
 import os
 from shlo_disc import flags
-from shlo_disc.errors import InternalError
-from shlo_disc.mlir import ir, new_context, ops_of
+from shlo_disc.base.errors import InternalError
+from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.passes.base import Pass, Pipeline
 
 TEXT = '''

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from jax import export
 
-from shlo_disc import flags
+from shlo_disc.base import flags
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ingest import ingest
-from shlo_disc.mlir import at, ir, new_context, ops_of, replace, stablehlo, walk
+from shlo_disc.ir.mlir import at, ir, new_context, ops_of, replace, stablehlo, walk
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP
 

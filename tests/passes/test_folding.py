@@ -18,8 +18,8 @@ import pytest
 import shlo_disc
 from shlo_disc.dynamic.arithmetic import ELEMENTWISE
 from shlo_disc.dynamic.shape_values import SHAPE_VALUES
+from shlo_disc.ir.mlir import ir, new_context, stablehlo
 from shlo_disc.lower.constants import constant_bytes
-from shlo_disc.mlir import ir, new_context, stablehlo
 from shlo_disc.passes import fold_reshapes, fold_transposes
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.fold_constants import RULES as FOLDED

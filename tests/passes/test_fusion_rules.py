@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.mlir import ir, new_context
 from shlo_disc.passes import plan_fusion
 from shlo_disc.passes.fusion.driver import run, start
 from shlo_disc.passes.fusion.graph import Graph

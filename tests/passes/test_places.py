@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shlo_disc.mlir import ir, new_context
+from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.place import At, Place
 from shlo_disc.passes.places import (
     Carry,

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import pytest
 from jax import export, lax
 
-from shlo_disc import flags
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError, InvalidModuleError
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.errors import InternalError, InvalidModuleError
 from shlo_disc.ingest import ingest
+from shlo_disc.ir.mlir import ir, new_context, ops_of
+from shlo_disc.ir.ops import OPS
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.target import EMITTERS
-from shlo_disc.mlir import ir, new_context, ops_of
-from shlo_disc.ops import OPS
 from shlo_disc.passes import emit_fusions
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.kinds import KINDS

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, MISSES
 
 ROOT = Path(__file__).parents[2]

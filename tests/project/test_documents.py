@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from shlo_disc.__main__ import report
-from shlo_disc.flags import FLAGS
+from shlo_disc.base.flags import FLAGS
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.passes import table
 from shlo_disc.tools import env_table

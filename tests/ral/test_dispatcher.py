@@ -14,8 +14,8 @@ import pytest
 
 import shlo_disc
 from shlo_disc import jax_private, ral
-from shlo_disc.bridge import jax_bridge
-from shlo_disc.frontend import function
+from shlo_disc.executables.bridge import jax_bridge
+from shlo_disc.jax import function
 from tests.cases import slow
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from shlo_disc.errors import ChangedArrayError, DeviceError, ShapeMismatchError
+from shlo_disc.base.errors import ChangedArrayError, DeviceError, ShapeMismatchError
 from tests.ral.test_call import DTYPES, FLOAT8, SHAPES, filled
 
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}

@@ -16,7 +16,7 @@ from jax.extend.core import Primitive
 
 import shlo_disc
 from shlo_disc import cache
-from shlo_disc.frontend.digest import digest_of
+from shlo_disc.jax.equations.digest import digest_of
 from shlo_disc.lower.cpu import codegen
 from tests.children import python
 
@@ -278,7 +278,7 @@ def test_what_cannot_be_named_has_no_digest(name):
 def test_a_digest_is_the_same_in_every_process():
     code = """
         import jax, numpy as np
-        from shlo_disc.frontend.digest import digest_of
+        from shlo_disc.jax.equations.digest import digest_of
         from tests.store.test_calls import X, programs
         for f in programs().values():
             print(digest_of(jax.jit(f).trace(X).jaxpr).hex())

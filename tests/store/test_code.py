@@ -109,7 +109,7 @@ def test_a_read_only_store_is_read(place, monkeypatch):
 
 
 def test_an_override_switches_it_off_for_a_block(place):
-    with shlo_disc.flags.overridden(cache=0):
+    with shlo_disc.base.flags.overridden(cache=0):
         shlo_disc.compile(PROGRAM)
     assert not place.exists()
 
@@ -157,7 +157,7 @@ def test_loaded_programs_give_the_bits_of_compiled_ones(place, function):
             out += [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(f(*arrays))]
         return out
 
-    with shlo_disc.flags.overridden(cache=0):
+    with shlo_disc.base.flags.overridden(cache=0):
         wanted = run()
     assert not cache.stats()["entries"]
     assert run() == wanted

@@ -13,7 +13,7 @@ tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: mak
 
 
 import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError  # noqa: E402
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError  # noqa: E402
 from shlo_disc.tensorflow import convert  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow

@@ -20,7 +20,7 @@ LINES = {
         "'{ %y = stablehlo.tanh %x : tensor<?xf32> return %y : tensor<?xf32> }'; "
         "import numpy; print(shlo_disc.compile(text).run_numpy([numpy.zeros(3, 'f')])[0].sum())"
     ),
-    "torch_mlir": "import shlo_disc.mlir",
+    "torch_mlir": "import shlo_disc.ir.mlir",
 }
 
 ORDERS = [order for order in itertools.permutations(LINES, 2) if "tensorflow" in order]

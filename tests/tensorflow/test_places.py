@@ -12,7 +12,7 @@ tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: mak
 keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.errors import UnsupportedError  # noqa: E402
+from shlo_disc.base.errors import UnsupportedError  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 

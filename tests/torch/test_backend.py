@@ -17,7 +17,7 @@ from torch.export import Dim, export  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
-from shlo_disc.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
 from shlo_disc.torch import partition, regions  # noqa: E402
 from shlo_disc.torch.dynamo import CompiledGraph  # noqa: E402
 from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES  # noqa: E402

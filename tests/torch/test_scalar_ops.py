@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
-from shlo_disc.errors import UnsupportedError  # noqa: E402
+from shlo_disc.base.errors import UnsupportedError  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 from tests.torch.test_indexed_ops import BS, assert_right  # noqa: E402
 

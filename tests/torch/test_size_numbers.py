@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
-from shlo_disc.errors import UnsupportedError  # noqa: E402
+from shlo_disc.base.errors import UnsupportedError  # noqa: E402
 from shlo_disc.torch.decompositions import _guards  # noqa: E402
 from shlo_disc.torch.size_nodes import SizeNodes  # noqa: E402
 from shlo_disc.torch.size_numbers import take_numbers  # noqa: E402

@@ -22,7 +22,7 @@ from torch.export import Dim, export  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
-from shlo_disc.errors import UnsupportedError  # noqa: E402
+from shlo_disc.base.errors import UnsupportedError  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch

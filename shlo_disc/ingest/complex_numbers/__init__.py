@@ -23,7 +23,7 @@ from shlo_disc.ingest.complex_numbers.planes import is_complex
 from shlo_disc.ingest.complex_numbers.pooling import expand_select_and_scatter
 from shlo_disc.ingest.complex_numbers.rewriter import Rewriter
 from shlo_disc.ingest.complex_numbers.rules import RULES
-from shlo_disc.mlir import terminator
+from shlo_disc.ir.mlir import terminator
 
 __all__ = ["RULES", "is_complex", "split_complex_numbers"]
 

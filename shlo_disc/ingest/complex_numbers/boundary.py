@@ -13,11 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shlo_disc.builders import create
-from shlo_disc.dense_elements import complex_elements_of
-from shlo_disc.dialect import COMPLEX
-from shlo_disc.element_types import element_type
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import (
     argument_attributes,
     set_argument_attributes,
@@ -32,8 +28,12 @@ from shlo_disc.ingest.complex_numbers.planes import (
     planes_of,
 )
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir, terminator
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.dense_elements import complex_elements_of
+from shlo_disc.ir.dialect import COMPLEX
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, terminator
 
 __all__ = ["constant", "mark_signature", "replace_arguments", "results_of_main"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.builders import create
 from shlo_disc.ingest.complex_numbers.reals import Frame, Real, Truth
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import ir
 
 __all__ = [
     "Scale",

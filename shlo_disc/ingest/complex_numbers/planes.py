@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shlo_disc.builders import broadcast, create, dimension, integer, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
+from shlo_disc.ir.mlir import ir
 
 __all__ = [
     "Planes",

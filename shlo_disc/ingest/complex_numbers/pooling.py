@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.builders import (
+from shlo_disc.ingest.complex_numbers.planes import is_complex
+from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,
     create,
@@ -26,8 +27,7 @@ from shlo_disc.builders import (
     with_element,
     zero,
 )
-from shlo_disc.ingest.complex_numbers.planes import is_complex
-from shlo_disc.mlir import at, ir, ops_of, replace
+from shlo_disc.ir.mlir import at, ir, ops_of, replace
 
 __all__ = ["expand_select_and_scatter"]
 

@@ -25,18 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shlo_disc.builders import (
-    compare,
-    convert,
-    create,
-    dimension,
-    integer,
-    summed,
-    transposed,
-    vector,
-)
-from shlo_disc.contractions import Side, dot_numbers, dot_sides
-from shlo_disc.convolutions import conv_numbers
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
     is_complex,
@@ -53,7 +41,19 @@ from shlo_disc.ingest.complex_numbers.rewriter import (
     attributes_of,
     on_each_plane,
 )
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import (
+    compare,
+    convert,
+    create,
+    dimension,
+    integer,
+    summed,
+    transposed,
+    vector,
+)
+from shlo_disc.ir.contractions import Side, dot_numbers, dot_sides
+from shlo_disc.ir.convolutions import conv_numbers
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["MANY_ROWS", "convolution", "dot_general"]
 

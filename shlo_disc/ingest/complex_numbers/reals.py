@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shlo_disc.builders import broadcast, create, shape_of
-from shlo_disc.element_types import FloatFormat, element_type
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import broadcast, create, shape_of
+from shlo_disc.ir.element_types import FloatFormat, element_type
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["Frame", "Part", "Real", "Truth"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from shlo_disc.builders import create
 from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_of
-from shlo_disc.mlir import at, clone, ir, producer
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import at, clone, ir, producer
 
 __all__ = ["control_flow", "reduction", "scatter", "sort", "terminator"]
 

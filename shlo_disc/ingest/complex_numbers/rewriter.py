@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from shlo_disc.errors import ELSEWHERE, UnsupportedError
+from shlo_disc.base.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.ingest.complex_numbers.planes import Planes, flat_types, is_complex, plane_type
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir
 
 __all__ = ["New", "Rewriter", "Rule"]
 

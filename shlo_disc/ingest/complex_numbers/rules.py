@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.builders import convert, create
-from shlo_disc.comparisons import comparison
-from shlo_disc.errors import ELSEWHERE, UnsupportedError
+from shlo_disc.base.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.ingest.complex_numbers import arithmetic, boundary, products, regions, transforms
 from shlo_disc.ingest.complex_numbers.planes import (
     Planes,
@@ -26,9 +24,11 @@ from shlo_disc.ingest.complex_numbers.rewriter import (
     attributes_of,
     on_each_plane,
 )
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
-from shlo_disc.ops.ffi import is_ffi_call
+from shlo_disc.ir.builders import convert, create
+from shlo_disc.ir.comparisons import comparison
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops.ffi import is_ffi_call
 
 __all__ = ["RULES"]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter
 from shlo_disc.ingest.fourier import fft_planes, gives_pairs, takes_pairs
-from shlo_disc.mlir import ir, stablehlo
+from shlo_disc.ir.mlir import ir, stablehlo
 
 __all__ = ["DYNAMIC_FFT", "dynamic_fft", "fft"]
 

@@ -20,7 +20,7 @@ from shlo_disc.ingest.mixed.math import MATH
 from shlo_disc.ingest.mixed.rewriter import Rule, has_mixture, rewrite_mixture
 from shlo_disc.ingest.mixed.shape import SHAPE
 from shlo_disc.ingest.mixed.tensor import TENSOR
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["RULES", "has_mixture", "take_mixture"]
 

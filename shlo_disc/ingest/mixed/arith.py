@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.builders import broadcast_like, compare, convert, create, scalar, with_element
 from shlo_disc.ingest.mixed.rewriter import Rule, converted, operation
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import broadcast_like, compare, convert, create, scalar, with_element
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["ARITH"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, with_element
 from shlo_disc.ingest.mixed.rewriter import Rule, operation
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, with_element
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["MATH"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from shlo_disc.builders import create
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
 from shlo_disc.ingest.check import foreign
 from shlo_disc.ingest.resources import read_resources
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, ir, ops_of, terminator
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 
 __all__ = ["Rule", "converted", "element", "has_mixture", "operation", "rewrite_mixture"]
 

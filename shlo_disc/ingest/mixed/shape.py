@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 
-from shlo_disc.builders import assert_sizes, compare, integer, number_of
-from shlo_disc.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.mixed.arith import ARITH
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.mixed.tensor import size_at
 from shlo_disc.ingest.size_values import Sizes, binary, number, shape_of, truth, vector
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import assert_sizes, compare, integer, number_of
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["SHAPE"]
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from shlo_disc.builders import (
-    assert_sizes,
-    broadcast,
-    compare,
-    convert,
-    create,
-    number_of,
-)
-from shlo_disc.errors import InvalidModuleError
+from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.ingest.mixed.rewriter import Rule, converted
 from shlo_disc.ingest.size_values import (
     Sizes,
@@ -26,8 +18,16 @@ from shlo_disc.ingest.size_values import (
     truth,
     vector,
 )
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import (
+    assert_sizes,
+    broadcast,
+    compare,
+    convert,
+    create,
+    number_of,
+)
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["TENSOR", "size_at"]
 

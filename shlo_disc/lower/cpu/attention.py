@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.attention_few import FEW_ROWS, FewRows, reads_in_place
 from shlo_disc.lower.cpu.builder import SizedBuilder
@@ -32,6 +33,7 @@ from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, choose_tile
 from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
+from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
 from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.attention import Attention, take_apart
@@ -42,12 +44,10 @@ from shlo_disc.lower.schedule.contraction import (
     compute_element,
 )
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
-from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.records import Planned
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.tasks.strips import masked_strips, strips, whole_strips
+from shlo_disc.lower.kernels.strips import masked_strips, strips, whole_strips
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 __all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]

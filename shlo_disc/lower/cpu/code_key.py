@@ -7,9 +7,9 @@ import hashlib
 import importlib.metadata
 from pathlib import Path
 
-from shlo_disc.loader import cpu_identity
-from shlo_disc.mlir_libraries import LIBRARY_FOLDER
+from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.store.format import VERSION, key_of
+from shlo_disc.store.loader import cpu_identity
 
 __all__ = ["code_key"]
 

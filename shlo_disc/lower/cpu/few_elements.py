@@ -17,15 +17,17 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.mlir import ir, terminator
+from shlo_disc.ir.ops import Role, row_of
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import MOVING, is_in_loop
+from shlo_disc.lower.kernels.names import fusion_name
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
-from shlo_disc.lower.tasks.names import fusion_name
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -33,8 +35,6 @@ from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Index, Ix, Space
 from shlo_disc.lower.values.reduction import reduced_dims
 from shlo_disc.lower.values.typed import Mask, Register
-from shlo_disc.mlir import ir, terminator
-from shlo_disc.ops import Role, row_of
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from shlo_disc import dialect
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import dialect
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import FftCall, Input, KernelPlan
-from shlo_disc.lower.tasks.single_op import SingleOp
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 

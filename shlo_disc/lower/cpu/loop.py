@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.cpu import cost, short_factors
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
@@ -23,15 +24,15 @@ from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
 from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme, is_in_loop, looks_up
+from shlo_disc.lower.kernels.flags import raise_flags, with_flags
+from shlo_disc.lower.kernels.lanes import choose_lanes
+from shlo_disc.lower.kernels.names import fusion_name
+from shlo_disc.lower.kernels.odometer import odometer
+from shlo_disc.lower.kernels.strips import vector_loop
+from shlo_disc.lower.kernels.written import Written, written
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, worthwhile
-from shlo_disc.lower.tasks.flags import raise_flags, with_flags
-from shlo_disc.lower.tasks.lanes import choose_lanes
-from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.odometer import odometer
-from shlo_disc.lower.tasks.strips import vector_loop
-from shlo_disc.lower.tasks.written import Written, written
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -39,7 +40,6 @@ from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.match_single_op import Flag, LoopRecord
 from shlo_disc.passes.records import Planned
 

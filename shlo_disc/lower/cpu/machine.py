@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import UnsupportedError
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 
 __all__ = ["ARCHITECTURES", "Machine", "host_machine", "machine_of"]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.lower.tasks.strips import strips
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.lower.kernels.strips import strips
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir, producer
 
 __all__ = ["Pieces", "each_piece", "find_pieces"]
 

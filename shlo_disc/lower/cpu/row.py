@@ -36,21 +36,21 @@ from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.cpu.short_factors import SHORT, is_in_loop
 from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
-from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
-from shlo_disc.lower.schedule.iteration_space import refine
-from shlo_disc.lower.schedule.online_stages import stages_of
-from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
-from shlo_disc.lower.tasks.lanes import choose_lanes
-from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter, ShortRowWriter
-from shlo_disc.lower.tasks.row_split import (
+from shlo_disc.lower.kernels.lanes import choose_lanes
+from shlo_disc.lower.kernels.names import fusion_name
+from shlo_disc.lower.kernels.row_layouts import ColumnWriter, PartsWriter, ShortRowWriter
+from shlo_disc.lower.kernels.row_split import (
     SPLIT_COLUMNS,
     SPLIT_PARTS,
     SPLIT_ROWS,
     WRITERS,
     SplitRows,
 )
-from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
+from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
+from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
+from shlo_disc.lower.schedule.iteration_space import refine
+from shlo_disc.lower.schedule.online_stages import stages_of
+from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.records import Planned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import MODEL
+from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.schedule.row_reduction import Plan
-from shlo_disc.lower.tasks.lanes import choose_lanes
 
 __all__ = ["choose_row_lanes"]
 

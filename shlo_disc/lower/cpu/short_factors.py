@@ -23,16 +23,16 @@ from typing import cast
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.seen import LONGEST_RUN, SHORT
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.cpu.interleaved import load_vectors, store_vectors
+from shlo_disc.lower.kernels.odometer import odometer
+from shlo_disc.lower.kernels.strips import vector_loop
 from shlo_disc.lower.plan import Input, Output
 from shlo_disc.lower.schedule.transposed_operands import Staged
-from shlo_disc.lower.tasks.odometer import odometer
-from shlo_disc.lower.tasks.strips import vector_loop
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir, producer
 
 __all__ = [
     "CHUNK",

@@ -10,17 +10,17 @@ import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import Role, row_of
 from shlo_disc.lower.cpu.interleaved import store_vectors
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, SHORT, is_in_loop, of_run
+from shlo_disc.lower.kernels.row_layouts import ShortRowWriter
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
-from shlo_disc.lower.tasks.row_layouts import ShortRowWriter
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import Mask, Register
-from shlo_disc.mlir import ir
-from shlo_disc.ops import Role, row_of
 from shlo_disc.passes.match_rows import Layout
 from shlo_disc.passes.op_classes import is_splat_constant
 

@@ -8,10 +8,10 @@ from shlo_disc.dynamic.expr import ceil_div
 from shlo_disc.dynamic.seen import LONGEST_RUN
 from shlo_disc.lower.cpu.interleaved import load_vectors, store_vectors
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.kernels.scan import Scan, emit_scan, scanned_dimension
+from shlo_disc.lower.kernels.single_op import SingleOp
+from shlo_disc.lower.kernels.strips import strips
 from shlo_disc.lower.plan import Input, KernelPlan, Launch
-from shlo_disc.lower.tasks.scan import Scan, emit_scan, scanned_dimension
-from shlo_disc.lower.tasks.single_op import SingleOp
-from shlo_disc.lower.tasks.strips import strips
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord

@@ -15,15 +15,15 @@ from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.probes import probes
+from shlo_disc.lower.kernels.ffi_call import emit_ffi
+from shlo_disc.lower.kernels.rng import emit_rng
+from shlo_disc.lower.kernels.scatter import emit_scatter
+from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.kernels.sort import emit_sort
+from shlo_disc.lower.kernels.top_k import emit_top_k
+from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.target import Target
-from shlo_disc.lower.tasks.ffi_call import emit_ffi
-from shlo_disc.lower.tasks.rng import emit_rng
-from shlo_disc.lower.tasks.scatter import emit_scatter
-from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
-from shlo_disc.lower.tasks.sort import emit_sort
-from shlo_disc.lower.tasks.top_k import emit_top_k
-from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
 from shlo_disc.passes.records import Planned
 
 __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Machine", "target"]

@@ -21,8 +21,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from shlo_disc import flags
-from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.base import flags
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.lower.gpu import workers
 
 __all__ = [

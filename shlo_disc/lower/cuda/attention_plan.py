@@ -7,10 +7,11 @@ The second product is the problem of `TiledProduct`, with queries in place of th
 
 from __future__ import annotations
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.element_types import ELEMENT_TYPES
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cuda.attention_tiles import Heads
 from shlo_disc.lower.gpu.builder import ACCESS_BYTES
 from shlo_disc.lower.gpu.machine import Machine
@@ -23,7 +24,6 @@ from shlo_disc.lower.schedule.contraction import Axis, Dense, Problem
 from shlo_disc.lower.schedule.visible_keys import visible_keys
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_softmax import match_softmax
 
 __all__ = ["AttentionPlan"]

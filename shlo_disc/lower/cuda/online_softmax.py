@@ -19,10 +19,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ELEMENT_TYPES
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.element_types import ELEMENT_TYPES
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cuda.instructions import power_of_two
 from shlo_disc.lower.gpu.builder import GroupBuilder
 from shlo_disc.lower.products.places import tile_space
@@ -33,7 +34,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_softmax import Softmax
 
 __all__ = ["OnlineSoftmax", "RowState"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 
 __all__ = ["overlapping"]
 

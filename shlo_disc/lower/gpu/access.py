@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import row_of
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.tasks.lanes import choose_lanes
+from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.mlir import ir
-from shlo_disc.ops import row_of
 
 __all__ = ["access_lanes"]
 

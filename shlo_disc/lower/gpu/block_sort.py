@@ -39,9 +39,9 @@ from shlo_disc.lower.gpu.sorted_rows import (
     with_buffers,
     write_last,
 )
+from shlo_disc.lower.kernels.merge_sort import Keys
+from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import Buffer, Condition, If, Launch, Step, Workspace
-from shlo_disc.lower.tasks.merge_sort import Keys
-from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value

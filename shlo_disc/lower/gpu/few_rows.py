@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.gpu.builder import THREADS
 from shlo_disc.lower.gpu.matrix_products import VariantProduct, Write
 from shlo_disc.lower.gpu.products import ProductWriter

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.writer import (
     GPU_COPY,

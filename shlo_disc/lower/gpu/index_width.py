@@ -24,9 +24,9 @@ from typing import Any
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.builder import BODY, MEMORY
 from shlo_disc.lower.plan import All, Condition, If, Launch, Step
-from shlo_disc.mlir import ir
 from shlo_disc.passes.records import Planned
 
 __all__ = ["MOST", "is_narrow", "narrow", "narrowed"]
@@ -123,7 +123,7 @@ class _Narrower:
         text = step.kernel.text
         if sizes and not (self.may_choose and _TILES in text):
             return step
-        launch = replace(step, kernel=replace(step.kernel, text=narrow(text)))
+        launch = replace(step, kernel=replace(step.kernel, source=narrow(text)))
         if not sizes:
             return launch
         conditions = tuple(Condition(size, "<=", Expr.const(MOST)) for size in sizes)

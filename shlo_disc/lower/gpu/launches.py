@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.errors import InternalError
 from shlo_disc.lower.gpu.builder import BODY, MEMORY
 from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine
@@ -88,7 +88,7 @@ class _Rewriter:
             if count != 1:
                 raise InternalError(f"{launch.kernel.name} has no argument {position}")
             text = text.replace(BODY, BODY + self._on_stack(position, kind), 1)
-        return replace(launch, kernel=replace(launch.kernel, text=text))
+        return replace(launch, kernel=replace(launch.kernel, source=text))
 
     def _on_stack(self, position: int, kind: str) -> str:
         """What makes %aN the place of a copy of the value %vN."""

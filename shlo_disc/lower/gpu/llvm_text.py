@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shlo_disc.element_types import FLOATS
+from shlo_disc.ir.element_types import FLOATS
 
 __all__ = ["for_older_llvm"]
 

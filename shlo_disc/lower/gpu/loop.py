@@ -11,23 +11,23 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.tiles import tiled
 from shlo_disc.lower.gpu.variants import assuming_divisible
+from shlo_disc.lower.kernels.names import fusion_name
+from shlo_disc.lower.kernels.odometer import digits_of
+from shlo_disc.lower.kernels.written import Written, written
 from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import worthwhile
-from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.odometer import digits_of
-from shlo_disc.lower.tasks.written import Written, written
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.lower.values.typed import Mask
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import Planned
 

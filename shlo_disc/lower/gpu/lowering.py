@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
+from shlo_disc.ir.mlir import ir, kernel_context, ops_of, run_pipeline, walk
+from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
 from shlo_disc.lower.gpu.index_width import is_narrow
 from shlo_disc.lower.gpu.llvm_text import for_older_llvm
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.mlir import ir, kernel_context, ops_of, run_pipeline, walk
-from shlo_disc.mlir_libraries import translate_module_to_llvmir
 
 __all__ = ["llvm_text", "lower_to_llvm"]
 

@@ -18,21 +18,21 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products import conv
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.schedule.contraction import Dense, Problem, analyze_dense, steps
-from shlo_disc.lower.tasks.sized import Sized
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 

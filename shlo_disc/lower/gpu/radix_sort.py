@@ -42,8 +42,8 @@ from shlo_disc.lower.gpu.sorted_rows import (
     with_buffers,
     write_last,
 )
+from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import Buffer, Condition, If, Launch, Step, Workspace
-from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 

@@ -15,8 +15,8 @@ from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.radix import Ranks, digit, last_digit, pass_count
 from shlo_disc.lower.gpu.sorted_rows import Rows, builder, put_all, write_last
+from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import Launch
-from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
 __all__ = ["MOST_ELEMENTS", "radix_tiles"]

@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.groups import across_threads
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.kernels.machine import TaskMachine
+from shlo_disc.lower.kernels.row_layouts import ColumnWriter, PartsWriter
+from shlo_disc.lower.kernels.row_split import Combine, Pieces, Stages
+from shlo_disc.lower.kernels.row_writer import RowWriter
 from shlo_disc.lower.schedule.row_reduction import Materialised, Sweep
-from shlo_disc.lower.tasks.machine import TaskMachine
-from shlo_disc.lower.tasks.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.tasks.row_split import Combine, Pieces, Stages
-from shlo_disc.lower.tasks.row_writer import RowWriter
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.reduction import Reducer, takes_any_order
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_rows import Layout
 
 __all__ = [

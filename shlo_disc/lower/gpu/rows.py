@@ -4,7 +4,7 @@
     short rows             a warp takes a row
     other rows             a block takes a row, whole or in parts
     side by side           a thread takes as many columns as one access has elements
-    few long rows          in pieces, by stages (`tasks/row_split.py`)
+    few long rows          in pieces, by stages (`kernels/row_split.py`)
 
 Of T threads that take a row, thread i has its accesses i, i + T, i + 2T and so on. An access is a
 vector where rows begin at whole vectors, else an element.
@@ -26,6 +26,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.ops import row_of
 from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
@@ -41,15 +42,14 @@ from shlo_disc.lower.gpu.row_writers import (
     TogetherInParts,
 )
 from shlo_disc.lower.gpu.variants import assuming_divisible
+from shlo_disc.lower.kernels.names import fusion_name
+from shlo_disc.lower.kernels.row_split import Combine, Pieces, SplitRows
+from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
-from shlo_disc.lower.tasks.names import fusion_name
-from shlo_disc.lower.tasks.row_split import Combine, Pieces, SplitRows
-from shlo_disc.lower.tasks.row_writer import RowWriter, write_rows
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.ops import row_of
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.records import Planned

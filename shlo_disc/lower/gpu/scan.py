@@ -24,9 +24,9 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.gpu.builder import THREADS, GpuBuilder, GroupBuilder
 from shlo_disc.lower.gpu.groups import get, put, stored
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.kernels.scan import Scan, scanned_dimension
+from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step, Workspace
-from shlo_disc.lower.tasks.scan import Scan, scanned_dimension
-from shlo_disc.lower.tasks.single_op import SingleOp
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register

@@ -20,20 +20,20 @@ from functools import partial
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.sorted_rows import RadixKey, Rows
+from shlo_disc.lower.kernels.merge_sort import Keys
+from shlo_disc.lower.kernels.scatter import Scatter
+from shlo_disc.lower.kernels.single_op import SingleOp, digits, offset
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step, Workspace
-from shlo_disc.lower.tasks.merge_sort import Keys
-from shlo_disc.lower.tasks.scatter import Scatter
-from shlo_disc.lower.tasks.single_op import SingleOp, digits, offset
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import simple_body
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.sorted_rows import RadixKey, Rows
+from shlo_disc.lower.kernels.single_op import SingleOp
+from shlo_disc.lower.kernels.sort import SortedRows
+from shlo_disc.lower.kernels.sort_key import sort_key
 from shlo_disc.lower.plan import KernelPlan
-from shlo_disc.lower.tasks.single_op import SingleOp
-from shlo_disc.lower.tasks.sort import SortedRows
-from shlo_disc.lower.tasks.sort_key import sort_key
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.builder import GroupBuilder
+from shlo_disc.lower.kernels.merge_sort import Keys
 from shlo_disc.lower.plan import Buffer, Launch, Workspace
-from shlo_disc.lower.tasks.merge_sort import Keys
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexLike, IndexValue, Mask, MemRef, Register

@@ -13,12 +13,12 @@ from shlo_disc.lower.gpu.scan import emit_scan
 from shlo_disc.lower.gpu.scatter import emit_scatter
 from shlo_disc.lower.gpu.sort import emit_sort
 from shlo_disc.lower.gpu.top_k import emit_top_k
+from shlo_disc.lower.kernels.ffi_call import emit_ffi
+from shlo_disc.lower.kernels.fft import emit_fft
+from shlo_disc.lower.kernels.rng import emit_rng
+from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
+from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.target import Function, Target
-from shlo_disc.lower.tasks.ffi_call import emit_ffi
-from shlo_disc.lower.tasks.fft import emit_fft
-from shlo_disc.lower.tasks.rng import emit_rng
-from shlo_disc.lower.tasks.select_and_scatter import emit_select_and_scatter
-from shlo_disc.lower.tasks.update_slice import emit_dynamic_update_slice
 from shlo_disc.passes.machine_model import MachineModel
 
 __all__ = ["EMITTERS", "gpu_target"]
@@ -64,7 +64,7 @@ def gpu_target(
         generator=functools.partial(codegen.Builder, machine),
         memory=GpuMemory(),
         compile_host=compile_host,
-        code_names=lambda host, kernels: None,
+        code_names=None,
         views={"llvm": functools.partial(codegen.llvm, machine=machine), **views},
         function_name=functools.partial(codegen.function_name, machine=machine),
         code=codegen.RECENT,

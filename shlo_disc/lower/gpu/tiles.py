@@ -15,18 +15,18 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.variants import assuming_divisible
+from shlo_disc.lower.kernels.odometer import digits_of
 from shlo_disc.lower.plan import All, Condition, If, Input, Kernel, Launch, Output, Step
 from shlo_disc.lower.schedule.transposed_operands import Staged, use
-from shlo_disc.lower.tasks.odometer import digits_of
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
-from shlo_disc.mlir import ir
 
 __all__ = ["tiled"]
 

@@ -17,10 +17,10 @@ from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.sorted_rows import RadixKey, Rows
+from shlo_disc.lower.kernels.merge_sort import Keys
+from shlo_disc.lower.kernels.single_op import SingleOp
+from shlo_disc.lower.kernels.top_k import TopK
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Launch, Step, Workspace
-from shlo_disc.lower.tasks.merge_sort import Keys
-from shlo_disc.lower.tasks.single_op import SingleOp
-from shlo_disc.lower.tasks.top_k import TopK
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register

@@ -17,8 +17,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shlo_disc import locks
-from shlo_disc.errors import InternalError, UnsupportedError
+from shlo_disc.base import locks
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.lower.gpu.machine import Machine
 
 __all__ = ["LEAST_LLVMLITE", "compiled", "linked", "stop"]

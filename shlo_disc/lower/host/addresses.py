@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.typed import Pointer
-from shlo_disc.mlir import ir
 
 __all__ = ["Addresses"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.memory import value_bytes
+from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.values.typed import Mask, Pointer
-from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.place import Place
 from shlo_disc.passes.places import Mode, carries_of
 

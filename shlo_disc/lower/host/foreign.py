@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.ir.mlir import ir, walk
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.writer import ADDRESS, FAILED, FFT, FOREIGN, HostWriter
 from shlo_disc.lower.plan import FfiCall, FftCall
 from shlo_disc.lower.values.typed import Mask, Pointer
-from shlo_disc.mlir import ir, walk
 from shlo_disc.passes.records import may_fail
 
 __all__ = ["can_fail", "emit_fft", "emit_foreign", "unless_failed"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir, ops_of, producer, terminator
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.addresses import Addresses
 from shlo_disc.lower.host.memory import HostMemory, memory_of
@@ -17,7 +18,6 @@ from shlo_disc.lower.host.updates import stored_updates, update_address
 from shlo_disc.lower.host.uses import UseRecorder
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir, ops_of, producer, terminator
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.place import At, Place
 from shlo_disc.passes.places import places_of

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir
 from shlo_disc.passes.homes import is_on_host
 
 __all__ = ["HostMemory", "Memory", "OwnMemory", "memory_of"]

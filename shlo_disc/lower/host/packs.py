@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, Monomial, monomial_quotient
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import Call, KernelPlan, Launch, Pack, Part, Step, sizes_of
-from shlo_disc.mlir import ir
 from shlo_disc.passes.kinds import Family, Kind
 
 __all__ = ["Origin", "Origins"]
@@ -117,7 +117,7 @@ class Origins:
         if not all(map(origin.tells, needed)):
             return None
         # Names of symbols mean something beside the sizes of the buffer only.
-        shapes = tuple(map(str, origin.sizes)), tuple(map(str, sizes))
+        shapes = (tuple(map(str, of)) for of in (part.layout, origin.sizes, sizes))
         return repr((part.key, *shapes, origin.computed))
 
 

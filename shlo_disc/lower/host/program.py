@@ -1,8 +1,8 @@
 """The host program: sizes, guards, arena, control flow and launches as two native functions.
 
 `prepare` and `run` are described in `ral/include/disc_ral.h`. Both are emitted as MLIR text
-(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels, without optimising hard: they
-are straight-line code that runs once per call.
+(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels. Without loops they are straight-line
+code that runs once a call, and are not optimised; else they are, if not hard.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.later import Later
-from shlo_disc.locations import source_line
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.constants import constant_bytes
 from shlo_disc.lower.host.control_flow import write_case, write_while
 from shlo_disc.lower.host.foreign import can_fail
@@ -34,7 +35,6 @@ from shlo_disc.lower.plan import Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
-from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.homes import is_on_host
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
@@ -196,7 +196,7 @@ class _Run:
             self.refused.append((op, error))
             return
         plan = replace(plan, steps=frame.origins.possible(plan.steps, op))
-        frame.record.fusion(op, kind.name, plan, decisions)
+        frame.record.fusion(op, kind.name, plan, tuple(map(str, decisions)))
         self._steps(op, plan)
         frame.origins.derive(op, kind, plan)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.later import Later
 from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.passes.place import Place
 

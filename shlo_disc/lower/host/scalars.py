@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.mlir import ir, terminator
+from shlo_disc.ir.ops import names
 from shlo_disc.lower.host.memory import HostMemory, Memory, memory_of
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.values.elementwise import emit_scalar
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
-from shlo_disc.mlir import ir, terminator
-from shlo_disc.ops import names
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_integer_scalar
 
 __all__ = ["emit_scalars", "read_flag", "scalar_registers"]

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Hashable
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.locations import source_line
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.host.record import KernelUse, Work
 from shlo_disc.lower.plan import KernelPlan
 from shlo_disc.lower.refused import lines_of
 from shlo_disc.lower.work import work_of
-from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.places import places_of
 
 __all__ = ["UseRecorder"]

@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shlo_disc.convolutions import conv_numbers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.convolutions import conv_numbers
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.lower.kernels.machine import TaskMachine
+from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.products.finish import Finish
@@ -31,8 +33,6 @@ from shlo_disc.lower.schedule.convolution import (
     phase_shape,
     phases_of,
 )
-from shlo_disc.lower.tasks.machine import TaskMachine
-from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type

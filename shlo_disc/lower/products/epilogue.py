@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.plan import Buffer, Output
 from shlo_disc.lower.products.places import tile_space
 from shlo_disc.lower.schedule.contraction import Axis, Dense
@@ -24,7 +25,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, convert
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
-from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_dense import Bands
 
 __all__ = ["BandEpilogue", "Epilogue"]

@@ -11,6 +11,7 @@ in cache. Measured: 1.0 to 1.2 of the time of two kernels.
 from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.products.places import tile_space
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -18,7 +19,6 @@ from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
 
 __all__ = ["Prologue"]
 

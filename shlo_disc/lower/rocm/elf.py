@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 
 __all__ = [
     "EM_AMDGPU",

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.rocm import elf
 from shlo_disc.lower.rocm.elf import ObjectFile, Relocation, Symbol
 

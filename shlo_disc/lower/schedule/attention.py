@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
-from shlo_disc.mlir import ir
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
 
 __all__ = ["Attention", "Row", "take_apart"]

@@ -15,13 +15,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.contractions import dot_sides, may_round
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides, magnitude, outermost_first
-from shlo_disc.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.ir.contractions import dot_sides, may_round
+from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elements import element_of, unsupported
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums
 
 __all__ = [

@@ -17,14 +17,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-from shlo_disc.contractions import may_round
-from shlo_disc.convolutions import comes_in_phases, conv_numbers, window_numbers
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.ir.contractions import may_round
+from shlo_disc.ir.convolutions import comes_in_phases, conv_numbers, window_numbers
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.schedule.contraction import Axis, Problem, compute_element, normalized, swapped
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.mlir import ir
 from shlo_disc.passes.match_dense import Sums
 
 __all__ = ["Phase", "Window", "convolution_problem", "phase_shape", "phases_of"]

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shlo_disc.dynamic.views import BROADCASTS
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.reduction import simple_body
-from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["Relative", "Stage", "stages_of"]

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.ir.ops import Role, names
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.reduction import takes_any_order
-from shlo_disc.mlir import ir, producer
-from shlo_disc.ops import Role, names
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.op_classes import RESHAPES
 

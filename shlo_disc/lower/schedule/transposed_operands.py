@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import Mask, Register
-from shlo_disc.mlir import ir
 
 __all__ = ["LEAST_ALONG", "Staged", "find", "in_tiles", "use", "worthwhile"]
 

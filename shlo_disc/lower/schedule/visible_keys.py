@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.attributes import integer, integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import element_type
+from shlo_disc.ir.comparisons import comparison
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.schedule.attention import Attention
-from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.match_softmax import Softmax
 from shlo_disc.passes.op_classes import (
     BROADCASTS,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import RULES, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -24,7 +25,6 @@ from shlo_disc.lower.values.gathers import gather
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import DROP, OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, element_type
-from shlo_disc.mlir import ir
 
 __all__ = ["DATA_MOVEMENT"]
 

@@ -17,10 +17,11 @@ from typing import cast
 
 import numpy as np
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.element_types import ELEMENT_TYPES, ElementType
-from shlo_disc.errors import InternalError
+from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.plan import Buffer, Input
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported, wrap
@@ -28,7 +29,6 @@ from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
 from shlo_disc.lower.values.index import Group, Index, Ix, Space
 from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
-from shlo_disc.mlir import ir, producer
 
 __all__ = ["Arguments", "Elemental", "Read", "Rule", "as_index", "emit_region", "emit_value"]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shlo_disc.element_types import ELEMENT_TYPES, ElementType, known_element_type
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.locations import source_line
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType, known_element_type
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.narrow_floats import narrowed, widened
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register
-from shlo_disc.mlir import ir
 
 __all__ = [
     "element_of",

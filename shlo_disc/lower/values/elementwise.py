@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shlo_disc.comparisons import comparison, is_total_order
-from shlo_disc.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
+from shlo_disc.ir.comparisons import comparison, is_total_order
+from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS, ElementType, Special
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import OPS, names
 from shlo_disc.lower.values.elements import (
     element_of,
     from_compute,
@@ -27,8 +29,6 @@ from shlo_disc.lower.values.elements import (
 from shlo_disc.lower.values.math import constant_power, emit_math
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Mask, Register, like
-from shlo_disc.mlir import ir
-from shlo_disc.ops import OPS, names
 from shlo_disc.passes.op_classes import constant_float
 
 __all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision"]

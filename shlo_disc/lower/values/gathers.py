@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.indexing import gather_numbers
+from shlo_disc.ir.indexing import gather_numbers
+from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elemental import Elemental, as_index
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir
 
 __all__ = ["gather"]
 

@@ -7,7 +7,7 @@ Source: S. Figueroa, "When is double rounding innocuous?" (1995).
 
 from __future__ import annotations
 
-from shlo_disc.element_types import FloatFormat, Special
+from shlo_disc.ir.element_types import FloatFormat, Special
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register, like
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.plan import Buffer
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir, stablehlo
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported
 from shlo_disc.lower.values.typed import IndexValue, Register
-from shlo_disc.mlir import ir, stablehlo
 
 __all__ = ["Cipher", "RandomBits", "Word", "three_fry_cipher"]
 

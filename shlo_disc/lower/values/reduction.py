@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shlo_disc.comparisons import comparison
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.comparisons import comparison
+from shlo_disc.ir.element_types import ElementType
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of, from_compute, half_op, to_compute
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
-from shlo_disc.mlir import ir, producer
 from shlo_disc.passes.op_classes import IOTAS
 
 __all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body", "takes_any_order"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import BROADCASTS, VIEWS, View, view_of
-from shlo_disc.element_types import element_type
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.element_types import element_type
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.fusion.graph import Node, squeezed
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import (

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
-from shlo_disc.mlir import ir
-from shlo_disc.ops import names
+from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.ops import names
 from shlo_disc.passes.fusion.graph import Node, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import direct_users, in_memory, nodes_of, sums_of_cluster

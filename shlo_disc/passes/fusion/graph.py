@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.mlir import ir, reads
-from shlo_disc.ops import Role, refusal, row_of
+from shlo_disc.ir.mlir import ir, reads
+from shlo_disc.ir.ops import Role, refusal, row_of
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
     FREE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shlo_disc.contractions import dot_sides
-from shlo_disc.mlir import ir
+from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.fusion.graph import Graph
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import products

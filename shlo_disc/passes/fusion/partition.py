@@ -14,8 +14,8 @@ from types import MappingProxyType
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.reductions import reduction_runs
-from shlo_disc.mlir import ir, reads
-from shlo_disc.ops import ffi
+from shlo_disc.ir.mlir import ir, reads
+from shlo_disc.ir.ops import ffi
 from shlo_disc.passes.fusion.graph import Graph, Shape, squeezed
 from shlo_disc.passes.op_classes import (
     FREE,

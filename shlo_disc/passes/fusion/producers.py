@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shlo_disc.contractions import dot_sides
+from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT
 from shlo_disc.passes.fusion.rows import in_rows, is_space

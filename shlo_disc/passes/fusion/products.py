@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.dynamic.views import View, view_of
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.fusion.graph import Graph, Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.kinds import contraction_kind

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import Again, FusionRule, Seed, never

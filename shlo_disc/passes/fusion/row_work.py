@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shlo_disc.contractions import dot_sides
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.passes.fusion.graph import Graph, Node, squeezed
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import products, single_result

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.fusion.graph import Graph, Node, Read, Shape, broadcast_dims, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, is_row_reduction

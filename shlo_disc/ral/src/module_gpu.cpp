@@ -238,7 +238,7 @@ nb::list gpu_kernels(const PyExecutable& self, int ordinal) {
 }
 
 void bind_gpu(nb::module_& m) {
-  const nb::module_ ours = nb::module_::import_("shlo_disc.errors");
+  const nb::module_ ours = nb::module_::import_("shlo_disc.base.errors");
   errors().device = nb::object(ours.attr("DeviceError")).release().ptr();  // one reference for ever
   errors().internal = nb::object(ours.attr("InternalError")).release().ptr();
 

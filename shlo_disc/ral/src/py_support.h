@@ -103,8 +103,8 @@ struct Errors {
   PyObject* argument;  // ArgumentError(index, kind, what), a TypeError
   PyObject* guard;     // GuardError(index, what, sizes, elements), a ValueError
   PyObject* foreign;   // ForeignError(where, message, code), a RuntimeError
-  PyObject* device;    // shlo_disc.errors.DeviceError
-  PyObject* internal;  // shlo_disc.errors.InternalError
+  PyObject* device;    // shlo_disc.base.errors.DeviceError
+  PyObject* internal;  // shlo_disc.base.errors.InternalError
 };
 Errors& errors();
 

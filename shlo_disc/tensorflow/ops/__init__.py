@@ -5,11 +5,11 @@ They pass through the converter under the name `tf.Disc...`, which it does not k
 
 from __future__ import annotations
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.mixed.rewriter import Rule, operation
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.colours import (
     adjust_contrast,
     adjust_hue,

@@ -5,9 +5,9 @@ Source: TensorFlow's kernels `colorspace_op.h`, `adjust_hue_op.cc`, `adjust_cont
 
 from __future__ import annotations
 
-from shlo_disc.builders import summed
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import summed
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
 from shlo_disc.tensorflow.ops.moves import joined
 from shlo_disc.tensorflow.ops.shapes import part_of

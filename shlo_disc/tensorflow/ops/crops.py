@@ -7,11 +7,11 @@ Source: TensorFlow's kernel `crop_and_resize_op.cc`.
 
 from __future__ import annotations
 
-from shlo_disc.builders import create
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
 from shlo_disc.tensorflow.ops.images import wanted_sizes
 from shlo_disc.tensorflow.ops.moves import joined

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, summed, with_element
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, summed, with_element
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (
     Size,

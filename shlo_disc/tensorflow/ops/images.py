@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from shlo_disc.builders import create
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.moves import joined
 from shlo_disc.tensorflow.ops.shapes import every
 from shlo_disc.tensorflow.ops.values import (

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shlo_disc.builders import convert, create
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import captures, clone, ir, ops_of
+from shlo_disc.ir.builders import convert, create
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import captures, clone, ir, ops_of
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.builders import compare, create, reduced, with_element
-from shlo_disc.builders import summed as total_of
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced, with_element
+from shlo_disc.ir.builders import summed as total_of
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,

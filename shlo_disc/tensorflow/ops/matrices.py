@@ -7,8 +7,7 @@ finite: a program does not look at its data.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, transposed, with_element
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.elimination import (
     back_substituted,
     determinant,
@@ -17,8 +16,9 @@ from shlo_disc.ingest.elimination import (
     log_determinant,
 )
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, transposed, with_element
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.values import (
     broadcast_to,
     constant,

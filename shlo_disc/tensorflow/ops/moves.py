@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from shlo_disc.builders import compare, create, transposed, with_element
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, transposed, with_element
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
 from shlo_disc.tensorflow.ops.values import (
     Size,

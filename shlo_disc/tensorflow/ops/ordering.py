@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, with_element
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.region_ops import running, sorted_with_places
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, with_element
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import convert, create, number_of
 from shlo_disc.ingest.size_values import Sizes, binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import convert, create, number_of
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,

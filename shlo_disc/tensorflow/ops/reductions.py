@@ -11,10 +11,10 @@ not. A dimension of size n becomes two, [m, n / m], where m is the size of %x; t
 
 from __future__ import annotations
 
-from shlo_disc.builders import create, reduced, summed, transposed
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.size_values import Sizes, binary, vector
-from shlo_disc.mlir import ir, ops_of, producer
+from shlo_disc.ir.builders import create, reduced, summed, transposed
+from shlo_disc.ir.mlir import ir, ops_of, producer
 from shlo_disc.tensorflow.ops.values import (
     Size,
     broadcast_to,

@@ -5,10 +5,10 @@ The converter would leave them, or write bytecode of them that no MLIR reads.
 
 from __future__ import annotations
 
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["REFUSED"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from shlo_disc.builders import create, summed
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create, summed
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
 from shlo_disc.tensorflow.ops.images import places_of, scale_of, wanted_sizes
 from shlo_disc.tensorflow.ops.values import (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from shlo_disc import builders
-from shlo_disc.builders import create
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.region_ops import running
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import ir
+from shlo_disc.ir import builders
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (
     Size,

@@ -10,12 +10,12 @@ The comparisons are part of the kernel of the sum, so none is stored.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, summed, with_element
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.region_ops import running, sorted_with_places
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, summed, with_element
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of, scattered
 from shlo_disc.tensorflow.ops.values import (
     broadcast_to,

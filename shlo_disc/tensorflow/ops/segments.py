@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.builders import compare, create, reduced, with_element
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.size_values import Sizes, binary, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced, with_element
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of, scattered
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (

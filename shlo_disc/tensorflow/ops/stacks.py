@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shlo_disc.builders import convert, create, number_of
-from shlo_disc.comparisons import comparison
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import scalar_type
-from shlo_disc.locations import source_line
-from shlo_disc.mlir import at, clone, ir, ops_of, producer, replace, terminator
+from shlo_disc.ir.builders import convert, create, number_of
+from shlo_disc.ir.comparisons import comparison
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import at, clone, ir, ops_of, producer, replace, terminator
 from shlo_disc.tensorflow.ops.lists import Copies
 from shlo_disc.tensorflow.ops.typed import of_its_type
 from shlo_disc.tensorflow.ops.values import constant

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.builders import create, transposed
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.complex_numbers.transforms import DYNAMIC_FFT
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create, transposed
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
 from shlo_disc.tensorflow.ops.values import (
     Size,

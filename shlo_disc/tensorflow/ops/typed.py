@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import create
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import ir
 
 __all__ = ["of_its_type"]
 

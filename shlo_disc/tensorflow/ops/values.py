@@ -8,9 +8,7 @@ from typing import Any
 
 import ml_dtypes
 
-from shlo_disc.builders import convert, create, scalar, with_element
-from shlo_disc.element_types import known_element_type
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_arithmetic import (
     Size,
     known,
@@ -33,7 +31,9 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import Sizes, scalar_type
-from shlo_disc.mlir import ir, producer
+from shlo_disc.ir.builders import convert, create, scalar, with_element
+from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.mlir import ir, producer
 
 __all__ = [
     "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",

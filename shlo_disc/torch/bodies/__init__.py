@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from shlo_disc.errors import UnsupportedError
-from shlo_disc.mlir import ir
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.attention import attention, flash_attention
 from shlo_disc.torch.bodies.call import Body, BodyCall
 from shlo_disc.torch.bodies.complex_numbers import COMPLEX, is_complex

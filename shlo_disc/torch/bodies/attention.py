@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shlo_disc.builders import compare, create, reduced
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     BodyCall,
     constant,

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from shlo_disc.builders import create, reduced, scalar
 from shlo_disc.ingest.size_values import extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create, reduced, scalar
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.importer import Carried, Graph
 
 __all__ = [

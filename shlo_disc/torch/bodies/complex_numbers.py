@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create, reduced, scalar
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced, scalar
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     Body,
     BodyCall,

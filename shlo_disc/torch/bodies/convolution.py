@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shlo_disc.builders import assert_sizes, compare, create, pad, transposed
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_arithmetic import (
     Size,
     minus,
@@ -30,7 +29,8 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import truth
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import assert_sizes, compare, create, pad, transposed
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, element_of, spread, summed_to
 
 __all__ = ["convolution", "convolution_backward", "is_special_convolution"]

@@ -5,9 +5,9 @@ torch-mlir subtracts a rounded quotient from the dividend, and shifts numbers of
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, reduced, while_loop
 from shlo_disc.ingest.size_values import binary
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced, while_loop
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, aligned, constant, element_of, spread, typed
 
 __all__ = ["fmod", "gcd", "lcm", "remainder", "shift_left", "shift_right"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.builders import compare, create, reduced
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     Body,
     BodyCall,

@@ -9,9 +9,9 @@ The compiler runs such a program in two parts, between which the size is read.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, reduced, scattered
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, reduced, scattered
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     BodyCall,
     constant,

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.builders import create
 from shlo_disc.ingest.complex_numbers.transforms import DYNAMIC_FFT
 from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread, typed
 
 __all__ = ["fft_c2c", "fft_c2r", "fft_r2c"]

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create, integer, reduced, while_loop
-from shlo_disc.contractions import dot_numbers
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.elimination import permutation
 from shlo_disc.ingest.linear_algebra import lapack, nan_where_failed
 from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, integer, reduced, while_loop
+from shlo_disc.ir.contractions import dot_numbers
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     Body,
     BodyCall,

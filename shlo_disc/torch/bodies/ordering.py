@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, while_loop
 from shlo_disc.ingest.region_ops import sorted_with_places
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, while_loop
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, iota, typed
 from shlo_disc.torch.bodies.recurrent import entry
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import pad, scalar
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import pad, scalar
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of
 
 __all__ = ["constant_pad", "pads_by_sizes"]

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from shlo_disc.builders import compare, create
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     BodyCall,
     constant,

@@ -10,10 +10,10 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from shlo_disc.builders import create
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
 
 __all__ = ["arange"]

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shlo_disc.builders import compare, create, while_loop
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, while_loop
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
 
 __all__ = [

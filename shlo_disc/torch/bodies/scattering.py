@@ -7,10 +7,10 @@ Elements of one place are joined in any order.
 
 from __future__ import annotations
 
-from shlo_disc.builders import compare, create, scattered
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, scattered
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     BodyCall,
     constant,

@@ -14,10 +14,10 @@ from typing import Any
 import sympy
 import torch
 
-from shlo_disc.builders import compare, create
-from shlo_disc.errors import UnsupportedError
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import binary, extent, truth, vector
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant
 from shlo_disc.torch.sizes import expression
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.builders import compare, create, scalar
 from shlo_disc.ingest.region_ops import running
 from shlo_disc.ingest.size_values import binary
-from shlo_disc.mlir import ir
+from shlo_disc.ir.builders import compare, create, scalar
+from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import (
     BodyCall,
     constant,

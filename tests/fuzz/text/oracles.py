@@ -15,7 +15,7 @@ from jaxlib._jax import DeviceList
 
 from shlo_disc.debug import interpreter
 from shlo_disc.debug.interpreter import NoReferenceError
-from shlo_disc.mlir import ir, new_context, parse_module, run_pipeline
+from shlo_disc.ir.mlir import ir, new_context, parse_module, run_pipeline
 from tests.children import Ended, Server
 
 __all__ = ["Interpreter", "NoReferenceError", "Xla", "verify"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shlo_disc.element_types import COMPLEX_TYPES, ELEMENT_TYPES, FLOATS, Special
+from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES, FLOATS, Special
 
 __all__ = [
     "COMPLEX",

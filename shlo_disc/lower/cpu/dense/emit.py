@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.cpu.dense.batches import largest
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.plan import Planner
@@ -19,7 +20,6 @@ from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.schedule.contraction import Dense, analyze_dense, turned
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.mlir import ir, terminator
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
 from shlo_disc.passes.records import Planned

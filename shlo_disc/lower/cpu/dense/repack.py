@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import ELEMENT_TYPES, ElementType
+from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import (

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.tile_writer import chains_of, multiply_add
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.plan import Buffer, Condition, Kernel, Launch
 from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.contraction import Axis, Problem
-from shlo_disc.lower.tasks.odometer import odometer
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix

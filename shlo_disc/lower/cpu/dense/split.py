@@ -16,10 +16,10 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import LONG_SUM
+from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
-from shlo_disc.lower.tasks.sized import Written
 from shlo_disc.lower.values.elemental import Arguments
 
 __all__ = ["combine_launch", "split_steps"]

@@ -10,13 +10,13 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, load_as
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
 from shlo_disc.lower.cpu.dense.words import Words
-from shlo_disc.lower.tasks.strips import whole_strips
+from shlo_disc.lower.kernels.strips import whole_strips
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.element_types import ElementType
+from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.machine import Machine
 
 __all__ = ["Blocks", "Tile", "blocks", "choose_tile"]

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 
-from shlo_disc.errors import InternalError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.values.math.power import constant_power
 from shlo_disc.lower.values.math.registry import FUNCTIONS
 from shlo_disc.lower.values.typed import Register

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from shlo_disc.element_types import FLOATS
+from shlo_disc.ir.element_types import FLOATS
 from shlo_disc.lower.values.math.formulas import choose, fma, horner, select
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES

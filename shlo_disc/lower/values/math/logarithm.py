@@ -7,7 +7,7 @@ coefficients of our own.
 
 from __future__ import annotations
 
-from shlo_disc.element_types import FLOATS
+from shlo_disc.ir.element_types import FLOATS
 from shlo_disc.lower.values.math.exponential import LN2_HIGH, LN2_LOW
 from shlo_disc.lower.values.math.formulas import fma, horner, select
 from shlo_disc.lower.values.math.registry import function

@@ -1,0 +1,1 @@
+"""What every room uses: errors, environment variables, locks, values made later."""

@@ -1,0 +1,103 @@
+"""The front door: a program is loaded, if an earlier process compiled it, or it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shlo_disc.driver.kept import keep, load, place_of
+from shlo_disc.driver.options import check_symbols, stated_text
+from shlo_disc.driver.request import Options, Request, Stated
+from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc.executables.executable import Executable
+from shlo_disc.executables.typed_keys import TypedKeys
+from shlo_disc.report.peak import MEASURES
+
+__all__ = ["compile", "compile_one"]
+
+
+def compile(
+    source: Any,
+    *,
+    name: str | None = None,
+    shapes: Sequence[Sequence[str] | None] | None = None,
+    names: Sequence[str | None] | None = None,
+    constraints: str | Sequence[str] = (),
+    likely: Mapping[str, int | Sequence[int]] | None = None,
+    first_sizes: Mapping[str, int] | None = None,
+    weak_results: Sequence[bool] = (),
+    donated: int | Sequence[int] = (),
+    target: str = "cpu",
+) -> Executable | DataSizedExecutable:
+    """The executable of a program, for every shape its dynamic sizes allow.
+
+    `source`: a `jax.export.Exported`, StableHLO as MLIR text, bytecode or portable artifact, or the
+    path of a file with one of them. `shapes` and `names` describe the arguments when the source
+    does not (see :func:`shlo_disc.ingest.ingest`). `constraints` are relations of the sizes, such
+    as "t >= 2": a call that breaks one raises ShapeMismatchError. A symbol of `shapes` is at least
+    1, unless a constraint such as "b >= 0" allows 0. `weak_results` tells which results are weakly
+    typed in JAX. `likely` gives values of symbols to have specialised kernels for. `first_sizes`
+    gives their values in the first call: kernels that it does not need are compiled later; without
+    them all are compiled now. `donated`: arguments whose arrays a call may overwrite and deletes; a
+    warning names those whose memory no result can use. `target` is "cpu", this machine's, or a
+    level of it that other machines have too: "cpu:avx512", "cpu:avx2" or "cpu:sse2". Or it is a
+    GPU: "cuda" (the first one of this machine), or an architecture of any machine's, such as
+    "cuda:sm_90".
+
+    The result is a :class:`DataSizedExecutable` if sizes come from data, or depend on which branch
+    runs, or on how often a loop does.
+
+    Raises InvalidModuleError (malformed program), UnsupportedError (an op, type or target that is
+    not covered), OSError (a file that cannot be read), TypeError or ValueError (an option of the
+    wrong type, or one that names no symbol, argument or result).
+    """
+    stated = Stated.of(source, shapes, names, constraints, first_sizes)
+    options = Options.of(target, weak_results, likely, donated)
+    made = _made(Request(stated, options, stated_text("name", name), may_be_several=True))
+    check_symbols(made.name, "first_sizes", stated.seen or (), made.symbols)
+    made.keys = TypedKeys.of(source)
+    return made
+
+
+def compile_one(
+    source: Any,
+    *,
+    name: str | None = None,
+    shapes: Sequence[Sequence[str] | None] | None = None,
+    names: Sequence[str | None] | None = None,
+    constraints: str | Sequence[str] = (),
+    likely: Mapping[str, int | Sequence[int]] | None = None,
+    first_sizes: Mapping[str, int] | None = None,
+    weak_results: Sequence[bool] = (),
+    donated: int | Sequence[int] = (),
+    target: str = "cpu",
+) -> Executable:
+    """As :func:`compile`, but raises UnsupportedError for a size that is computed from data."""
+    stated = Stated.of(source, shapes, names, constraints, first_sizes)
+    options = Options.of(target, weak_results, likely, donated)
+    made = _made(Request(stated, options, stated_text("name", name), may_be_several=False))
+    assert isinstance(made, Executable)
+    return made
+
+
+def _made(request: Request) -> Executable | DataSizedExecutable:
+    place = place_of(request)
+    found = None if place is None else load(place, request)
+    if found is not None:
+        return found
+    # Only here: what compiles takes longer to load than a program.
+    from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
+
+    made = compile_request(request)
+    if place is not None:
+        keep(place, made)
+    return made
+
+
+def _measured(target: str) -> tuple[float, list[tuple[int, float]]]:
+    from shlo_disc.driver.gpu_peak import measured  # noqa: PLC0415 - it compiles by this module
+
+    return measured(target)
+
+
+MEASURES.append(_measured)

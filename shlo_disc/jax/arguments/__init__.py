@@ -1,0 +1,1 @@
+"""The arguments of a call: leaves, options, static and donated ones, stated shapes."""

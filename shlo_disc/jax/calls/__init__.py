@@ -1,0 +1,1 @@
+"""Calls of a function: their description, lowering and execution."""

@@ -1,0 +1,1 @@
+"""Programs that JAX derives from one: derivatives, transposes, batches, blocks."""

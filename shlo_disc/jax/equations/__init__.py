@@ -1,0 +1,1 @@
+"""Jaxprs, equation by equation: how they depend, compare, run and are cut."""

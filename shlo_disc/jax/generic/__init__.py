@@ -1,0 +1,1 @@
+"""Functions of JAX that want constant sizes, written for symbolic ones."""

@@ -1,0 +1,1 @@
+"""Symbolic sizes, and the answers to questions about them."""

@@ -1,0 +1,1 @@
+"""Programs cut into blocks along a symbol, for several devices."""

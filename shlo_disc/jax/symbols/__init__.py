@@ -1,0 +1,1 @@
+"""The choice of symbols for the axes of a call's arguments."""

@@ -1,0 +1,1 @@
+"""The versions of a function, from a trace to an executable."""

@@ -1,0 +1,446 @@
+"""A version of a function: traced with symbols, compiled once for every shape that fits it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax import export
+
+from shlo_disc import ral
+from shlo_disc.base import locks
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.executables.devices import Place
+from shlo_disc.jax.arguments.donations import taken_over, warn_of_kept
+from shlo_disc.jax.arguments.leaves import is_key_dtype, raw_spec
+from shlo_disc.jax.arguments.places import usual_place
+from shlo_disc.jax.arguments.plan import Pattern, Shapes
+from shlo_disc.jax.calls.call import Call, Options
+from shlo_disc.jax.calls.compiled_call import CompiledCall, compiled_once
+from shlo_disc.jax.calls.runs import Runs, calls_before_xla
+from shlo_disc.jax.derived.program import Program, Sizes
+from shlo_disc.jax.sizes.structure import has_sizes, tree_at
+from shlo_disc.jax.sizes.symbolic import SizeScope
+from shlo_disc.jax.symbols.choice import Choice
+from shlo_disc.jax.symbols.search import Found
+from shlo_disc.jax.versions.segmented import Segmented, Trial
+from shlo_disc.jax.versions.tracing import Concrete, InParts, Trace, Traced, problem_of
+from shlo_disc.jax_private import inputs_used, key_impl
+
+__all__ = ["Version"]
+
+_log = logging.getLogger("shlo_disc")
+
+_starting = locks.lock()
+
+
+class _Compilation:
+    """The compiled program of a version, made when it is first asked for.
+
+    A version and its :class:`Program` both hold this object, so neither needs to hold the other.
+    """
+
+    def __init__(
+        self, options: Options, call: Call, found: Found[Traced], donated: tuple[int, ...]
+    ) -> None:
+        self.lowered = found.program[0]
+        pattern = found.choice.pattern
+        self._sizes = found.choice.texts()
+        """The sizes of every argument, for the compiler: equal sizes have equal names."""
+        # No more of the options: a program outlives the function, and the tracers it may read.
+        self._name, self._compile = options.name, options.compile
+        given = options.likely
+        self.likely = {name: given[name] for name in given if name in pattern.symbols}
+        self._unlikely = sorted(given.keys() - self.likely.keys())
+        hints = found.choice.hints
+        self._seen = {s: hints[s] for s in sorted(pattern.symbols) if s in hints}
+        self._names = [leaf.name for leaf in call.leaves]
+        self._donated = donated
+        self._executable: CompiledCall | None = None
+        self._lock = locks.lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._executable is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def leave_uncounted(self) -> None:
+        self._compile = self._compile.of_parts
+
+    def begin(self) -> bool:
+        """Compile in a thread of its own, unless one tried that; True while it does.
+
+        What it could not compile, :meth:`executable` tries again, and raises.
+        """
+        if self._executable is not None:
+            return False
+        with _starting:
+            if self._thread is None:
+                # Python waits for it at exit: it must not run while JAX is taken down.
+                self._thread = threading.Thread(
+                    target=self._try, name=f"shlo_disc compiles {self._name}", daemon=False
+                )
+                self._thread.start()
+        return self.is_under_way
+
+    def _try(self) -> None:
+        start = time.perf_counter()
+        name = self._name
+        _log.info("%s is compiled in the background; jax.jit runs it meanwhile", name)
+        try:
+            self.executable()
+        except Exception as error:
+            _log.warning("%s could not be compiled in the background: %s", name, error)
+        else:
+            _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
+
+    def executable(self) -> CompiledCall:
+        with self._lock:
+            if self._executable is None:
+                self._executable = self._compiled()
+            return self._executable
+
+    @lets_others_run
+    def _compiled(self) -> CompiledCall:
+        assert not isinstance(self.lowered, InParts)
+        if self._unlikely:
+            _log.info("%s: %s is no symbol of this version, so none of its likely sizes has a "
+                      "kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
+        return compiled_once(
+            self.lowered,
+            self._compile,
+            name=self._name,
+            names=self._names,
+            weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
+            shapes=self._sizes,
+            seen=self._seen,
+            **({"likely": self.likely} if self.likely else {}),
+            **({"donated": self._donated} if self._donated else {}),
+        )
+
+
+class Version(Runs):
+    """A function for one structure and dtypes, at every shape that fits `pattern`."""
+
+    def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
+        self.name = options.name
+        self._target = call.place.target
+        self.leaves = call.leaves
+        self.pattern = found.choice.pattern
+        self.lowered, self.jaxpr = found.program
+        self.donates = bool(call.donated)
+        """True if calls may overwrite an argument."""
+        donated, kept = taken_over(call.donated, self.jaxpr, found.choice.current)
+        warn_of_kept(self.name, [call.leaves[k].name for k in kept])
+        self._traced = found.traced.pattern
+        self.has_static_sizes = has_sizes(self.lowered.out_tree)
+        """True if the structure of the results has sizes, which differ from call to call."""
+        self._compilation = _Compilation(options, call, found, donated)
+        self._root = _Root(options, call, found, trace, self._compilation, donated)
+        self._in_parts: Segmented | None = None
+        self._lock = locks.lock()
+        self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
+        if call.captured:
+            self.program  # noqa: B018 - while the captured variables can be read
+            self._root.forget_function()
+
+    def remember(self, sizes: Sizes, jaxpr: Any) -> None:
+        """`jaxpr` is the program at these sizes, for programs derived from it that need numbers.
+
+        For versions with captured variables, whose function cannot be traced later.
+        """
+        self._root.at_numbers[sizes] = jaxpr
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """The arguments whose elements the program needs; `jax.jit` takes any for the others."""
+        return tuple(k for k, is_used in enumerate(inputs_used(self.jaxpr)) if is_used)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Has it been compiled yet?"""
+        return self._in_parts is not None if self.is_in_parts else self._compilation.is_done
+
+    def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
+        """How the version differs from a trace at the sizes of a call, and the line; or None."""
+        program = self.lowered, self.jaxpr
+        return problem_of(program, self._traced, self.pattern, shapes, concrete_at)
+
+    def out_tree(self, shapes: Shapes) -> Any:
+        """The structure of the results of a call with arguments of these shapes."""
+        if not self.has_static_sizes:
+            return self.lowered.out_tree
+        return tree_at(self.lowered.out_tree, self.traced_sizes(shapes))
+
+    def traced_sizes(self, shapes: Shapes) -> dict[str, int]:
+        """The symbols of the trace and their values in a call that fits the pattern."""
+        return self._traced.values(shapes)
+
+    @property
+    def likely(self) -> dict[str, tuple[int, ...]]:
+        """Likely values of those sizes that are symbols of this version."""
+        return self._compilation.likely
+
+    @property
+    def executable(self) -> CompiledCall:
+        """The compiled program; raises UnsupportedError."""
+        return self.in_parts if self.is_in_parts else self._compilation.executable()
+
+    @property
+    def is_in_parts(self) -> bool:
+        """True if the version runs in parts: XLA runs some of it, or sizes come from data."""
+        return isinstance(self.lowered, InParts)
+
+    @property
+    def in_parts(self) -> Segmented:
+        """The parts of a version that runs in parts, compiled."""
+        with self._lock:
+            if self._in_parts is None:
+                self._in_parts = self._root.in_parts(self.pattern)
+            return self._in_parts
+
+    @property
+    def needs_xla(self) -> bool:
+        """True if XLA runs a part of the version, which is compiled."""
+        return self.is_compiled and self.is_in_parts and bool(self.in_parts.told)
+
+    @property
+    def fresh(self) -> Mapping[int, int]:
+        """What the trace assumed of sizes from data, by the index of their read."""
+        return self.lowered.assumed if isinstance(self.lowered, InParts) else {}
+
+    def compiles_uncounted(self) -> None:
+        """The program was counted before: it was loaded for a call."""
+        self._compilation.leave_uncounted()
+
+    def compiles_meanwhile(self) -> bool:
+        """Have a thread compile the version; True until it has."""
+        return not self.is_in_parts and self._compilation.begin()
+
+    @property
+    def is_compiling(self) -> bool:
+        """True while a thread compiles the version in the background."""
+        return self._compilation.is_under_way
+
+    @property
+    def keys(self) -> tuple[tuple[int, str], ...]:
+        """(index, PRNG implementation) of results that are typed keys; they run as integers."""
+        return self._root.keys
+
+    @property
+    def offer(self) -> tuple[ral.SizePattern, ral.DispatchEntry] | None:
+        """The version for the C++ dispatcher, which tests and runs it at new sizes.
+
+        None when Python is needed: to compile it, to make a structure with sizes of the results,
+        or for numbers of more than 64 bits. None where JAX's default device has another target.
+        """
+        if self._offer is None and self.is_compiled and not self.has_static_sizes:
+            place = usual_place()
+            if place.target != self._target:
+                return None
+            try:
+                pattern = self.pattern.native
+            except OverflowError:
+                return None
+            entry = self.dispatch_entry(self.lowered.out_tree, place)
+            self._offer = None if entry is None else (pattern, entry)
+        return self._offer
+
+    def calls_before_xla(self, place: Place) -> int | None:
+        """Calls of the same sizes after which XLA runs the program, as a custom call.
+
+        None where XLA would copy arguments that are donated, and for programs with effects.
+        """
+        if self.jaxpr.effects or (self.donates and (place.is_cpu or self.in_place is None)):
+            return None
+        return calls_before_xla(place, 0 if self.is_in_parts else len(self.lowered.out_avals))
+
+    @cached_property
+    def in_place(self) -> Mapping[int, int] | None:
+        """Result by donated argument, in whose memory the compiled program may write it.
+
+        None where a custom call in place is not written: for programs in parts, sizes that no array
+        tells, and results of weak types.
+        """
+        host = None if self.is_in_parts else getattr(self.executable, "host", None)
+        if host is None or self.program.needs_carrier:
+            return None
+        if any(aval.weak_type for aval in self.program.out_avals):
+            return None
+        return dict(host.reuses)
+
+    @cached_property
+    def program(self) -> Program:
+        """The version as a program for transformations of JAX; shares the executable."""
+        return self._root.program()
+
+    def asked_by_rules(self) -> list[str]:
+        """What rules of the user (`custom_vjp`) asked about sizes in derived programs."""
+        if "program" not in self.__dict__:
+            return []
+        return [
+            f"{q.left} {q.relation} {q.right} in derived programs: {q.reason} ({q.where})"
+            for q in self.program.questions()
+        ]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {', '.join(self.pattern.symbols) or 'no symbols'}\n{self.pattern.text()}"
+        )
+
+
+class _Root:
+    """Makes the program of a version for transformations of JAX, also at other sizes.
+
+    It holds neither the version nor a program, which hold it.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        call: Call,
+        found: Found[Traced],
+        trace: Trace,
+        compilation: _Compilation,
+        donated: tuple[int, ...],
+    ) -> None:
+        self._may_use_xla = options.may_use_xla
+        self._donated = donated
+        self._fresh = found.program[0] if isinstance(found.program[0], InParts) else None
+        self._compile = options.compile
+        self._name = options.name
+        self._leaves = call.leaves
+        self._jaxpr = found.program[1]
+        self._choice = found.choice
+        self._keeps_symbols = options.dynamic is True
+        self._was_merged = found.choice.dims != found.traced.dims
+        self._trace: Trace | None = trace
+        self.at_numbers: dict[Sizes, Any] = {}
+        """Jaxprs by the sizes they were traced at, where the function cannot be traced again."""
+        self._compilation = compilation
+        self.keys = tuple(
+            (index, key_impl(aval.dtype))
+            for index, aval in enumerate(compilation.lowered.out_avals)
+            if is_key_dtype(aval.dtype)
+        )
+
+    def program(self) -> Program:
+        """The program as it was traced."""
+        if self._was_merged:
+            # Rules of transformations compare sizes, too: they need equal sizes as one symbol.
+            return self._made(self._traced(self._choice), self._choice)
+        return self._made(self._jaxpr, self._choice)
+
+    def in_parts(self, pattern: Pattern) -> Segmented:
+        """The program in parts, compiled."""
+        choice, trace = self._choice, self._trace
+        assert trace is not None, "functions with captured variables do not run in parts"
+
+        def retrace(sizes: Mapping[str, int], known: Mapping[int, int]) -> Trial:
+            at = replace(choice.copy(), hints={s: sizes[s] for s in choice.pattern.symbols})
+            told, jaxpr = trace(at, known)
+            assert isinstance(told, InParts)
+            return Trial(self._made(jaxpr, at), told)
+
+        told = self._fresh
+        assert told is not None
+        if self._was_merged:
+            first = retrace(choice.hints, told.assumed)
+        else:
+            first = Trial(self._made(self._jaxpr, choice), told)
+        return Segmented(
+            self._name,
+            pattern,
+            first,
+            retrace,
+            self._compile,
+            may_use_xla=self._may_use_xla,
+            donated=self._donated,
+        )
+
+    def forget_function(self) -> None:
+        """Let go of the function: from now on programs at other sizes come from `at_numbers`."""
+        self._trace = None
+
+    def _traced(self, choice: Choice) -> Any:
+        assert self._trace is not None, "the program of a version is made once"
+        return self._trace(choice)[1]
+
+    def anew(self, sizes: Sizes, constants: frozenset[str]) -> Program:
+        """The program traced at other sizes that fit the pattern, some as constants.
+
+        All sizes are constants where the function reads captured variables. Raises
+        InconclusiveDimensionOperation for sizes the user wants to stay symbols.
+        """
+        symbols = self._choice.pattern.symbols
+        if self._trace is None:
+            constants = frozenset(symbols)
+        choice = replace(
+            self._choice.copy(), hints={s: value for s, value in sizes if s in symbols}
+        )
+        if constants and (self._keeps_symbols or constants & choice.fixed):
+            raise jax.errors.InconclusiveDimensionOperation(
+                f"{self._name}: a derivative or batch needs the numbers of "
+                f"{', '.join(sorted(constants))}, which were stated to be symbols"
+            )
+        choice.pin(sorted(constants), "a rule of JAX needs its number", "")
+        known = tuple((name, value) for name, value in sizes if name in constants)
+        jaxpr = self.at_numbers[sizes] if self._trace is None else self._traced(choice)
+        return self._made(jaxpr, choice, known)
+
+    def _made(self, jaxpr: Any, choice: Choice, constants: Sizes = ()) -> Program:
+        scopes = (
+            size.scope
+            for aval in jaxpr.in_avals
+            for size in aval.shape
+            if export.is_symbolic_dim(size)
+        )
+        program = Program(
+            jaxpr,
+            choice.pattern.symbols,
+            next(scopes, None) or SizeScope((), {}),
+            self._name,
+            self._compile,
+            self._compilation.executable,
+            self._compilation.likely,
+            choice.hints,
+            again=self.anew,
+            constants=constants,
+            guards=choice.pattern.guards,
+        )
+        if self.keys or any(leaf.is_key for leaf in self._leaves):
+            return self._without_keys(program, choice)
+        return program
+
+    def _without_keys(self, program: Program, choice: Choice) -> Program:
+        """The same program on raw key data, as the executable has it."""
+        specs = [raw_spec(aval) for aval in program.in_avals]
+
+        def function(*arguments: Any) -> list[Any]:
+            wrapped = [
+                jax.random.wrap_key_data(x, impl=key_impl(leaf.dtype)) if leaf.is_key else x
+                for x, leaf in zip(arguments, self._leaves, strict=True)
+            ]
+            results = list(program.run(*wrapped))
+            for index, _ in self.keys:
+                results[index] = jax.random.key_data(results[index])
+            return results
+
+        with program.scope.asking(choice.hints):
+            return program.derive(
+                function,
+                specs,
+                "raw",
+                executable=self._compilation.executable,
+                again=lambda fresh, *_: fresh,
+            )

@@ -1,0 +1,34 @@
+"""What an element-wise kernel gives when it is written, before it is known to be the last try."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.schedule.transposed_operands import Staged, find
+from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.index import Space
+
+__all__ = ["Written", "written"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A kernel text and what it asks for."""
+
+    text: str
+    params: tuple[Expr, ...]
+    arguments: Arguments
+    space: Space
+    crossed: list[Staged]
+    """Operands read across the lanes (see `schedule/transposed_operands.py`)."""
+    strided: tuple[ir.Value, ...]
+    """Operands read with a step between lanes."""
+
+
+def written(e: Elemental) -> Written:
+    """The kernel of `e`, finished."""
+    text, params = e.b.finish()
+    strided = tuple(dict.fromkeys(read.value for read in e.reads))
+    return Written(text, params, e.arguments, e.space, find(e), strided)
