@@ -269,9 +269,12 @@ _range_of_frame = _once_an_instruction(_spelled_range)
 # ---- who catches an error -----------------------------------------------------------------------
 
 _ROOTS = frozenset(
-    os.path.join(os.path.dirname(__file__), f"{name}.py")
-    for name in ("family", "program", "segmented", "symbols", "tracing", "versions")
-)
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), *name.split("/"))
+    for name in (
+        "derived/program.py", "symbols/search.py", "versions/family.py", "versions/segmented.py",
+        "versions/tracing.py", "versions/versions.py",
+    )
+)  # fmt: skip
 """Files of ours that run the program with symbols: their callers are no part of it."""
 
 

@@ -179,6 +179,7 @@ class SizeScope(SymbolicScope):
                 self._session, self.is_open, self.grows = before
                 if not self.is_open:
                     self._session = kept  # a size the program kept answers with these sizes
+                    self.computed.clear()
 
     @property
     def constrained(self) -> frozenset[str]:

@@ -72,6 +72,8 @@ class _Outcome(Generic[T]):
     """The choice to trace with again, and why; see `_Search.better`."""
     asked: int = 0
     """How many answers there were then."""
+    settled: Choice | None = None
+    """The choice with what the trace found out, if `better` made it."""
 
 
 def choose_symbols(
@@ -121,16 +123,15 @@ class _Search(Generic[T]):
                     outcome = self.attempt(choice)
                     continue
                 # Lowering may have asked more than the trace.
-                better = outcome.better
                 if len(session.questions) > outcome.asked:
-                    better = self.better(choice, outcome)
-                if better is not None:
-                    reason, choice = better
+                    outcome.better = self.better(choice, outcome)
+                if outcome.better is not None:
+                    reason, choice = outcome.better
                     self.bettered.add(reason)
                     outcome = self.attempt(choice)
                     continue
                 assert outcome.program is not None
-                final = _settled(choice, outcome)
+                final = outcome.settled or _settled(_merged(choice, outcome), outcome)
                 seconds = time.perf_counter() - start
                 return Found(outcome.program, choice, final, self.traces, seconds)
             if not choice.live():
@@ -217,7 +218,6 @@ class _Search(Generic[T]):
                 if self.will_pin(choice, session):
                     return False
                 outcome.better = self.better(choice, outcome)
-                outcome.asked = len(session.questions)
                 return outcome.better is None
 
             try:
@@ -245,18 +245,18 @@ class _Search(Generic[T]):
         `one`: sizes that are equal. Known from the start, JAX may know that a reshape of them fits.
         `multiples`: sizes that a number divides. Then JAX writes no remainders.
         """
+        outcome.asked, outcome.settled = len(outcome.session.questions), None
         reshapes = list(_reshapes(choice, outcome.jaxpr))
         if any(reshape.is_wrong(choice) for reshape in reshapes):
             return None
+        merged = _merged(choice, outcome)
         if reshapes and "one" not in self.bettered:
-            final = choice.copy()
-            _merge(final, outcome.session.questions.values())
-            merged = _replaced(choice, final).keys()
-            if any(reshape.symbols & merged for reshape in _reshapes(final, outcome.jaxpr)):
-                return "one", final
+            gone = _replaced(choice, merged).keys()
+            if any(reshape.symbols & gone for reshape in _reshapes(merged, outcome.jaxpr)):
+                return "one", merged
+        final = outcome.settled = _settled(merged, outcome)
         if "multiples" in self.bettered:
             return None
-        final = _settled(choice, outcome)
         is_renamed = all(size.lone_atom for size in _replaced(choice, final).values())
         if is_renamed or not _has_remainders(final):
             return None
@@ -475,13 +475,19 @@ def _needs_constant(question: Question, why_not: str) -> Exception:
     )
 
 
-def _settled(choice: Choice, outcome: _Outcome[Any]) -> Choice:
-    """The choice with what a trace found out."""
-    final, questions = choice.copy(), outcome.session.questions.values()
-    _merge(final, questions)
+def _merged(choice: Choice, outcome: _Outcome[Any]) -> Choice:
+    """The choice with one symbol for sizes that were found equal."""
+    merged = choice.copy()
+    _merge(merged, outcome.session.questions.values())
+    return merged
+
+
+def _settled(merged: Choice, outcome: _Outcome[Any]) -> Choice:
+    """`merged` with all that a trace found out."""
+    final = merged.copy()
     _settle_reshapes(final, outcome.jaxpr)
     # Last: a reshape may have made t // 4 a symbol, which another size can be.
-    _settle(final, questions)
+    _settle(final, outcome.session.questions.values())
     return final
 
 
