@@ -161,7 +161,7 @@ def test_a_forked_child_calls_what_was_compiled():
 def test_a_lock_held_by_another_thread_is_free_in_a_child(kind):
     code = f"""
         import os, signal, threading
-        from shlo_disc import locks
+        from shlo_disc.base import locks
 
         guard = locks.{kind}()
         entered, leave = threading.Event(), threading.Event()

@@ -13,6 +13,8 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.dense import gemm
 from shlo_disc.store.entries import COUNTS
@@ -218,3 +220,58 @@ def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeyp
     assert max(results) < 1e-4
     assert sorted(set(written)) == ["direct", "packed", "scratch"]
     assert len(written) < len(function.lower(*given).compile().executable.host.kernels)
+
+
+class Late:
+    """A function that notes when it is finished."""
+
+    name, address = "late", 0
+
+    def __init__(self):
+        self.finished = threading.Event()
+
+    def finish(self):
+        self.finished.set()
+
+
+@pytest.fixture
+def impatient(in_background, monkeypatch):
+    """The background waits a shorter time for callers than it does elsewhere."""
+    assert shlo_disc.finish_compiling(120)
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+
+
+def test_nothing_begins_in_the_background_while_a_caller_waits(impatient):
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return function.finished.wait(0.3)
+
+    assert not compiles()
+    assert function.finished.wait(60)
+
+
+def test_finish_compiling_does_not_wait_for_other_compilations(impatient):
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return shlo_disc.finish_compiling(60)
+
+    assert compiles()
+    assert function.finished.is_set()
+
+
+def test_a_stream_of_compilations_does_not_starve_the_background(impatient, monkeypatch):
+    monkeypatch.setattr(background, "_LONGEST_WAIT_S", 0.05)
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return function.finished.wait(60)
+
+    assert compiles()

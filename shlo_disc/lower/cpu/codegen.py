@@ -36,12 +36,19 @@ from typing import Any, BinaryIO, NamedTuple
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.cpu.code_key import code_key
-from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
+from shlo_disc.lower.cpu.host_parts import (
+    OPTIMISED,
+    UNOPTIMISED,
+    cut_long_functions,
+    keep_parts,
+    may_be_long,
+)
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
@@ -160,11 +167,13 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
     `host`: it is a host program, whose long functions are cut into parts. The result is verified
     once, not after every pass: that took a third of the time.
     """
-    cut = host and may_be_long(text)
+    is_optimised = not host or _has_loops(text)
+    limits = OPTIMISED if is_optimised else UNOPTIMISED
+    cut = host and may_be_long(text, limits)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
         if cut:
-            cut_long_functions(module)
+            cut_long_functions(module, limits)
         passes = PassManager.parse(f"builtin.module({PIPELINE})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
@@ -172,10 +181,31 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
             module = ir.Module.parse(text)
             run_pipeline(module, PIPELINE)  # raises with MLIR's messages
         module.operation.verify()  # raises with MLIR's messages
+        if not is_optimised:
+            _leave_unoptimised(module)
+            return module
         if cut:
             keep_parts(module)
         _say_what_to_inline(module)
         return module
+
+
+def _has_loops(host: str) -> bool:
+    """Whether a host program runs some of its text more than once; such text may have kernels."""
+    return "scf.while" in host
+
+
+def _leave_unoptimised(module: ir.Module) -> None:
+    """Have LLVM select instructions one by one, in a fifth of the time.
+
+    A level does not: MLIR's engine has LLVM generate code at its default one. `prepare` of a layer
+    takes 6 ns more so, of the optimiser step of an MLP 66 ns, in calls of 7 and 109 us.
+    """
+    with module.context:
+        words = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in ("optnone", "noinline")])
+        for view in module.body.operations:
+            if view.operation.name == "llvm.func":
+                view.operation.attributes["passthrough"] = words
 
 
 def _say_what_to_inline(module: ir.Module) -> None:
@@ -347,6 +377,7 @@ class Function:
         """Whether it has its best code."""
         return bool(self._codes) and self._codes[-1].is_best
 
+    @lets_others_run
     def compiled(self) -> Function:
         """Itself, with code. Raises what the code generator does."""
         with self._lock:
@@ -453,24 +484,24 @@ class _Source:
     """Of the functions."""
     text: Callable[[], str]
     """The MLIR with these names; it may have to be read from the disk."""
-    opt_level: int
+    opt_level: int | None
+    """Of LLVM; None: it is a host program."""
     machine: Machine | None
     """What it is for; None: this process's."""
-    is_host: bool = False
     known_key: bytes = b""
 
     @property
     def key(self) -> bytes:
         """What the store has the code under."""
         features = _features(self.machine) if self.machine else ""
-        options = (self.names, self.opt_level, features, PIPELINE, self.is_host)
+        options = (self.names, self.opt_level, features, PIPELINE)
         return self.known_key or code_key(self.text(), *options)
 
 
 _ENTRIES = ("prepare", "run")
 """Functions of a host program."""
-_BEST, _HOST = 3, 1
-"""Levels of LLVM. A host program is straight-line code that runs once a call."""
+_BEST, _LOOPS, _ONCE = 3, 1, 0
+"""Levels of LLVM: of kernels, of host programs with loops, of those that run once a call."""
 
 
 def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
@@ -480,7 +511,7 @@ def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Sourc
 
 def _host_source(text: str, machine: Machine | None) -> _Source:
     name = function_name(text, machine)
-    return _Source(name, _ENTRIES, lambda: text, _HOST, machine, is_host=True)
+    return _Source(name, _ENTRIES, lambda: text, None, machine)
 
 
 class Builder:
@@ -592,9 +623,7 @@ def kept_functions(
             finish_later(made)
         kernels.append(made)
     symbol, key = names.host
-    source = _Source(
-        symbol, _ENTRIES, lambda: details()[0], _HOST, machine, is_host=True, known_key=key
-    )
+    source = _Source(symbol, _ENTRIES, lambda: details()[0], None, machine, known_key=key)
     return kernels, _host_functions(source)
 
 
@@ -672,8 +701,11 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
             else:
                 COUNTS.add("loaded")
                 return functions
-    module = _lowered(source.text(), source.machine, host=source.is_host)
-    object_code = _object_code(module, names[0], _QUICK if quickly else source.opt_level)
+    text, level = source.text(), _QUICK if quickly else source.opt_level
+    module = _lowered(text, source.machine, host=level is None)
+    if level is None:
+        level = _LOOPS if _has_loops(text) else _ONCE
+    object_code = _object_code(module, names[0], level)
     try:
         functions = _loaded(object_code, names, is_best=not quickly)
     except ObjectCodeError as error:

@@ -1,8 +1,8 @@
 """The host program: sizes, guards, arena, control flow and launches as two native functions.
 
 `prepare` and `run` are described in `ral/include/disc_ral.h`. Both are emitted as MLIR text
-(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels, without optimising hard: they
-are straight-line code that runs once per call.
+(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels. Without loops they are straight-line
+code that runs once a call, and are not optimised; else they are, if not hard.
 """
 
 from __future__ import annotations
