@@ -258,6 +258,11 @@ class Expr:
         return self.terms[0][1]
 
     @property
+    def is_polynomial(self) -> bool:
+        """True without `floordiv`, `mod`, `min` and `max`."""
+        return not any(atom.op for monomial, _ in self.terms for atom, _ in monomial)
+
+    @property
     def constant_term(self) -> int:
         """The coefficient of the empty monomial."""
         if self.terms and not self.terms[-1][0]:

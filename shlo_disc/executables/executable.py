@@ -21,6 +21,7 @@ from shlo_disc.base.errors import (
     DeletedArrayError,
     DeviceError,
     ForeignCallError,
+    InternalError,
     NumberRangeError,
     ShapeMismatchError,
     UnsupportedError,
@@ -251,7 +252,7 @@ class Executable(OfThisProcess):
             keep_alive=(prepare, run, *kernels, *targets.values()),
             foreign=foreign,
             gpu=gpu,
-            make_kernel=None if gpu is not None else _compiler_of(self._kernels),
+            make_kernel=None if gpu is not None else _compiler_of(self._kernels, record.host),
         )
         self._fingerprint: int | None = None
         self._make_apart = apart
@@ -687,8 +688,25 @@ def foreign_call_error(error: ral.ForeignError) -> Exception:
     return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
 
 
-def _compiler_of(kernels: Sequence[Function]) -> Callable[[int], object]:
-    return lambda index: kernels[index].compiled()
+def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[int], object]:
+    def compiled(index: int) -> object:
+        try:
+            return kernels[index].compiled()
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise InternalError(f"{_told(host, index)}: {error}") from error
+
+    return compiled
+
+
+def _told(host: HostProgram, index: int) -> str:
+    """The first fusion that a kernel is of, and its source line."""
+    source = host.kernels[index].source
+    for use in host.uses:
+        if any(kernel.source == source for kernel in kernels_of(use.plan.steps)):
+            return f"{use.name} ({use.where[0]})" if use.where else use.name
+    return host.kernels[index].name
 
 
 def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuProgram | None:

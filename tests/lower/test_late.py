@@ -16,6 +16,7 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu.dense import gemm
 from shlo_disc.store.entries import COUNTS
 from tests.lower.test_codegen import ANSWER
 
@@ -97,7 +98,7 @@ def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monk
             raise ValueError("no code today")
 
         patched.setattr(codegen, "_object_code", broken)
-        with pytest.raises(InternalError, match=r"kernel \d+: no code today"):
+        with pytest.raises(InternalError, match=r"kernel \d+: .*test_late.py:\d+.*: no code today"):
             function(*given)
         with pytest.raises(jax.errors.JaxRuntimeError, match="no code today"):
             jax.jit(function)(*given).block_until_ready()
@@ -189,6 +190,36 @@ def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_pat
     function.finish()
     assert function.is_finished
     assert COUNTS.now()["stored"] == key_count + 1
+
+
+def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeypatch):
+    written, write = [], gemm._gemm
+
+    def noted(what, sizes):
+        written.append(what.b_mode)
+        return write(what, sizes)
+
+    monkeypatch.setattr(gemm, "_gemm", noted)
+    function = shlo_disc.jit(lambda x, w: (x @ w)[:, 1:])  # compiled for this test
+    given = operands(200, 40, 48)
+    np.testing.assert_allclose(function(*given), (given[0] @ given[1])[:, 1:], rtol=0, atol=1e-5)
+    assert written == ["packed"]
+    results, start = [], threading.Barrier(4)
+
+    def call(sizes):
+        x, w = map(np.asarray, operands(*sizes))  # of NumPy's arrays no copy is kept
+        start.wait()
+        results.append(np.abs(function(x, w) - (x @ w)[:, 1:]).max(initial=0))
+
+    threads = [threading.Thread(target=call, args=[size]) for size in [*SIZES[1:4], SIZES[1]]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert max(results) < 1e-4
+    assert sorted(set(written)) == ["direct", "packed", "scratch"]
+    assert len(written) < len(function.lower(*given).compile().executable.host.kernels)
 
 
 class Late:
