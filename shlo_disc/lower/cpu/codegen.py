@@ -74,12 +74,12 @@ __all__ = [
     "lower_to_llvm",
 ]
 
-PIPELINE = (
-    "canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,"
-    "convert-vector-to-llvm{enable-x86=true},finalize-memref-to-llvm,convert-arith-to-llvm,"
-    "convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,convert-ub-to-llvm,"
-    "reconcile-unrealized-casts"
+_CONVERSIONS = (
+    "convert-scf-to-cf,convert-math-to-llvm,convert-vector-to-llvm,finalize-memref-to-llvm,"
+    "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
+    "convert-ub-to-llvm,reconcile-unrealized-casts"
 )
+PIPELINE = f"canonicalize,cse,{_CONVERSIONS}"
 """From vector/scf/memref/math/arith/llvm to the LLVM dialect."""
 
 
@@ -161,9 +161,12 @@ _LLVM_NAMES = {
 """Features of /proc/cpuinfo that LLVM calls otherwise."""
 
 
-def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.Module:
+def lower_to_llvm(
+    text: str, context: ir.Context, *, host: bool = False, quickly: bool = False
+) -> ir.Module:
     """The module of `text` lowered to the LLVM dialect, in `context`.
 
+    `quickly`: nothing is simplified, which takes a quarter of the time here, and none from LLVM.
     `host`: it is a host program, whose long functions are cut into parts. The result is verified
     once, not after every pass: that took a third of the time.
     """
@@ -174,7 +177,7 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
         module = ir.Module.parse(text)
         if cut:
             cut_long_functions(module, limits)
-        passes = PassManager.parse(f"builtin.module({PIPELINE})")
+        passes = PassManager.parse(f"builtin.module({_CONVERSIONS if quickly else PIPELINE})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
         if not done.value:
@@ -665,9 +668,11 @@ def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
 
 
-def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Module:
+def _lowered(
+    text: str, machine: Machine | None, *, host: bool = False, quickly: bool = False
+) -> ir.Module:
     """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
-    module = lower_to_llvm(text, kernel_context(), host=host)
+    module = lower_to_llvm(text, kernel_context(), host=host, quickly=quickly)
     _refuse_foreign_ops(module)
     if machine is not None and machine.without:
         with module.context:
@@ -702,7 +707,7 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
                 COUNTS.add("loaded")
                 return functions
     text, level = source.text(), _QUICK if quickly else source.opt_level
-    module = _lowered(text, source.machine, host=level is None)
+    module = _lowered(text, source.machine, host=level is None, quickly=quickly)
     if level is None:
         level = _LOOPS if _has_loops(text) else _ONCE
     object_code = _object_code(module, names[0], level)
