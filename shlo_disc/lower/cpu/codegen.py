@@ -59,7 +59,6 @@ from shlo_disc.store.entries import COUNTS, current
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 
 __all__ = [
-    "PIPELINE",
     "RECENT",
     "Builder",
     "Function",
@@ -75,12 +74,21 @@ __all__ = [
 ]
 
 _CONVERSIONS = (
-    "convert-scf-to-cf,convert-math-to-llvm,convert-vector-to-llvm,finalize-memref-to-llvm,"
-    "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
-    "convert-ub-to-llvm,reconcile-unrealized-casts"
+    ("scf.", "convert-scf-to-cf"),
+    ("math.", "convert-math-to-llvm"),
+    ("vector.", "convert-vector-to-llvm"),
+    ("memref", "finalize-memref-to-llvm"),
+    ("", "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm"),
+    ("", "convert-ub-to-llvm,reconcile-unrealized-casts"),
 )
-PIPELINE = f"canonicalize,cse,{_CONVERSIONS}"
-"""From vector/scf/memref/math/arith/llvm to the LLVM dialect."""
+"""Passes to the LLVM dialect, each with what is in the texts that need it."""
+_SIMPLIFICATIONS = "canonicalize,cse"
+
+
+def _pipeline(text: str, *, simplifies: bool) -> str:
+    """The passes from vector/scf/memref/math/arith/llvm to the LLVM dialect that `text` needs."""
+    needed = [passes for word, passes in _CONVERSIONS if word in text]
+    return ",".join([_SIMPLIFICATIONS, *needed] if simplifies else needed)
 
 
 class _Handle(ctypes.Structure):
@@ -177,12 +185,13 @@ def lower_to_llvm(
         module = ir.Module.parse(text)
         if cut:
             cut_long_functions(module, limits)
-        passes = PassManager.parse(f"builtin.module({_CONVERSIONS if quickly else PIPELINE})")
+        pipeline = _pipeline(text, simplifies=is_optimised and not quickly)
+        passes = PassManager.parse(f"builtin.module({pipeline})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
         if not done.value:
             module = ir.Module.parse(text)
-            run_pipeline(module, PIPELINE)  # raises with MLIR's messages
+            run_pipeline(module, pipeline)  # raises with MLIR's messages
         module.operation.verify()  # raises with MLIR's messages
         if not is_optimised:
             _leave_unoptimised(module)
@@ -497,7 +506,7 @@ class _Source:
     def key(self) -> bytes:
         """What the store has the code under."""
         features = _features(self.machine) if self.machine else ""
-        options = (self.names, self.opt_level, features, PIPELINE)
+        options = (self.names, self.opt_level, features)
         return self.known_key or code_key(self.text(), *options)
 
 
