@@ -355,8 +355,8 @@ class Function:
 
     def _put(self, code: _Code) -> None:
         self._codes.append(code)
-        for function in (self, *self._late):
-            function.cell.address = code.address
+        for cell in (self.cell, *(function.cell for function in self._late)):
+            cell.address = code.address
 
     def share(self, function: LateFunction) -> None:
         """Give `function` the code that there is, and that will be."""
