@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,6 @@ from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
-from shlo_disc.jax_private.ffi_targets import PLATFORMS, FfiTarget, ffi_target
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.images import KernelImage
@@ -45,6 +44,9 @@ from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 from shlo_disc.report.reported import ArgumentCopies, GpuCalls, MarkedCall
+
+if TYPE_CHECKING:
+    from shlo_disc.jax_private.ffi_targets import FfiTarget
 
 __all__ = [
     "ArgumentCopies",
@@ -209,9 +211,7 @@ class Executable(OfThisProcess):
         )
         prepare, run = entry_points
         gpu = _gpu_program(record, kernels)
-        targets = {
-            call.target: ffi_target(call.target, where, platform) for call, where in host.foreign
-        }
+        targets = _targets(host, platform)
         self.on_host = frozenset(
             name
             for name, found in targets.items()
@@ -730,10 +730,24 @@ def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuP
     )
 
 
+def _targets(host: HostProgram, platform: str) -> dict[str, FfiTarget]:
+    """The registered targets of the FFI calls of a program. JAX is imported for such calls alone.
+
+    Raises UnsupportedError where one is not registered.
+    """
+    if not host.foreign:
+        return {}
+    from shlo_disc.jax_private.ffi_targets import ffi_target  # noqa: PLC0415 - it imports JAX
+
+    return {call.target: ffi_target(call.target, where, platform) for call, where in host.foreign}
+
+
 def _copies_for_handlers(
     name: str, platform: str, host: HostProgram, targets: frozenset[str]
 ) -> tuple[str, ...]:
     """What is logged, once, of a program for a GPU that calls `targets` on the host."""
+    from shlo_disc.jax_private.ffi_targets import PLATFORMS  # noqa: PLC0415 - it imports JAX
+
     lines = dict.fromkeys(
         f"@{call.target} ({where})" for call, where in host.foreign if call.target in targets
     )

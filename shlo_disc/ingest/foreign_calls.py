@@ -28,7 +28,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of
 from shlo_disc.ir.ops import ffi
 from shlo_disc.ir.ops.ffi import is_ffi_call
-from shlo_disc.jax_private.ffi_targets import ffi_target
 
 __all__ = ["expand_foreign_calls"]
 
@@ -61,6 +60,8 @@ def _is_foreign(op: ir.Operation) -> bool:
 
 
 def _expand(op: ir.Operation, platform: str) -> None:
+    from shlo_disc.jax_private.ffi_targets import ffi_target  # noqa: PLC0415 - it imports JAX
+
     target = target_of(op)
     if ffi.has_effect(op) and not is_callback(target):
         raise UnsupportedError(
