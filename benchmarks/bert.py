@@ -6,10 +6,7 @@ Floors: floating-point operations over the measured peak, weight bytes over the 
 from __future__ import annotations
 
 import importlib.util
-import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,38 +104,3 @@ def new_shape(console: Console, quick: bool) -> None:
         f"most {extras[-1]:.2f} ms; {ours.cache_info()}"
     )
     console.print(str(write("new_shape", rows, total_ms=totals)))
-
-
-def compile_time(console: Console, quick: bool) -> None:
-    """From a function to its first result, by stage; every attempt in a process of its own."""
-    command = [sys.executable, "-c", "from benchmarks.bert import cold; cold()"]
-    folder = Path(__file__).parents[1]
-    rows = []
-    for _ in range(1 if quick else 3):
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
-    table = Table(title="BERT-base from nothing, ms; an attempt a column")
-    table.add_column("stage")
-    for attempt in range(len(rows)):
-        table.add_column(str(attempt + 1), justify="right")
-    for stage in rows[0]:
-        table.add_row(stage, *(f"{row.get(stage, 0):.0f}" for row in rows))
-    console.print(table)
-    console.print(str(write("compile_time", rows)))
-
-
-def cold() -> None:
-    """Compile once in this process, which has compiled nothing yet; print the times as JSON."""
-    params = model.init()
-    jax.block_until_ready(params)
-    inputs = model.batch(1, 16)
-    f = shlo_disc.jit(model.bert)
-    first = milliseconds(lambda: f(params, *inputs))
-    again = min(milliseconds(lambda: f(params, *inputs)) for _ in range(5))
-    stages = f.lower(params, *inputs).compile().executable.stage_ms
-    theirs = milliseconds(lambda: jax.jit(model.bert)(params, *inputs))
-    rest = first - again - sum(stages.values())
-    print(json.dumps({
-        "first call": first, "a later call": again, **stages,
-        "imports, tracing, symbols, packing": rest, "jax.jit first call, one shape": theirs,
-    }))  # fmt: skip

@@ -1,7 +1,10 @@
-"""Other threads get the interpreter soon while something is compiled (`base/threads.py`)."""
+"""Other threads get the interpreter soon while something is compiled, and Python makes no full
+collections (`base/threads.py`).
+"""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 import threading
@@ -11,17 +14,20 @@ import jax.numpy as jnp
 import pytest
 
 import shlo_disc
-from shlo_disc.base.threads import SWITCH_SECONDS, lets_others_run
+from shlo_disc.base.threads import COLLECTIONS, SWITCH_SECONDS, lets_others_run
 from tests.children import python
 
 
 @pytest.fixture
 def usual():
-    """Python's interval before a test, which must be there after it."""
-    before = sys.getswitchinterval()
+    """Python's interval before a test, which must be there after it, as its thresholds of `gc`."""
+    before, collections = sys.getswitchinterval(), gc.get_threshold()
     assert before > SWITCH_SECONDS
+    assert collections[0]
+    assert collections != COLLECTIONS
     yield before
     assert sys.getswitchinterval() == pytest.approx(before)
+    assert gc.get_threshold() == collections
 
 
 def is_short():
@@ -106,6 +112,46 @@ def test_a_shorter_interval_stays(usual):
     lets_others_run(lambda: None)()
     assert sys.getswitchinterval() == pytest.approx(1e-5)
     sys.setswitchinterval(usual)
+
+
+def test_no_full_collection_while_something_is_compiled(usual):
+    full = []
+
+    def seen(phase, info):
+        full.append(info["generation"] == 2)
+
+    def many():
+        return [[k] for k in range(100_000)]
+
+    gc.freeze()  # a full collection waits for more new objects than a quarter of the old ones
+    gc.collect()
+    gc.callbacks.append(seen)
+    try:
+        lets_others_run(many)()
+        during = full.copy()
+        many()
+    finally:
+        gc.callbacks.remove(seen)
+        gc.unfreeze()
+    assert during
+    assert not any(during)
+    assert any(full)  # so many objects lead to one
+
+
+@pytest.mark.parametrize("thresholds", [(0, 10, 10), (123, 4, 5)])
+def test_thresholds_of_the_program_stay(usual, thresholds):
+    before = gc.get_threshold()
+
+    @lets_others_run
+    def sets():
+        gc.set_threshold(*thresholds)
+
+    sets()
+    assert gc.get_threshold() == thresholds
+    if not thresholds[0]:  # the program collects by itself
+        lets_others_run(lambda: None)()
+        assert lets_others_run(gc.get_threshold)() == thresholds
+    gc.set_threshold(*before)
 
 
 def test_a_forked_child_has_the_usual_interval():

@@ -53,5 +53,7 @@ else
   wheel=$("$venv/bin/python" tools/editable_wheel.py)
   install "$wheel${1#.}" "${@:2}"
   install --force-reinstall --no-deps "$wheel"  # pip leaves one of the same version
+  # As pip does for packages; where .pyc files are forbidden, processes would compile them again.
+  "$venv/bin/python" -m compileall -q shlo_disc
 fi
 touch "$venv/.installed"

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["JaxModule"]
+import numpy.typing as npt
+
+__all__ = ["WEIGHT", "JaxModule"]
+
+WEIGHT = "shlo_disc.weight"
+"""The target of a custom call that stands for a constant beside the module."""
 
 
 @dataclass(frozen=True)
@@ -22,3 +28,5 @@ class JaxModule:
     """The values of the module's symbols in these."""
     constraints: Sequence[str] = ()
     """Relations of these that every call must satisfy, such as "t >= 2"."""
+    weights: Sequence[npt.NDArray[Any]] = ()
+    """Its large constants: `backend_config` of a custom call WEIGHT is the index of one."""

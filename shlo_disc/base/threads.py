@@ -1,16 +1,22 @@
-"""How threads share the interpreter while one of them traces or compiles."""
+"""How threads share the interpreter and the cores while one of them traces or compiles.
+
+Python's collection of garbage is another one then, too.
+"""
 
 from __future__ import annotations
 
 import functools
+import gc
+import math
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from shlo_disc.base import locks
 
-__all__ = ["SWITCH_SECONDS", "lets_others_run"]
+__all__ = ["COLLECTIONS", "SWITCH_SECONDS", "idle_seconds", "lets_others_run"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -18,14 +24,26 @@ _T = TypeVar("_T")
 SWITCH_SECONDS = 0.0005
 """After how many seconds of Python another thread may run, while something is compiled."""
 
+COLLECTIONS = (10_000, 10, 1 << 30)
+"""Thresholds of `gc`, while something is compiled: no full collections.
+
+A trace and a module are many objects that live until they are compiled. Full collections go over
+them and over all of JAX again and again. They took 12 % of the first call of an MLP with Adam.
+"""
+
 
 class _Compiling:
-    """The functions under way, and the interval Python had before the first of them."""
+    """The functions under way, and the settings Python had before the first of them."""
 
     def __init__(self) -> None:
         self._lock = locks.lock()
         self._count = 0
         self._before = 0.0
+        self._ended = -math.inf
+        self._collections = (0, 0, 0)
+
+    def idle(self) -> float:
+        return 0.0 if self._count else time.monotonic() - self._ended
 
     def begin(self) -> None:
         with self._lock:
@@ -33,6 +51,9 @@ class _Compiling:
             if self._count == 1:
                 self._before = sys.getswitchinterval()
                 sys.setswitchinterval(min(self._before, SWITCH_SECONDS))
+                self._collections = gc.get_threshold()
+                if self._collections[0]:  # 0: the program collects by itself
+                    gc.set_threshold(*COLLECTIONS)
 
     def end(self) -> None:
         with self._lock:
@@ -40,6 +61,7 @@ class _Compiling:
                 return  # a forked child
             self._count -= 1
             if self._count == 0:
+                self._ended = time.monotonic()
                 self._restore()
 
     def forget(self) -> None:
@@ -49,20 +71,30 @@ class _Compiling:
             self._restore()
 
     def _restore(self) -> None:
-        # Somebody else may have set the interval meanwhile.
+        # Somebody else may have set them meanwhile.
         if abs(sys.getswitchinterval() - SWITCH_SECONDS) < 1e-6:
             sys.setswitchinterval(self._before)
+        if gc.get_threshold() == COLLECTIONS:
+            gc.set_threshold(*self._collections)
 
 
 _compiling = _Compiling()
 os.register_at_fork(after_in_child=_compiling.forget)
 
 
+def idle_seconds() -> float:
+    """For how long no thread has traced or compiled for a caller; 0 while one does."""
+    return _compiling.idle()
+
+
 def lets_others_run(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """`function`, during which a waiting thread gets the interpreter after SWITCH_SECONDS.
+    """`function`, during which a waiting thread gets the interpreter after SWITCH_SECONDS, and
+    Python collects garbage by COLLECTIONS.
 
     Python's own 5 ms (`sys.setswitchinterval`) are longer than most calls of compiled code, and a
     call asks for the interpreter three times: it would take 15 ms beside a compilation.
+
+    Nothing begins in the background meanwhile (see :mod:`shlo_disc.lower.background`).
     """
 
     @functools.wraps(function)

@@ -170,7 +170,7 @@ def _executable(request: Request | None, record: ProgramRecord) -> Executable:
     assert record.code is not None
     kernels, entry_points = code.functions(
         architecture,
-        record.code,
+        record.code.value,
         lambda: (host.text, [kernel.text for kernel in host.kernels]),
     )
     for number in host.unasked_kernels:
@@ -231,7 +231,10 @@ def _source(source: Any) -> _Source | None:
         data = source.data
         if isinstance(data, str) and len(data) <= _LARGEST:
             data, lines = without_lines(data)
-        parts: tuple[Any, ...] = ("JaxModule", data, repr(known))
+        if sum(array.nbytes for array in source.weights) > _LARGEST:
+            return None
+        weights = (array.tobytes() for array in source.weights)
+        parts: tuple[Any, ...] = ("JaxModule", data, repr(known), *weights)
     elif isinstance(source, str) and "\n" in source:
         parts = ("text", source)
     elif isinstance(source, bytes | bytearray | memoryview):

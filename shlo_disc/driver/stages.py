@@ -39,7 +39,7 @@ from shlo_disc.ir.dialect import complex_arguments, complex_results
 from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.host.program import emit_host
-from shlo_disc.lower.host.record import HostProgram
+from shlo_disc.lower.host.record import CodeNames, HostProgram
 from shlo_disc.lower.plan import Kernel
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
@@ -304,7 +304,7 @@ def compile_module(
         passes=tuple(records),
         stage_ms=tuple(times.ms.items()),
         texts=Later.of((("stablehlo", stablehlo), ("disc", disc))),
-        code=target.code_names(native.host.text, [k.text for k in native.host.kernels]),
+        code=None if target.code_names is None else Later(partial(_code, target, native.host)),
         has_apart=apart is not None,
     )
     executable = Executable(
@@ -366,6 +366,12 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
                     raise error from refused
 
 
+def _code(target: Target, host: HostProgram) -> CodeNames:
+    """Where the store has the machine code. All texts are written for it."""
+    assert target.code_names is not None
+    return target.code_names(host.text, [kernel.text for kernel in host.kernels])
+
+
 @dataclass(frozen=True)
 class _Native:
     """A program as machine code."""
@@ -394,7 +400,7 @@ def _native(
         if dumps is not None:  # first: LLVM may crash on it
             symbol = target.function_name(kernel.text)
             dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
-        builder.add(kernel.text, wanted=wanted)
+        builder.add(kernel.source, wanted=wanted)
 
     host = emit_host(main, shapes, program, target, likely, written)
     if dumps is not None:
@@ -403,7 +409,7 @@ def _native(
     with ThreadPoolExecutor(1) as pool:
         entries = pool.submit(copy_context().run, target.compile_host, host.text)
         try:
-            kernels = list(builder.functions([kernel.text for kernel in host.kernels]))
+            kernels = list(builder.functions([kernel.source for kernel in host.kernels]))
         except KernelsRefused as refused:
             if dumps is not None:
                 for text, error in refused.errors.items():

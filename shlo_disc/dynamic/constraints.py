@@ -11,7 +11,7 @@ Every answer is a proof: False means "not proved". Facts are kept in four forms:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import gcd, lcm
 
@@ -240,6 +240,31 @@ class Constraints:
         made.signed = set(self.signed)
         made._at_least_zero = list(self._at_least_zero)
         return made
+
+    def alone(
+        self, symbols: Sequence[str], renamed: Callable[[Expr], Expr]
+    ) -> tuple[object, ...] | None:
+        """What is known of `symbols`, in expressions as `renamed` writes them.
+
+        Symbols with equal knowledge, in their order, have equal answers to equal questions. None if
+        a fact ties some of `symbols` to others.
+        """
+        wanted = {*symbols}
+        of_one = [(self._symbol.get(name, (0, None)), self._divisor.get(name, 1),
+                   name in self.signed) for name in symbols]  # fmt: skip
+        facts: list[frozenset[object]] = []
+        for known in (self._zero, self._at_least_zero, self._congruent):
+            found: set[object] = set()
+            for fact in known:
+                expr, modulus = fact if isinstance(fact, tuple) else (fact, 0)
+                about = expr.symbols()
+                if about.isdisjoint(wanted):
+                    continue
+                if not about <= wanted:
+                    return None
+                found.add((renamed(expr), modulus))
+            facts.append(frozenset(found))
+        return (*of_one, *facts)
 
     def _changed(self, *, divisors: bool = True) -> None:
         """Forget what was derived. Without `divisors` only bounds became known.

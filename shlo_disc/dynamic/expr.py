@@ -46,7 +46,7 @@ from shlo_disc.dynamic.monomial import (
 )
 from shlo_disc.dynamic.notation import Tree, parse
 
-__all__ = ["MAX_DEGREE", "MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div"]
+__all__ = ["MAX_DEGREE", "MAX_PRODUCT_TERMS", "Atom", "Expr", "Monomial", "ceil_div", "renaming"]
 
 MAX_PRODUCT_TERMS = 20_000
 """Terms of one factor times those of the other: 20 ms. Sizes of real programs have below ten; the
@@ -258,6 +258,11 @@ class Expr:
         return self.terms[0][1]
 
     @property
+    def is_polynomial(self) -> bool:
+        """True without `floordiv`, `mod`, `min` and `max`."""
+        return not any(atom.op for monomial, _ in self.terms for atom, _ in monomial)
+
+    @property
     def constant_term(self) -> int:
         """The coefficient of the empty monomial."""
         if self.terms and not self.terms[-1][0]:
@@ -362,13 +367,13 @@ class Expr:
         """The same polynomial over `value(atom)`, an Expr for each top-level atom."""
         total: Terms = {}
         for monomial, coefficient in self.terms:
-            term = Expr.const(coefficient)
+            term = _ONE
             for atom, power in monomial:
                 factor = value(atom)
                 for _ in range(power):
-                    term = term * factor
+                    term = factor if term is _ONE else term * factor
             for m, c in term.terms:
-                total[m] = total.get(m, 0) + c
+                total[m] = total.get(m, 0) + c * coefficient
         return Expr(total)
 
     def __str__(self) -> str:
@@ -882,6 +887,24 @@ _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
     "min": Expr.min,
     "max": Expr.max,
 }
+
+
+_ONE = Expr.const(1)
+
+
+def renaming(symbols: Sequence[str], names: Sequence[str]) -> Callable[[Expr], Expr]:
+    """A function that puts each of `names` in the place of a symbol, all at once."""
+    put = {symbol: Expr.symbol(name) for symbol, name in zip(symbols, names, strict=True)}
+    known: dict[Atom, Expr] = {}
+    made: dict[Expr, Expr] = {}
+
+    def renamed(size: Expr) -> Expr:
+        found = made.get(size)
+        if found is None:
+            found = made[size] = size.substitute(put, known)
+        return found
+
+    return renamed
 
 
 def _value(atom: Atom, env: Mapping[str, int], known: dict[Atom, int]) -> int:

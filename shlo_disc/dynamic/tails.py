@@ -50,6 +50,8 @@ def zero_from(size: Expr) -> tuple[str, int] | None:
 
     `b` is at least 1, as sizes are, and the smallest such number. None where nothing is shown.
     """
+    if size.is_polynomial:
+        return None
     found = [
         (start, symbol)
         for symbol in size.symbols()

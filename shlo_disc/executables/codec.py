@@ -120,6 +120,8 @@ class _Writer:
 
     def _parts(self, value: Any) -> tuple[str, Iterable[Any]]:
         kind = type(value)
+        if kind is plan.Kernel:
+            return kind.__name__, [value.name, value.text]
         if kind in _FIELDS:
             return kind.__name__, [getattr(value, name) for name in _FIELDS[kind]]
         if kind is Expr:

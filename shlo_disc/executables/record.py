@@ -51,7 +51,7 @@ class ProgramRecord:
     """Milliseconds of each stage of the compilation."""
     texts: Later[tuple[tuple[str, str], ...]]
     """The program at the stages that no other field tells of."""
-    code: CodeNames | None
+    code: Later[CodeNames] | None
     """The machine code; None where it is not kept on disk."""
     has_apart: bool
     """Whether calls may need each region as a program of its own."""

@@ -15,6 +15,7 @@ from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.ingest.normalize import normalize
 from shlo_disc.ingest.sizes import OTHERS, Shapes
 from shlo_disc.ingest.source import read
+from shlo_disc.ingest.weights import put_weights
 from shlo_disc.ir.mlir import ir
 
 __all__ = ["KEPT_CHLO", "OTHERS", "ingest"]
@@ -59,6 +60,8 @@ def ingest(
         shapes = _exported_shapes(source)
     platforms = platforms or tuple(getattr(source, "platforms", ()))
     with context, ir.Location.unknown():
+        if isinstance(source, JaxModule) and source.weights:
+            put_weights(module, source.weights)
         normalize(
             module,
             shapes=shapes,

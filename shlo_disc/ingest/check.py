@@ -11,6 +11,7 @@ from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES, known_eleme
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, quant, walk
 from shlo_disc.ir.ops import OPS, Role, refusal
+from shlo_disc.ir.weights import resource_name
 
 __all__ = [
     "MAX_CALLS",
@@ -264,7 +265,7 @@ def _check_op(op: ir.Operation) -> None:
         )
     if name == "stablehlo.constant":
         value = op.attributes["value"]
-        if not isinstance(value, ir.DenseElementsAttr | ir.DenseResourceElementsAttr):
+        if not isinstance(value, ir.DenseElementsAttr) and resource_name(value) is None:
             raise UnsupportedError(
                 f"{source_line(op)}: {name} has a value that is not dense: {str(value)[:80]}; "
                 "write its elements out"

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import ELSEWHERE, InvalidModuleError, UnsupportedError
+from shlo_disc.ffi.targets import ffi_target
 from shlo_disc.ingest.custom_calls import CONFIGURATION, target_of
 from shlo_disc.ir.builders import permuted, transposed
 from shlo_disc.ir.locations import source_line
@@ -60,8 +61,6 @@ def _is_foreign(op: ir.Operation) -> bool:
 
 
 def _expand(op: ir.Operation, platform: str) -> None:
-    from shlo_disc.jax_private.ffi_targets import ffi_target  # noqa: PLC0415 - it imports JAX
-
     target = target_of(op)
     if ffi.has_effect(op) and not is_callback(target):
         raise UnsupportedError(

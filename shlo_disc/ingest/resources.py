@@ -20,6 +20,7 @@ from shlo_disc.ir.builders import create
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, replace
+from shlo_disc.ir.weights import resource_name, weight_bytes
 
 __all__ = ["read_resources"]
 
@@ -43,9 +44,7 @@ def _is_resource(op: ir.Operation) -> bool:
         value = op.attributes["value"]
     except TypeError:  # dense complex numbers, for which the bindings have no class
         return False
-    if isinstance(value, ir.DenseElementsAttr):  # whose printed form may be large
-        return False
-    return str(value).startswith("dense_resource<")
+    return resource_name(value) is not None and weight_bytes(value) is None
 
 
 def _read(op: ir.Operation) -> ir.Value:

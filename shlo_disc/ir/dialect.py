@@ -56,6 +56,7 @@ __all__ = [
     "sizes",
     "tidy",
     "verify",
+    "written_sizes",
 ]
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
@@ -228,6 +229,14 @@ def _marked(main: ir.Operation, attributes: str) -> frozenset[int]:
         return frozenset()
     given = enumerate(ir.ArrayAttr(main.attributes[attributes]))
     return frozenset(k for k, own in given if COMPLEX in ir.DictAttr(own))
+
+
+def written_sizes(op: ir.Operation) -> tuple[ir.Attribute, ...]:
+    """The sizes in the attributes of a `disc` operation whose result they are, or have."""
+    if op.name == "disc.dim":
+        return (op.attributes["dim"],)
+    is_row = op.name in ("disc.empty", "disc.shape", "disc.sizes")
+    return tuple(ir.ArrayAttr(op.attributes["dims"])) if is_row else ()
 
 
 def verify(module: ir.Module) -> None:

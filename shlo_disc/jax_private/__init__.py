@@ -65,7 +65,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   rules that take symbolic sizes. Callbacks become calls of ours by
   `emit_python_callback`, which every rule of a callback uses; JAX's takes no symbols and needs
   XLA's runtime. `HeldSizes`: the sizes that such a function of Python holds.
-  `portable_artifact`: a module as `jax.export` serialises it.
+  `portable_artifact`: a module as `jax.export` serialises it. `put_back`: large constants, which
+  `register_constant_handler` leaves beside a module, are in it again (`weights.py`).
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -186,6 +187,7 @@ from shlo_disc.jax_private.states import (
     trace_context,
     usual_states,
 )
+from shlo_disc.jax_private.weights import put_back
 
 __all__ = [
     "BEST",
@@ -256,6 +258,7 @@ __all__ = [
     "plain_text",
     "portable_artifact",
     "prng_name",
+    "put_back",
     "replace_functions",
     "reshapes_of",
     "retyped",

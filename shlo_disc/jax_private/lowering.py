@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +31,8 @@ from shlo_disc.base.errors import ForkError
 from shlo_disc.jax_private.callbacks import FOR_US
 from shlo_disc.jax_private.calls import CALLS, called
 from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
-from shlo_disc.jax_private.sizes import min_size
+from shlo_disc.jax_private.sizes import DimExpr, min_size
+from shlo_disc.jax_private.weights import weights_of
 
 __all__ = ["Lowering", "lower_whole"]
 
@@ -224,6 +227,82 @@ _WHOLE = (
 )
 
 
+class _Parameters(_mlir.LoweringParameters):
+    """The parameters of a lowering for us."""
+
+    __slots__ = ()
+
+
+_eval_dynamic_shape: Any = _mlir.eval_dynamic_shape
+
+
+def _sizes_as_values(context: Any, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The sizes as numbers, and as operations on the symbols of the program.
+
+    JAX traces `jnp` functions for every shape, which takes half of the time of a lowering.
+    """
+    module = context.module_context
+    values = dict(zip(module.shape_poly_state.dim_vars, context.dim_var_values, strict=False))
+    sizes = [size for size in shape if isinstance(size, DimExpr)]
+    if not isinstance(module.lowering_parameters, _Parameters) or any(
+        symbol not in values for size in sizes for symbol in size._get_vars()
+    ):
+        return tuple(_eval_dynamic_shape(context, shape))
+    return tuple(
+        _size_as_value(size, values) if isinstance(size, DimExpr) else operator.index(size)
+        for size in shape
+    )
+
+
+_mlir.eval_dynamic_shape = _sizes_as_values
+
+
+def _size_as_value(size: Any, values: Mapping[str, Any]) -> Any:
+    total = None
+    for term, coefficient in size._sorted_terms:
+        product = None
+        for factor, power in term._factors:
+            if factor.var is not None:
+                value = values[factor.var]
+            else:
+                operands = [_size_as_value(operand, values) for operand in factor.operands]
+                value = _FUNCTIONS[factor.operation](*operands)
+            for _ in range(power):
+                product = value if product is None else _hlo.multiply(product, value)
+        if product is None:
+            product = _number(coefficient)
+        elif coefficient != 1:
+            product = _hlo.multiply(product, _number(coefficient))
+        total = product if total is None else _hlo.add(total, product)
+    return total
+
+
+def _number(number: int) -> Any:
+    return _mlir.ir_constant(_core.dim_constant(number))
+
+
+def _floordiv(x: Any, y: Any) -> Any:
+    """What `jnp.floor_divide` is lowered to."""
+    quotient, zero = _hlo.divide(x, y), _number(0)
+    signs = _mlir.compare_hlo(_hlo.sign(x), _hlo.sign(y), "NE", "SIGNED")
+    rest = _mlir.compare_hlo(_hlo.remainder(x, y), zero, "NE", "SIGNED")
+    return _hlo.select(_hlo.and_(signs, rest), _hlo.subtract(quotient, _number(1)), quotient)
+
+
+def _mod(x: Any, y: Any) -> Any:
+    """What `jnp.remainder` is lowered to."""
+    zero = _number(0)
+    y = _hlo.select(_mlir.compare_hlo(y, zero, "EQ", "SIGNED"), _number(1), y)
+    rest = _hlo.remainder(x, y)
+    signs = [_mlir.compare_hlo(value, zero, "LT", "SIGNED") for value in (rest, y)]
+    differ = _mlir.compare_hlo(*signs, "NE", "UNSIGNED")
+    is_not_whole = _mlir.compare_hlo(rest, zero, "NE", "SIGNED")
+    return _hlo.select(_hlo.and_(differ, is_not_whole), _hlo.add(rest, y), rest)
+
+
+_FUNCTIONS = {"floordiv": _floordiv, "mod": _mod, "max": _hlo.maximum, "min": _hlo.minimum}
+
+
 _lowers_in: list[int] = []
 """The process in which JAX first lowered for us: its threads for MLIR exist only there."""
 
@@ -243,6 +322,8 @@ class Lowering(NamedTuple):
     """The Python functions that it calls."""
     calls_back: bool
     """True if it calls Python in a way that only XLA can."""
+    weights: tuple[Any, ...]
+    """Its large constants, as arrays of NumPy (`weights.py`)."""
 
 
 def lower_whole(
@@ -265,15 +346,16 @@ def lower_whole(
             "start the process by multiprocessing's 'spawn' or 'forkserver'"
         )
     rules: Any = (*_WHOLE, *_REDUCTIONS, FOR_US, *_platform_rules(platform))
-    parameters = _mlir.LoweringParameters(
-        override_lowering_rules=rules,
+    traced = jitted.trace(*args, **kwargs)
+    weights = weights_of(traced.jaxpr)
+    parameters = _Parameters(
+        override_lowering_rules=rules if weights is None else (*rules, weights.rule),
         for_export=True,
         hoist_constants_as_args=False,
         export_ignore_forward_compatibility=_config.export_ignore_forward_compatibility.value,
     )
-    lowered = jitted.trace(*args, **kwargs).lower(
-        lowering_platforms=("cpu",), _private_parameters=parameters
-    )
+    with nullcontext() if weights is None else weights.collected():
+        lowered = traced.lower(lowering_platforms=("cpu",), _private_parameters=parameters)
     found = lowered._lowering.compile_args
     in_avals = tuple(jax.tree.leaves(lowered.in_avals))
     owned = [x for x in found["keepalive"] or () if x is not None]
@@ -286,4 +368,5 @@ def lower_whole(
         tuple(sorted(found["kept_var_idx"])),
         callbacks,
         bool(found["host_callbacks"]) or len(callbacks) < len(owned),
+        () if weights is None else tuple(weights.arrays),
     )

@@ -4,6 +4,8 @@ The first call waits for the code that it runs alone, and for code that is made 
 left are records for the disk, better code of equal bits, then variants that no call has needed so
 far. A call that needs one of these earlier has it compiled itself.
 
+None of this begins while something is traced or compiled that a caller waits for.
+
 A process that ends finishes the first two, within limits, where later processes can load them.
 """
 
@@ -13,12 +15,14 @@ import atexit
 import logging
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from shlo_disc.base import flags, locks
+from shlo_disc.base.threads import idle_seconds
 
 __all__ = ["Unfinished", "do_later", "finish_compiling", "finish_later"]
 
@@ -43,7 +47,9 @@ class Unfinished(Protocol):
 
 
 _PAUSE_S = 0.5
-"""The first call runs meanwhile, and perhaps the next compilation."""
+"""After a compilation; the first call runs meanwhile, and perhaps the next compilation begins."""
+_LONGEST_WAIT_S = 10.0
+"""Of one function, for compilations of others: a stream of first calls does not end its turn."""
 _NICENESS = 10
 
 _MOST_AT_END_S = 10.0
@@ -98,6 +104,16 @@ def finish_compiling(timeout_s: float | None = None) -> bool:
     return not thread.is_alive()
 
 
+def _wait_for_callers() -> None:
+    """Wait until callers have waited for no compilation for a while, or somebody waits for this."""
+    most = time.monotonic() + _LONGEST_WAIT_S
+    while not _hurries.is_set() and time.monotonic() < most:
+        left = _PAUSE_S - idle_seconds()
+        if left <= 0:
+            return
+        _hurries.wait(left)
+
+
 def _work() -> None:
     global _thread  # noqa: PLW0603
     try:
@@ -106,6 +122,7 @@ def _work() -> None:
         _log.info("kernels are compiled in the background at normal priority: %s", error)
     _hurries.wait(_PAUSE_S)
     while True:
+        _wait_for_callers()
         with _lock:
             job, function = None, None
             if _jobs:

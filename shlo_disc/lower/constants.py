@@ -10,6 +10,7 @@ from shlo_disc.ir.dense_elements import elements_of
 from shlo_disc.ir.element_types import known_element_type
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.weights import weight_bytes
 
 __all__ = ["array_of", "constant_bytes"]
 
@@ -17,6 +18,9 @@ __all__ = ["array_of", "constant_bytes"]
 def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
     """The value of a static-shape constant, dense and row-major; `i1` is one byte per element."""
     kind = ir.RankedTensorType(op.results[0].type)
+    beside = weight_bytes(op.attributes["value"])
+    if beside is not None:
+        return beside
     array = array_of(op.attributes["value"], kind, op)
     if not array.flags.owndata:  # the attribute's memory
         array = array.copy()

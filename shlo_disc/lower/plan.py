@@ -7,9 +7,12 @@ symbols of the program; nothing here knows a concrete size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, spelled
 
@@ -28,6 +31,8 @@ __all__ = [
     "Input",
     "Kernel",
     "KernelPlan",
+    "KernelText",
+    "LateText",
     "Launch",
     "Output",
     "Pack",
@@ -38,6 +43,8 @@ __all__ = [
     "kernels_of",
     "rewritten",
     "sizes_of",
+    "text_of",
+    "with_sizes",
 ]
 
 
@@ -85,6 +92,50 @@ FUNCTION_TYPE = f"({', '.join(_PARAMETERS.values())}) -> ()"
 """The type of a function `SIGNATURE`."""
 
 
+_KEPT_TEXTS = 128
+"""Texts that a process keeps; a training step of an encoder and a decoder has 40. A text has 10 to
+80 KB."""
+
+
+@dataclass(frozen=True)
+class LateText:
+    """A text that is written when somebody reads it.
+
+    It is plain data: equal ones are equal texts, and any thread can read it.
+    """
+
+    write: Callable[[Any, Mapping[str, Expr]], tuple[str, tuple[Expr, ...]]]
+    """From `what` and sizes by name to the text, and the sizes that it expects as params: all of
+    them, in order. A function of a module; it refuses nothing."""
+    what: Hashable
+    names: tuple[str, ...]
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.write, self.what, self.names))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@functools.lru_cache(_KEPT_TEXTS)
+def _written(text: LateText) -> str:
+    sizes = {name: Expr.symbol(name) for name in text.names}
+    written, params = text.write(text.what, sizes)
+    if params != tuple(sizes.values()):
+        raise InternalError(f"a kernel of {text.what} has other params than its launch: {params}")
+    return written
+
+
+KernelText = str | LateText
+"""The text of a kernel, or how it is written."""
+
+
+def text_of(source: KernelText) -> str:
+    """The text."""
+    return source if isinstance(source, str) else _written(source)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One machine function, as MLIR text.
@@ -97,7 +148,13 @@ class Kernel:
 
     name: str
     """A readable hint for `explain()` and profiles, e.g. "row_softmax"; need not be unique."""
-    text: str
+    source: KernelText
+    """What tells it from other kernels, whether its text is written or not."""
+
+    @property
+    def text(self) -> str:
+        """The text, which is written now if it was not before."""
+        return text_of(self.source)
 
 
 @dataclass(frozen=True)
@@ -183,7 +240,10 @@ class Part:
 
     operand: int
     key: str
-    """Names the layout: equal keys on one buffer share one packed copy across kernels."""
+    """Names the layout, together with `layout`: what is equal in both on one buffer shares one
+    packed copy across kernels."""
+    layout: tuple[Expr, ...]
+    """The sizes and strides of the operand that the layout depends on."""
     bytes: Expr
     fill: Launch
     elements: Expr
@@ -315,11 +375,29 @@ def rewritten(
             continue
         parts = tuple(
             replace(part, bytes=size(part.bytes), elements=size(part.elements),
-                    fill=launch(part.fill))
+                    layout=tuple(map(size, part.layout)), fill=launch(part.fill))
             for part in step.parts
         )  # fmt: skip
         out.append(Pack(parts, then, otherwise, rewritten(step.never, launch, size)))
     return tuple(out)
+
+
+def with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
+    """The plan with `size(e)` in place of every size `e`."""
+
+    def launch(step: Launch) -> Launch:
+        return replace(
+            step,
+            params=tuple(map(size, step.params)),
+            extent=size(step.extent),
+            cost=size(step.cost),
+            scratch_bytes=size(step.scratch_bytes),
+            zeroed=tuple((buffer, size(count)) for buffer, count in step.zeroed),
+        )
+
+    return KernelPlan(
+        rewritten(plan.steps, launch, size), tuple(map(size, plan.workspaces)), plan.copies_operand
+    )
 
 
 def sizes_of(steps: tuple[Step, ...]) -> Iterator[Expr]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shlo_disc.dynamic.branch_sizes import Pairs
 from shlo_disc.dynamic.constraints import Constraints
@@ -29,6 +29,7 @@ from shlo_disc.lower.plan import (
     Condition,
     If,
     KernelPlan,
+    KernelText,
     Launch,
     Pack,
     Step,
@@ -36,7 +37,7 @@ from shlo_disc.lower.plan import (
     rewritten,
 )
 
-__all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Likely", "Speculation"]
+__all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Decision", "Likely", "Speculation"]
 
 Likely = Mapping[str, Sequence[int]]
 """Values of symbols, the likeliest first."""
@@ -54,6 +55,24 @@ _ASKED = "much faster"
 _SEEN = "as in the first call"
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What was decided of the variants of a plan: a sentence, perhaps about a condition."""
+
+    before: str
+    condition: Condition | All | None = None
+    after: str = ""
+
+    def rewritten(self, size: Callable[[Expr], Expr]) -> Decision:
+        """The same about other sizes."""
+        if self.condition is None:
+            return self
+        return replace(self, condition=self.condition.rewritten(size))
+
+    def __str__(self) -> str:
+        return f"{self.before}{self.condition or ''}{self.after}"
+
+
 class Speculation:
     """What a program knows and guesses of its sizes, applied to the plans of its kernels."""
 
@@ -68,21 +87,20 @@ class Speculation:
         self._shapes = shapes
         self._likely = likely
         self._views: dict[Pairs, ShapeAnalysis] = {}
-        self._kernels: set[str] = set()
+        self._kernels: set[KernelText] = set()
 
     def plan(
         self, op: ir.Operation, known: Pairs, emit: Callable[[ShapeAnalysis], KernelPlan]
-    ) -> tuple[KernelPlan, tuple[str, ...]]:
+    ) -> tuple[KernelPlan, tuple[Decision, ...]]:
         """The plan of a fusion with its variants, and a sentence for each decision.
 
         `known`: sizes wherever the fusion runs; there are no variants then.
         """
-        reasons: list[str] = []
+        reasons: list[Decision] = []
         if known:
             view = self._view(known)
             plan = emit(view)
-            text = " and ".join(f"{name} == {value}" for name, value in known)
-            reasons.append(f"it runs where {text}")
+            reasons.append(Decision("it runs where ", _are(known)))
             return replace(plan, steps=_needed(plan.steps, view.constraints, reasons)), (*reasons,)
         plan = emit(self._shapes)
         plan = replace(plan, steps=_needed(plan.steps, self._shapes.constraints, reasons))
@@ -93,54 +111,54 @@ class Speculation:
         op: ir.Operation,
         plan: KernelPlan,
         emit: Callable[[ShapeAnalysis], KernelPlan],
-        reasons: list[str],
+        reasons: list[Decision],
     ) -> KernelPlan:
         wanted = self._wanted(op, plan, reasons)
         if not wanted:
             return plan
         if plan.copies_operand:  # the host may drop its first step
-            reasons.append("no variants: it may change its operand in place")
+            reasons.append(Decision("no variants: it may change its operand in place"))
             return plan
         general = _kernels(plan.steps)
         chosen = plan
         added = 0
         for pairs, why in wanted:
-            text = " and ".join(f"{name} == {value}" for name, value in pairs)
+            here = _are(pairs)
+
+            def without(because: str, here: All = here) -> None:
+                reasons.append(Decision("no variant for ", here, f": {because}"))
+
             if added == MAX_VARIANTS and why is _LIKELY:
-                reasons.append(f"no variant for {text}: {MAX_VARIANTS} there are the most")
+                without(f"{MAX_VARIANTS} there are the most")
                 continue
-            conditions = tuple(
-                Condition(Expr.symbol(name), "==", Expr.const(value)) for name, value in pairs
-            )
-            if _decided(All(conditions), self._shapes.constraints) is False:
-                reasons.append(f"no variant for {text}: the constraints exclude it")
+            if _decided(here, self._shapes.constraints) is False:
+                without("the constraints exclude it")
                 continue
             view = self._view(pairs)
             special = emit(view)
             special = replace(special, steps=_needed(special.steps, view.constraints, []))
             new = _kernels(special.steps) - general
             if not new:
-                reasons.append(f"no variant for {text}: it would be the same code")
+                without("it would be the same code")
                 continue
             if len(self._kernels | new) > MAX_KERNELS:
-                reasons.append(
-                    f"no variant for {text}: the program has {MAX_KERNELS} specialised kernels"
-                )
+                without(f"the program has {MAX_KERNELS} specialised kernels")
                 continue
             self._kernels |= new
             added += 1
-            reasons.append(f"variant for {text}: {why}")
-            chosen = _choice(All(conditions), special, chosen, dict(pairs))
+            reasons.append(Decision("variant for ", here, f": {why}"))
+            chosen = _choice(here, special, chosen, dict(pairs))
         return chosen
 
     def _wanted(
-        self, op: ir.Operation, plan: KernelPlan, reasons: list[str]
+        self, op: ir.Operation, plan: KernelPlan, reasons: list[Decision]
     ) -> list[tuple[Pairs, str]]:
         """Values of symbols to have variants for, each with the reason."""
         names = [name for name in self._likely if name in self._symbols(op)]
         wanted: list[tuple[Pairs, str]] = []
         if len(names) > _MAX_CONDITIONS:
-            reasons.append(f"no variants: more than {_MAX_CONDITIONS} of its sizes are likely ones")
+            many = f"more than {_MAX_CONDITIONS} of its sizes are likely ones"
+            reasons.append(Decision(f"no variants: {many}"))
         elif names:
             for values in itertools.product(*(self._likely[name] for name in names)):
                 wanted.append((tuple(zip(names, values, strict=True)), _LIKELY))
@@ -202,8 +220,13 @@ class _Pinned(ShapeAnalysis):
         return self.constraints.canonical(size.substitute(self._values))
 
 
+def _are(pairs: Pairs) -> All:
+    """The symbols have these values."""
+    return All(tuple(Condition(Expr.symbol(n), "==", Expr.const(value)) for n, value in pairs))
+
+
 def _needed(
-    steps: tuple[Step, ...], constraints: Constraints, reasons: list[str]
+    steps: tuple[Step, ...], constraints: Constraints, reasons: list[Decision]
 ) -> tuple[Step, ...]:
     """Without the choices that the constraints decide; a sentence for each."""
     out: list[Step] = []
@@ -212,7 +235,7 @@ def _needed(
             known = _decided(step.condition, constraints)
             if known is not None:
                 always = "always" if known else "never"
-                reasons.append(f"one variant: {step.condition} {always} holds")
+                reasons.append(Decision("one variant: ", step.condition, f" {always} holds"))
                 out += _needed(step.then if known else step.otherwise, constraints, reasons)
                 continue
         if not isinstance(step, Launch | Call):
@@ -234,12 +257,12 @@ def _decided(condition: Condition | All, constraints: Constraints) -> bool | Non
     return constraints.implies(condition.lhs, condition.op, condition.rhs)
 
 
-def _kernels(steps: Sequence[Step]) -> set[str]:
-    """The texts of all kernels, fills of packed copies aside: those are shared by layout."""
-    found: set[str] = set()
+def _kernels(steps: Sequence[Step]) -> set[KernelText]:
+    """All kernels, fills of packed copies aside: those are shared by layout."""
+    found: set[KernelText] = set()
     for step in steps:
         if isinstance(step, Launch):
-            found.update(kernel.text for kernel in (step.kernel, *step.calls))
+            found.update(kernel.source for kernel in (step.kernel, *step.calls))
         elif not isinstance(step, Call):
             found |= _kernels(step.then) | _kernels(step.otherwise)
         if isinstance(step, Pack):

@@ -16,7 +16,7 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.locks import once
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.plan import KernelPlan, KernelText
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.records import Planned
 from shlo_disc.store.loader import KernelCell
@@ -88,14 +88,11 @@ class CodeGenerator(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def add(self, text: str, *, wanted: bool = True) -> str:
-        """Have `text` compiled; returns the symbol of its function.
+    def add(self, source: KernelText, *, wanted: bool = True) -> None:
+        """Have a kernel compiled. A target may put off what is not `wanted` by the first call."""
 
-        A target may put off what is not `wanted` by the first call.
-        """
-
-    def functions(self, texts: Sequence[str]) -> Sequence[Function]:
-        """The functions of `texts`, in order; those that no :meth:`add` wanted may come later.
+    def functions(self, sources: Sequence[KernelText]) -> Sequence[Function]:
+        """The functions of kernels, in order; those that no :meth:`add` wanted may come later.
 
         Raises KernelsRefused if some do not compile.
         """
@@ -158,7 +155,7 @@ class Target:
     """How a host program launches kernels, and reaches memory of the target."""
     compile_host: Callable[[str], tuple[Function, Function]]
     """`prepare` and `run` of a host program's text."""
-    code_names: Callable[[str, Sequence[str]], CodeNames | None]
+    code_names: Callable[[str, Sequence[str]], CodeNames] | None
     """Where the store has the code of a host program's text and of kernel texts; None: nowhere."""
     views: Mapping[str, Callable[[Sequence[str]], str]]
     """What kernel texts are compiled to, for reading: the name of a form to a function of texts."""

@@ -19,6 +19,7 @@ from shlo_disc.ir import dialect
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import at, ir, producer, run_pipeline, terminator, walk
 from shlo_disc.ir.ops import names
+from shlo_disc.passes.op_classes import is_splat_constant
 
 __all__ = [
     "Facts",
@@ -265,16 +266,15 @@ def adds(op: ir.Operation) -> bool:
 
 
 _BROADCASTS = names(lambda row: row.is_broadcast)
+_NUMBERS = (ir.IntegerType, ir.FloatType)
 
 
 def _splat_element(value: ir.Value) -> ir.Attribute | None:
     op = producer(value)
     while op is not None and op.name in _BROADCASTS:
         op = producer(op.operands[0])
-    if op is None or op.name != "stablehlo.constant":
+    if op is None or not is_splat_constant(op):
         return None
     attribute = op.attributes["value"]
     element = attribute.type.element_type
-    if not isinstance(element, ir.IntegerType | ir.FloatType) or not attribute.is_splat:
-        return None
-    return attribute.get_splat_value()
+    return attribute.get_splat_value() if isinstance(element, _NUMBERS) else None

@@ -21,6 +21,7 @@ from torch._dynamo.exc import TorchDynamoException, exceptions_allowed_to_be_fal
 from torch._functorch import config as functorch_config
 
 from shlo_disc.base.errors import DeviceError, UnsupportedError
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
 from shlo_disc.torch.effects import without_tokens
@@ -122,6 +123,7 @@ class CompiledGraph(Regions):
     _count = 0
     _lock = threading.Lock()
 
+    @lets_others_run
     def __init__(
         self, graph: torch.fx.GraphModule, kind: str, names: Sequence[str], options: Options
     ) -> None:

@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.calls import lowered as module
 from shlo_disc.jax.calls.lowered import lowered_module
 from shlo_disc.jax.sizes.symbolic import SizeScope
+from shlo_disc.jax_private import max_size, min_size
 
 REAL = True
 
@@ -169,3 +170,24 @@ def test_typed_keys_of_an_exported_program():
         np.testing.assert_array_equal(words[0], compiled(*args)[0])
         with pytest.raises(TypeError, match="argument 0 is of type key"):
             compiled(jax.random.key(0, impl="unsafe_rbg"), *args[1:])
+
+
+def sizes_of(n, m, larger, smaller):
+    """Numbers that JAX computes from sizes, all signs included."""
+    return [
+        (n - 6) // 4, (n - 6) % 4, (n - 6) // -3, -(-n // 4) * m, (n * m - 20) // m, (n - 9) % m,
+        larger(n - 5, m), smaller(n * n, 3 * m + 1), n**2 * m - 7,
+    ]  # fmt: skip
+
+
+def test_sizes_are_computed_without_a_trace_for_each():
+    def function(x):
+        found = sizes_of(*x.shape, max_size, min_size)
+        return jnp.stack([jnp.asarray(size, np.int32) for size in found])
+
+    made = lowered_module("f", jax.jit(function), specs("n, m"), {})
+    assert "call @" not in made.mlir_module()
+    compiled = shlo_disc.compile(made.mlir_module())
+    for n, m in [(1, 1), (2, 3), (6, 1), (7, 5), (13, 4)]:
+        (found,) = compiled(np.zeros((n, m), np.float32))
+        assert list(np.asarray(found)) == sizes_of(n, m, max, min)

@@ -376,3 +376,51 @@ def test_a_trace_that_another_follows_is_not_lowered(function, shape, monkeypatc
     x = F(*shape)
     compare(shlo_disc.jit(function)(x), jax.jit(function)(x))
     assert calls == {"trace_with_symbols": 2, "lowered_module": 1}
+
+
+@pytest.mark.usefixtures("compiled_anew")
+@pytest.mark.parametrize("catches", [False, True])
+def test_a_trace_ends_soon_after_a_question_that_makes_it_be_repeated(catches):
+    """Even where the program takes every error for its own."""
+    reached = []
+
+    def long(x, y):
+        for _ in range(30):  # each asks for the width of new shapes
+            x = jnp.concatenate([x, y])
+        return x
+
+    @shlo_disc.jit
+    def function(x, y):
+        reached.append("begins")
+        x = x + jnp.ones(5)  # a number for both widths
+        if catches:
+            try:
+                x = long(x, y)
+            except BaseException:
+                x = x * 0
+        else:
+            x = long(x, y)
+        reached.append("ends")
+        return x
+
+    x, y = F(2, 5), F(3, 5)
+    np.testing.assert_array_equal(function(x, y), np.concatenate([x + np.float32(1), *[y] * 30]))
+    assert "d1 = 5" in function.explain()
+    assert reached.count("begins") == 3  # two with symbols, one with numbers
+    assert reached.count("ends") == (3 if catches else 2)
+
+
+@pytest.mark.usefixtures("compiled_anew")
+def test_sizes_equal_to_a_number_are_found_in_one_trace():
+    traces = []
+
+    @shlo_disc.jit
+    def function(a, b, c):
+        traces.append(a.shape)
+        return a + b, b + c, c + jnp.ones(5)
+
+    x = F(5)
+    for result in function(x, x, x)[:2]:
+        np.testing.assert_array_equal(result, x + x)
+    assert len(traces) == 2
+    assert all(f"d{k} = 5" in function.explain() for k in range(3))

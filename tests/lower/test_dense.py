@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -13,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc.base.errors import InternalError, UnsupportedError
-from shlo_disc.lower.cpu.dense import emit_dense, gemm, inner_products
+from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.kernels import sized
-from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
+from shlo_disc.lower.plan import If, KernelPlan, LateText, Launch, Pack, Step
 from tests.cases import crossed, slow
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
 
@@ -551,18 +551,27 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("dot", WRITTEN, ids=lambda dot: f"{dot.spec}-{dot.type}-{dot.sizes}")
-def test_a_text_that_is_kept_is_the_one_that_would_be_written(
-    dot: Dot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when another product, of other sizes, has had it written."""
+def test_a_late_text_is_the_one_that_would_be_written_now(dot: Dot) -> None:
+    """Products of other sizes have the same. Launches pass few sizes that no text reads."""
     others = {c: f"{c}{c}" if size.isalpha() else size for c, size in dot.sizes.items()}
-    sized._written.cache_clear()
-    emit(dataclasses.replace(dot, sizes=others))
-    before = sized._written.cache_info()
-    kept = emit(dot).plan
-    after = sized._written.cache_info()
-    assert after.hits > before.hits
-    assert after.misses == before.misses
-    for module in (gemm, inner_products):
-        monkeypatch.setattr(module, "written_once", lambda write, what, sizes: write(what, sizes))
-    assert kept == emit(dot).plan
+    launches = [*launches_of(emit(dot).plan.steps)]
+    late = [launch for launch in launches if isinstance(launch.kernel.source, LateText)]
+    assert late
+    for launch in late:
+        source = launch.kernel.source
+        assert isinstance(source, LateText)
+        sizes = dict(zip(source.names, launch.params, strict=True))
+        assert source.write(source.what, sizes) == (launch.kernel.text, launch.params)
+        read = {int(n) for n in re.findall(r"%params\[(\d+)\]", launch.kernel.text)}
+        assert len(launch.params) - len(read) <= 3
+    found = launches_of(emit(dataclasses.replace(dot, sizes=others)).plan.steps)
+    assert [launch.kernel for launch in found] == [launch.kernel for launch in launches]
+
+
+def launches_of(steps: Sequence[Step]) -> Iterator[Launch]:
+    for step in steps:
+        if isinstance(step, Launch):
+            yield step
+        elif isinstance(step, If | Pack):
+            yield from (part.fill for part in getattr(step, "parts", ()))
+            yield from launches_of((*step.then, *step.otherwise, *getattr(step, "never", ())))

@@ -61,8 +61,7 @@ def test_parts_compute_what_the_whole_does(monkeypatch, whole, part):
         lowered.append(str(module))
 
     keep_parts = host_parts.keep_parts
-    monkeypatch.setattr(host_parts, "WHOLE_OPS", whole)
-    monkeypatch.setattr(host_parts, "PART_OPS", part)
+    monkeypatch.setattr(codegen, "OPTIMISED", host_parts.Limits(whole, part))
     monkeypatch.setattr(codegen, "keep_parts", kept)
     # Host programs are kept by their texts, and this one has the same text each time.
     monkeypatch.setattr(codegen, "RECENT", Recent(1 << 20, codegen._kept_bytes))
@@ -85,7 +84,29 @@ def test_short_functions_stay_whole():
             adds = "".join(f"  %v{k + 1} = arith.addi %v{k}, %v{k} : i64\n" for k in range(count))
             text = f"func.func @f(%v0: i64) -> i64 {{\n{adds}  return %v{count} : i64\n}}"
             module = ir.Module.parse(text)
-            host_parts.cut_long_functions(module)
+            host_parts.cut_long_functions(module, host_parts.OPTIMISED)
             assert module.operation.verify()
             calls = len(ops_of(module, "func.call"))
-            assert calls == 0 if count < host_parts.WHOLE_OPS else calls > count // 400
+            assert calls == 0 if count < host_parts.OPTIMISED.whole_ops else calls > count // 400
+
+
+def test_a_program_that_runs_once_a_call_in_parts(monkeypatch):
+    monkeypatch.setattr(codegen, "UNOPTIMISED", host_parts.Limits(40, 17))
+    lowered = []
+    lower = codegen.lower_to_llvm
+
+    def kept(*args, **options):
+        module = lower(*args, **options)
+        if options["host"]:
+            lowered.append(str(module))
+        return module
+
+    monkeypatch.setattr(codegen, "lower_to_llvm", kept)
+    run = shlo_disc.jit(lambda xs: [x * k for k, x in enumerate(xs)])
+    given = [np.arange(n, dtype=np.float32) for n in (0, 1, 7, 1000) * 5]
+    for k, got in enumerate(run(given)):
+        np.testing.assert_array_equal(got, given[k] * np.float32(k))
+    (text,) = lowered
+    functions = text.count("llvm.func @")
+    assert functions > 5
+    assert text.count('passthrough = ["optnone", "noinline"]') == functions

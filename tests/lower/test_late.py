@@ -13,7 +13,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.threads import lets_others_run
+from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu.dense import gemm
 from shlo_disc.store.entries import COUNTS
 from tests.lower.test_codegen import ANSWER
 
@@ -95,7 +98,7 @@ def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monk
             raise ValueError("no code today")
 
         patched.setattr(codegen, "_object_code", broken)
-        with pytest.raises(InternalError, match=r"kernel \d+: no code today"):
+        with pytest.raises(InternalError, match=r"kernel \d+: .*test_late.py:\d+.*: no code today"):
             function(*given)
         with pytest.raises(jax.errors.JaxRuntimeError, match="no code today"):
             jax.jit(function)(*given).block_until_ready()
@@ -170,7 +173,8 @@ def test_better_code_takes_the_place_of_quick_code(in_background):
     assert shlo_disc.finish_compiling(120)
     assert kernels
     assert all(kernel.is_finished for kernel in kernels)
-    assert len({len(kernel._codes) for kernel in kernels}) == 2  # those that ran have both
+    shared = [getattr(kernel, "_shared", kernel) for kernel in kernels]
+    assert len({len(kernel._codes) for kernel in shared}) == 2  # those that ran have both
     assert np.array_equal(function(*given), first)
 
 
@@ -186,3 +190,88 @@ def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_pat
     function.finish()
     assert function.is_finished
     assert COUNTS.now()["stored"] == key_count + 1
+
+
+def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeypatch):
+    written, write = [], gemm._gemm
+
+    def noted(what, sizes):
+        written.append(what.b_mode)
+        return write(what, sizes)
+
+    monkeypatch.setattr(gemm, "_gemm", noted)
+    function = shlo_disc.jit(lambda x, w: (x @ w)[:, 1:])  # compiled for this test
+    given = operands(200, 40, 48)
+    np.testing.assert_allclose(function(*given), (given[0] @ given[1])[:, 1:], rtol=0, atol=1e-5)
+    assert written == ["packed"]
+    results, start = [], threading.Barrier(4)
+
+    def call(sizes):
+        x, w = map(np.asarray, operands(*sizes))  # of NumPy's arrays no copy is kept
+        start.wait()
+        results.append(np.abs(function(x, w) - (x @ w)[:, 1:]).max(initial=0))
+
+    threads = [threading.Thread(target=call, args=[size]) for size in [*SIZES[1:4], SIZES[1]]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert max(results) < 1e-4
+    assert sorted(set(written)) == ["direct", "packed", "scratch"]
+    assert len(written) < len(function.lower(*given).compile().executable.host.kernels)
+
+
+class Late:
+    """A function that notes when it is finished."""
+
+    name, address = "late", 0
+
+    def __init__(self):
+        self.finished = threading.Event()
+
+    def finish(self):
+        self.finished.set()
+
+
+@pytest.fixture
+def impatient(in_background, monkeypatch):
+    """The background waits a shorter time for callers than it does elsewhere."""
+    assert shlo_disc.finish_compiling(120)
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+
+
+def test_nothing_begins_in_the_background_while_a_caller_waits(impatient):
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return function.finished.wait(0.3)
+
+    assert not compiles()
+    assert function.finished.wait(60)
+
+
+def test_finish_compiling_does_not_wait_for_other_compilations(impatient):
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return shlo_disc.finish_compiling(60)
+
+    assert compiles()
+    assert function.finished.is_set()
+
+
+def test_a_stream_of_compilations_does_not_starve_the_background(impatient, monkeypatch):
+    monkeypatch.setattr(background, "_LONGEST_WAIT_S", 0.05)
+    function = Late()
+
+    @lets_others_run
+    def compiles():
+        background.finish_later(function)
+        return function.finished.wait(60)
+
+    assert compiles()

@@ -20,9 +20,8 @@ from jax import export, lax
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.ingest import ingest
+from shlo_disc.ingest import foreign_calls, ingest
 from shlo_disc.ir.mlir import ir, new_context, ops_of
-from shlo_disc.jax_private import ffi_targets
 from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.host.writer import HostWriter
@@ -423,7 +422,7 @@ def test_a_kernel_is_told_what_it_gets_by_value(name):
 
 def test_a_call_of_the_runtime_gets_addresses_of_the_device(monkeypatch):
     # It is registered.
-    monkeypatch.setattr(ffi_targets, "ffi_target", lambda name, where, platform: None)
+    monkeypatch.setattr(foreign_calls, "ffi_target", lambda name, where, platform: None)
     text = """func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<3xf32>

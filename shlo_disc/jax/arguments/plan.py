@@ -246,6 +246,8 @@ def _origins(symbols: frozenset[str], values: dict[str, int], origin: dict[str, 
 
 def _linear(size: Expr, symbol: str) -> bool:
     """Is `size` = factor * symbol + rest, with factor > 0 and `symbol` not in rest?"""
+    if (alone := size.lone_atom) is not None:  # most by far
+        return alone.key == symbol
     try:
         factor, rest = split(size, symbol)
     except ValueError:

@@ -63,7 +63,9 @@ def compiled_once(
     digest = hashlib.sha256(data.encode() if isinstance(data, str) else data)
     known = lowered.dims, lowered.constraints, getattr(compile, "target", "cpu")
     named = sorted((name, value) for name, value in options.items() if name != "seen")
-    digest.update(repr((known, named, flags.fusion())).encode())
+    # Programs alive hold their constants: no other ones are there.
+    weights = [(w.ctypes.data, w.shape, str(w.dtype)) for w in lowered.weights]
+    digest.update(repr((known, named, flags.fusion(), weights)).encode())
     key = digest.hexdigest()
     with _programs_lock:
         lock = _pending.setdefault(key, locks.lock())

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy.typing as npt
 from jax import export
 from jax.extend.mlir import ir
 
@@ -32,6 +33,7 @@ from shlo_disc.jax_private import (
     parsed_module,
     plain_text,
     portable_artifact,
+    put_back,
     size_named,
     stablehlo_version,
 )
@@ -71,6 +73,8 @@ class LoweredModule:
     """What the trace relied on, in the symbols of `in_avals`; those are at least 1 as well."""
     callbacks: tuple[PythonCallback, ...] = ()
     """The Python functions that the program calls, which live as long as their owners."""
+    weights: tuple[npt.NDArray[Any], ...] = ()
+    """Its large constants, in the order of their numbers in `data`."""
 
     @functools.cached_property
     def dims(self) -> tuple[tuple[Expr, ...], ...]:
@@ -91,6 +95,7 @@ class LoweredModule:
             own if shapes is None else shapes,
             {symbol: str(value) for symbol, value in values.items()},
             [f"{lhs} {relation} {rhs}" for lhs, relation, rhs in conditions],
+            self.weights,
         )
 
     def _texts(self) -> list[list[str]]:
@@ -133,6 +138,7 @@ class LoweredModule:
         """The same as an object of `jax.extend.mlir.ir`."""
         module = parsed_module(self.data)
         source = self.source()
+        put_back(module, self.weights)
         with module.context:
             (main,) = (
                 op for op in module.body.operations
@@ -199,6 +205,7 @@ def lowered_module(
         lowering.out_tree,
         conditions,
         lowering.callbacks,
+        lowering.weights,
     )
     made.source()  # raises where the arguments do not determine the symbols
     return made

@@ -25,6 +25,7 @@ __all__ = [
     "Asker",
     "asker_of",
     "asking_function",
+    "asks_for_itself",
     "calls_cache",
     "compares_keys",
     "is_caught_by_program",
@@ -102,6 +103,13 @@ def _kind_of_file(file: str) -> str:
     if standard or generated or file.startswith(_NEUTRAL):
         return "neutral"
     return "jax" if is_library_file(file) else "program"
+
+
+@functools.lru_cache(4096)
+def asks_for_itself(file: str, name: str) -> bool:
+    """True for a function of JAX that no caller's question passes through."""
+    passes_on = name in _HELPERS or name in _COMPARISONS or name == "__init__"
+    return not passes_on and _kind_of_file(file) == "jax"
 
 
 def is_of_jax(frame: FrameType) -> bool:

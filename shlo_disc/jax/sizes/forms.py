@@ -31,14 +31,21 @@ def install() -> None:
 
 def _formed(size: Any) -> Any:
     scope = size.scope
-    if type(scope) is not SizeScope or not any(
-        factor.operation for term, _ in size._sorted_terms for factor, _ in term._factors
-    ):
-        return size  # a polynomial of symbols, which JAX keeps in normal form
-    try:
-        return _in_scope(as_expr(size), scope)
-    except (FormulaTooLongError, ValueError):
-        return size  # while JAX solves for symbols, it names sizes `args[0].shape[0]`
+    if type(scope) is not SizeScope:
+        return size
+    terms = size._sorted_terms
+    found = scope.known.get(terms)
+    if found is None:
+        try:
+            expr = as_expr(size)
+        except (FormulaTooLongError, ValueError):
+            return size  # while JAX solves for symbols, it names sizes `args[0].shape[0]`
+        if any(factor.operation for term, _ in terms for factor, _ in term._factors):
+            found = _in_scope(expr, scope)
+        else:  # a polynomial of symbols, which JAX keeps in normal form
+            found = _kept(size, expr, scope)
+        scope.known[terms] = found
+    return found
 
 
 def _in_scope(size: Expr, scope: SizeScope) -> Any:
@@ -51,8 +58,14 @@ def _in_scope(size: Expr, scope: SizeScope) -> Any:
             ([(_factor(atom, scope), power) for atom, power in monomial], coefficient)
             for monomial, coefficient in size.terms
         ]
-        found = scope.forms[size] = size_of_terms(terms, scope)
-        scope.exprs[id(found)] = size
+        found = _kept(size_of_terms(terms, scope), size, scope)
+    return found
+
+
+def _kept(size: Any, expr: Expr, scope: SizeScope) -> Any:
+    """The one object of the scope that is `expr`: `size`, if there was none."""
+    found = scope.forms.setdefault(expr, size)
+    scope.exprs[id(found)] = expr
     return found
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from shlo_disc.jax.sizes import marks
 from shlo_disc.jax.sizes.askers import (
     asking_function,
+    asks_for_itself,
     compares_keys,
     is_caught_by_program,
     is_of_jax,
@@ -28,6 +29,7 @@ from shlo_disc.jax.sizes.symbolic import as_expr, is_size
 
 __all__ = [
     "checks_overflow",
+    "hashes_keys",
     "is_caught",
     "is_for_messages",
     "is_likely_whole",
@@ -207,6 +209,12 @@ def raises_unless_equal(frame: FrameType | None) -> bool:
 @functools.lru_cache(4096)
 def _makes_set(file: str, name: str) -> bool:
     return ("/".join(file.replace(os.sep, "/").split("/")[-3:]), name) in _ONE_OR_ERROR
+
+
+@functools.lru_cache(4096)
+def hashes_keys(file: str, name: str) -> bool:
+    """True for a function of JAX that hashes sizes only to look something up."""
+    return asks_for_itself(file, name) and not _makes_set(file, name)
 
 
 def of_equality(frame: FrameType | None) -> str:

@@ -106,11 +106,13 @@ class _Asked:
         key = a, relation, b
         known = self.session.questions.get(key)
         if known is None or (needs_number and not known.needs_number):
-            self.session.questions[key] = Question(
+            question = self.session.questions[key] = Question(
                 a, relation, b, reason, self.where, needs_number, self.by_program
             )
+            self.session.noted(question)
             if relation == ">=":
                 self.scope.constrain(a, b)
+        self.session.asked()
 
     def _warn(self, size: str) -> None:
         where = self.where or "an unknown line"
@@ -126,10 +128,14 @@ class _Asked:
 
 def is_ours(size: Any) -> bool:
     """True if all symbols of a size have values; JAX makes symbols of its own, too."""
-    if type(size.scope) is not SizeScope:
+    scope = size.scope
+    if type(scope) is not SizeScope:
         return False
-    hints = size.scope.session.hints
-    return all(symbol in hints for symbol in size._get_vars())
+    known = scope.exprs.get(id(size))
+    hints = scope.session.hints
+    return all(
+        symbol in hints for symbol in (size._get_vars() if known is None else known.symbols())
+    )
 
 
 # ---- equality and order -------------------------------------------------------------------------
@@ -139,6 +145,8 @@ _NUMBERS = (numbers.Number, np.generic, decimal.Decimal)
 
 def equal(size: Any, other: Any, frame: FrameType | None, original: Original) -> Any:
     """`size == other` for a size of ours, or NotImplemented."""
+    if size is other:
+        return True
     other = _number_in_array(other)
     if isinstance(other, DimExpr):
         if other.scope is not size.scope:
@@ -174,6 +182,8 @@ def equal(size: Any, other: Any, frame: FrameType | None, original: Original) ->
         unknown |= number and other == 0 and policy.runs_at_zero(asked.frame)
         if treated == "unknown" or unknown or not asked.scope.is_open:
             asked.session.unknown.append((size, other))
+            if treated == "units":
+                asked.session.asked()
             return False
         if treated == "units" and not same and not policy.may_raise(asked.frame):
             return False  # the general way, which is right for equal sizes, too

@@ -7,6 +7,7 @@ answers them.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import threading
@@ -23,6 +24,7 @@ from shlo_disc.jax.sizes.nesting import in_turn
 from shlo_disc.jax_private import DimExpr, SymbolicScope
 
 __all__ = [
+    "EnoughAskedError",
     "Question",
     "Session",
     "SizeScope",
@@ -33,6 +35,7 @@ __all__ = [
     "is_size",
     "never_equal",
     "open_scope",
+    "remembered",
     "text_of",
 ]
 
@@ -56,6 +59,10 @@ class Question:
     """False: a rule of JAX asked."""
 
 
+class EnoughAskedError(BaseException):
+    """Ends a trace that another one follows: no `except Exception` of the program takes it."""
+
+
 @dataclass
 class Session:
     """What was asked during one trace."""
@@ -72,6 +79,18 @@ class Session:
     """(traced number, size, divisor) wherever the program divided a size by a whole number."""
     fresh: set[str] = field(default_factory=set)
     """Symbols of sizes that the program reads from data; their hints are assumed."""
+    noted: Callable[[Question], object] = lambda _: None
+    """Is called with every new answer."""
+    count: int = 0
+    """How often shape rules and the program asked so far."""
+    last: float = math.inf
+    """The count at which the trace ends, since another one follows."""
+
+    def asked(self) -> None:
+        """Count a question; raises EnoughAskedError if it comes after the last one."""
+        self.count += 1
+        if self.count > self.last:
+            raise EnoughAskedError
 
     def take_fresh(self) -> list[Question]:
         """The questions that speak of fresh sizes; they are removed."""
@@ -112,6 +131,10 @@ class SizeScope(SymbolicScope):
         """Sizes of this scope in normal form (`forms.py`)."""
         self.exprs: dict[int, Expr] = {}
         """What these sizes are, by their identity."""
+        self.known: dict[tuple[Any, ...], Any] = {}
+        """The same sizes by their terms in JAX: equal sizes of a scope are one object."""
+        self.computed: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        """(result, operands) of arithmetic, by the method and the identities of the operands."""
         self.grows = False
         """True while answers may become constraints of the scope (not in derived programs)."""
         self._bounds = [
@@ -233,11 +256,29 @@ def is_size(value: Any) -> bool:
     return isinstance(value, DimExpr) and type(value.scope) is SizeScope
 
 
+def remembered(name: str, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`method`, arithmetic of JAX, computed once for each pair of sizes of a scope of ours."""
+
+    def compute(size: Any, other: Any) -> Any:
+        scope, kind = size._scope, type(other)
+        if type(scope) is not SizeScope or (kind is not int and kind is not DimExpr):
+            return method(size, other)
+        # An entry holds its operands, so that no other size gets their identity.
+        key = name, id(size), other if kind is int else (id(other),)
+        found = scope.computed.get(key)
+        if found is None:
+            found = scope.computed[key] = method(size, other), size, other
+        return found[0]
+
+    return compute
+
+
 def as_expr(size: Any) -> Expr:
     """A symbolic or constant size as an expression."""
     if not isinstance(size, DimExpr):
         return Expr.const(size)
-    if type(size.scope) is SizeScope and (known := size.scope.exprs.get(id(size))) is not None:
+    scope = size._scope
+    if type(scope) is SizeScope and (known := scope.exprs.get(id(size))) is not None:
         return known
     return Expr.sum(
         Expr.product(_factor_as_expr(factor) for factor, n in term._factors for _ in range(n))
@@ -256,8 +297,7 @@ def never_equal(a: Expr, b: Expr) -> bool:
     """True if a difference of sizes is no zero: symbols are at least 1, so all signs agree."""
     difference = a - b
     signs = {coefficient > 0 for _, coefficient in difference.terms}
-    plain = all(not atom.op for atom in difference.atoms())
-    return plain and len(signs) == 1
+    return difference.is_polynomial and len(signs) == 1
 
 
 def as_bound(a: Expr, b: Expr, hints: Mapping[str, int]) -> tuple[Expr, Expr] | None:

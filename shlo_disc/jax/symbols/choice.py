@@ -226,8 +226,11 @@ class Choice:
             if monomial[0][0].op or symbol in keep or symbol not in self.hints:
                 continue
             value = (difference - Expr.symbol(symbol) * coefficient) * -coefficient
-            simple = all(not atom.op for atom in value.atoms())
-            if symbol in value.symbols() or not simple or any(c < 0 for _, c in value.terms):
+            if (
+                symbol in value.symbols()
+                or not value.is_polynomial
+                or any(c < 0 for _, c in value.terms)
+            ):
                 continue
             # Of two symbols the later one goes, so that names stay with the first argument.
             found.append((len(value.terms), not value.is_const, -_order(symbol), symbol, value))

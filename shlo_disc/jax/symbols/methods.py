@@ -22,7 +22,7 @@ from shlo_disc.jax.generic import generic
 from shlo_disc.jax.sizes import bounds, forms, policy, questions
 from shlo_disc.jax.sizes.askers import asker_of, calls_cache, line_of_program
 from shlo_disc.jax.sizes.questions import ORDER, REPEATS, THE_TEXT, is_ours
-from shlo_disc.jax.sizes.symbolic import evaluate, is_size, open_scope, text_of
+from shlo_disc.jax.sizes.symbolic import evaluate, is_size, open_scope, remembered, text_of
 from shlo_disc.jax_private import DimExpr, size_as_array
 
 __all__ = ["install"]
@@ -50,6 +50,7 @@ _UFUNC_METHODS = frozenset(
 """What NumPy calls on the objects in an array of objects: `np.sqrt(n)` calls `n.sqrt()`."""
 
 _DIVISIONS = ("__floordiv__", "__mod__", "__divmod__", "__truediv__")
+_ARITHMETIC = ("__add__", "__radd__", "__sub__", "__rsub__", "_divmod")
 _REFLECTED = ("__rfloordiv__", "__rmod__", "__rdivmod__", "__rtruediv__")
 
 _lock = locks.lock()
@@ -96,11 +97,15 @@ def _methods() -> dict[str, Any]:
         return jax.numpy.logical_not(same) if isinstance(same, jax.Array) else not same
 
     def hashed(self: Any) -> int:
+        frame = frame_of(1)
+        code = frame.f_code
+        if policy.hashes_keys(code.co_filename, code.co_name):  # most by far
+            return int(original["__hash__"](self))
         if is_size(self) and is_ours(self):
-            asker, one = asker_of(frame_of(1)), policy.raises_unless_equal(frame_of(1))
+            asker, one = asker_of(frame), policy.raises_unless_equal(frame)
             if one or (asker.by_program and not calls_cache(asker.frame)):
                 if not one:
-                    questions.number(self, "the hash", frame_of(1))
+                    questions.number(self, "the hash", frame)
                 return hash(evaluate(self, self.scope.session.hints))
         return int(original["__hash__"](self))
 
@@ -192,12 +197,14 @@ def _methods() -> dict[str, Any]:
         raise AttributeError(f"'_DimExpr' object has no attribute '{name}'")
 
     def repeated(name: str) -> Any:
+        product = remembered(name, original[name])
+
         def times(self: Any, other: Any) -> Any:
             if isinstance(other, (list, tuple, str, bytes)) and is_size(self):
                 value = questions.number(self, REPEATS, frame_of(1))
                 if value is not None:
                     return other * value
-            return original[name](self, other)
+            return product(self, other)
 
         return times
 
@@ -285,6 +292,7 @@ def _methods() -> dict[str, Any]:
         **{name: division(name, reflected=True) for name in _REFLECTED},
         **{name: ordered(name) for name in ORDER},
         **{name: pinned(name) for name in _PINS},
+        **{name: remembered(name, getattr(DimExpr, name)) for name in _ARITHMETIC},
     }
 
 

@@ -4,10 +4,10 @@ program or JAX needs less.
 A trace answers the questions of the program, and those of JAX's shape rules, with the sizes of the
 call (`questions.py`). Most programs need one trace: the answers become guards, and sizes that were
 found equal become one symbol afterwards. A size that the program needs as a number becomes a
-constant, and the trace restarts. What JAX still refuses is read from its message: the edit the
-message calls for (two sizes are one, a size is a multiple or a constant) is made, and the trace
-restarts. Every edit keeps its reason and the line of the program, for `explain()`. JAX does not
-check element counts of reshapes; they are checked here.
+constant, and the trace restarts; it ends soon after such a question. What JAX still refuses is
+read from its message: the edit the message calls for (two sizes are one, a size is a multiple or a
+constant) is made, and the trace restarts. Every edit keeps its reason and the line of the program,
+for `explain()`. JAX does not check element counts of reshapes; they are checked here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import jax
 from shlo_disc.base.errors import ForkError, UnsupportedError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.messages import ShapeError
-from shlo_disc.jax.sizes.symbolic import Question, Session, as_expr, never_equal
+from shlo_disc.jax.sizes.symbolic import EnoughAskedError, Question, Session, as_expr, never_equal
 from shlo_disc.jax.symbols.choice import Choice
 from shlo_disc.jax_private import reshapes_of
 
@@ -39,6 +39,9 @@ T = TypeVar("T")
 _PATIENCE = 16
 _LIMIT = 200
 _RECENT = 16
+
+_MORE = 10
+"""Questions that a trace may ask after one that makes it be repeated: some ms."""
 
 
 @dataclass
@@ -139,24 +142,35 @@ class _Search(Generic[T]):
             outcome = self.repair(choice, error, session)
 
     def pin_numbers(self, choice: Choice, session: Session) -> bool:
-        """Make the sizes constants that the program, or a rule of JAX, needs as numbers."""
+        """Make the sizes constants that the program, or a rule of JAX, needs as numbers, and those
+        that were found equal to one of them.
+        """
         changed = False
-        for question in session.questions.values():
-            size, value = choice.current(question.left), choice.current(question.right)
-            if question.relation != "==" or not value.is_const or size.is_const:
-                continue
-            symbol = _lone_symbol(size)
-            if symbol is None or choice.hints.get(symbol) is None:
-                continue
-            if not self.may_pin:
-                raise _needs_constant(
-                    question,
-                    "dynamic=True keeps every size a symbol; dynamic='auto' would specialise it",
-                )
-            if symbol in choice.fixed and question.needs_number:
-                raise _needs_constant(question, f"the size {symbol} was stated in `shapes`")
-            changed |= choice.pin([symbol], question.reason, question.where)
-        return changed
+        while True:
+            found = [self.pin_number(choice, question) for question in session.questions.values()]
+            if not any(found):
+                return changed
+            changed = True
+
+    def pin_number(self, choice: Choice, question: Question) -> bool:
+        """Make the size a constant of which a question says so."""
+        a, b = choice.current(question.left), choice.current(question.right)
+        if question.relation != "==" or a.is_const == b.is_const:
+            return False
+        size, value = (a, b) if b.is_const else (b, a)
+        symbol = _lone_symbol(size)
+        if symbol is None or choice.hints.get(symbol) is None:
+            return False
+        if not question.right.is_const and value.value <= 1:
+            return False  # two sizes were compared: with 1 or 0 JAX may not compare the other
+        if not self.may_pin:
+            raise _needs_constant(
+                question,
+                "dynamic=True keeps every size a symbol; dynamic='auto' would specialise it",
+            )
+        if symbol in choice.fixed and question.needs_number:
+            raise _needs_constant(question, f"the size {symbol} was stated in `shapes`")
+        return choice.pin([symbol], question.reason, question.where)
 
     def pin_wrong_reshape(self, choice: Choice, jaxpr: Any) -> bool:
         """Make the sizes of a reshape constants that JAX refuses at the sizes of this call.
@@ -187,6 +201,13 @@ class _Search(Generic[T]):
         with scope.asking(choice.hints, grows=True) as session:
             outcome: _Outcome[T] = _Outcome(session)
 
+            def noted(question: Question) -> None:
+                # More such sizes are likely near this one: the trace goes on for a while.
+                if _needs_number(choice, question):
+                    session.last = session.count * 5 // 4 + _MORE
+
+            session.noted = noted
+
             def lower(jaxpr: Any) -> bool:
                 outcome.jaxpr = jaxpr
                 if self.will_pin(choice, session):
@@ -198,6 +219,8 @@ class _Search(Generic[T]):
                 outcome.program = self.trace(specs, lower)
             except (UnsupportedError, ForkError):
                 raise
+            except EnoughAskedError:
+                _log.debug("symbols: the trace ended after %d questions", session.count)
             except Exception as error:
                 # Whatever it is: with no symbols left to blame, run() raises it.
                 outcome.error = ShapeError(error, dict(choice.hints))
@@ -214,7 +237,7 @@ class _Search(Generic[T]):
         """A choice with what a trace found out, and its name; None where another trace with it
         would write the same program. Each is tried once.
 
-        `one`: sizes that are equal. Known from the start, JAX may know that a reshape fits.
+        `one`: sizes that are equal. Known from the start, JAX may know that a reshape of them fits.
         `multiples`: sizes that a number divides. Then JAX writes no remainders.
         """
         reshapes = list(_reshapes(choice, outcome.jaxpr))
@@ -222,12 +245,15 @@ class _Search(Generic[T]):
             return None
         if reshapes and "one" not in self.bettered:
             final = choice.copy()
-            if _merge(final, outcome.session.questions.values()):
+            _merge(final, outcome.session.questions.values())
+            merged = _replaced(choice, final).keys()
+            if any(reshape.symbols & merged for reshape in _reshapes(final, outcome.jaxpr)):
                 return "one", final
         if "multiples" in self.bettered:
             return None
         final = _settled(choice, outcome)
-        if final.dims == choice.dims or not _has_remainders(final):
+        is_renamed = all(size.lone_atom for size in _replaced(choice, final).values())
+        if is_renamed or not _has_remainders(final):
             return None
         final.guards = [g for g in final.guards if g.stated or g.relation == ">="]
         return "multiples", final
@@ -422,10 +448,17 @@ def _wanted_number(choice: Choice, error: ShapeError, session: Session) -> Expr 
     return None
 
 
+def _needs_number(choice: Choice, question: Question) -> bool:
+    """True if a question says by itself that a size is a constant."""
+    if question.relation != "==" or not question.right.is_const:
+        return False
+    return choice.hints.get(_lone_symbol(question.left) or "") is not None
+
+
 def _lone_symbol(size: Expr) -> str | None:
     """The symbol of which a size is a linear function: its value decides the symbol's."""
     symbols = size.symbols()
-    plain = len(symbols) == 1 and all(not atom.op for atom in size.atoms())
+    plain = len(symbols) == 1 and size.is_polynomial
     degrees = [sum(power for _, power in monomial) for monomial, _ in size.terms]
     return next(iter(symbols)) if plain and max(degrees) == 1 else None
 
@@ -471,6 +504,12 @@ def _settle(choice: Choice, questions: Iterable[Question]) -> None:
         choice.guard(a, question.relation, b, question.reason, question.where)
 
 
+def _replaced(before: Choice, after: Choice) -> dict[str, Expr]:
+    """The symbols that were replaced since `before`, and what each became."""
+    gone = before.hints.keys() - after.hints.keys()
+    return {symbol: after.current(Expr.symbol(symbol)) for symbol in gone}
+
+
 def _has_remainders(choice: Choice) -> bool:
     """True if sizes are tied by equations with quotients or remainders."""
     return any(
@@ -487,6 +526,8 @@ class _Reshape(NamedTuple):
     after: Expr
     reason: str
     where: str
+    symbols: frozenset[str]
+    """The symbols it was traced with."""
 
     def is_wrong(self, choice: Choice) -> bool:
         """True if the counts differ in the call at hand."""
@@ -497,20 +538,21 @@ def _reshapes(choice: Choice, jaxpr: Any) -> Iterator[_Reshape]:
     """The reshapes of symbolic sizes, in terms of the symbols that `choice` uses now."""
     for before, after, where in reshapes_of(jaxpr):
         try:
-            a = choice.current(Expr.product(Expr.parse(text) for text in before))
-            b = choice.current(Expr.product(Expr.parse(text) for text in after))
+            traced = [Expr.product(map(Expr.parse, texts)) for texts in (before, after)]
+            a, b = map(choice.current, traced)
             choice.value(a + b)
         except (KeyError, ValueError):  # sizes of another scope
             continue
         if a != b:
             reason = f"reshape of ({', '.join(before)}) to ({', '.join(after)})"
-            yield _Reshape(a, b, reason, where)
+            symbols = traced[0].symbols() | traced[1].symbols()
+            yield _Reshape(a, b, reason, where, symbols)
 
 
 def _settle_reshapes(choice: Choice, jaxpr: Any) -> None:
     """JAX does not check the element count of a reshape of symbolic sizes: it becomes a fact."""
     for reshape in _reshapes(choice, jaxpr):
-        _settle_count(choice, *reshape)
+        _settle_count(choice, *reshape[:4])
 
 
 def _settle_count(choice: Choice, a: Expr, b: Expr, reason: str, where: str) -> None:

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import FUNCTION_TYPE
 from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.text import V
+from shlo_disc.lower.values.text import V, indented
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,
@@ -246,13 +246,16 @@ class _Function(CpuBuilder):
             *self._regions[0].lines,
             f"return {', '.join(map(str, results))} : {kinds}",
         ]
-        body = "".join(f"  {line}\n" for line in lines)
+        body = "".join(f"{line}\n" for line in indented(lines))
         self.text = f"func.func @{symbol}(%x: {like.type}) -> ({kinds}) {{\n{body}}}\n"
 
 
 class SizedBuilder(Sized, CpuBuilder):
     """A builder with named sizes."""
 
-    def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
+    def __init__(
+        self, machine: Machine, sizes: Mapping[str, Expr], *, in_order: bool = False
+    ) -> None:
+        """See `Sized.name_sizes`."""
         super().__init__(machine)
-        self.name_sizes(sizes)
+        self.name_sizes(sizes, in_order=in_order)

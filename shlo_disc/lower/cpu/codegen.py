@@ -36,15 +36,23 @@ from typing import Any, BinaryIO, NamedTuple
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.cpu.code_key import code_key
-from shlo_disc.lower.cpu.host_parts import cut_long_functions, keep_parts, may_be_long
+from shlo_disc.lower.cpu.host_parts import (
+    OPTIMISED,
+    UNOPTIMISED,
+    cut_long_functions,
+    keep_parts,
+    may_be_long,
+)
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
+from shlo_disc.lower.plan import KernelText, LateText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current
@@ -55,6 +63,7 @@ __all__ = [
     "RECENT",
     "Builder",
     "Function",
+    "LateFunction",
     "assembly",
     "code_names",
     "compile_functions",
@@ -158,11 +167,13 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
     `host`: it is a host program, whose long functions are cut into parts. The result is verified
     once, not after every pass: that took a third of the time.
     """
-    cut = host and may_be_long(text)
+    is_optimised = not host or _has_loops(text)
+    limits = OPTIMISED if is_optimised else UNOPTIMISED
+    cut = host and may_be_long(text, limits)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
         if cut:
-            cut_long_functions(module)
+            cut_long_functions(module, limits)
         passes = PassManager.parse(f"builtin.module({PIPELINE})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
@@ -170,10 +181,31 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
             module = ir.Module.parse(text)
             run_pipeline(module, PIPELINE)  # raises with MLIR's messages
         module.operation.verify()  # raises with MLIR's messages
+        if not is_optimised:
+            _leave_unoptimised(module)
+            return module
         if cut:
             keep_parts(module)
         _say_what_to_inline(module)
         return module
+
+
+def _has_loops(host: str) -> bool:
+    """Whether a host program runs some of its text more than once; such text may have kernels."""
+    return "scf.while" in host
+
+
+def _leave_unoptimised(module: ir.Module) -> None:
+    """Have LLVM select instructions one by one, in a fifth of the time.
+
+    A level does not: MLIR's engine has LLVM generate code at its default one. `prepare` of a layer
+    takes 6 ns more so, of the optimiser step of an MLP 66 ns, in calls of 7 and 109 us.
+    """
+    with module.context:
+        words = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in ("optnone", "noinline")])
+        for view in module.body.operations:
+            if view.operation.name == "llvm.func":
+                view.operation.attributes["passthrough"] = words
 
 
 def _say_what_to_inline(module: ir.Module) -> None:
@@ -304,12 +336,21 @@ class Function:
         self._make, self._context = make, copy_context()
         self._lock = locks.lock()
         self._codes: list[_Code] = []
+        self._late: weakref.WeakSet[LateFunction] = weakref.WeakSet()
+        """Functions of the same text, which have its code, too."""
         if code is not None:
             self._put(code)
 
     def _put(self, code: _Code) -> None:
         self._codes.append(code)
-        self.cell.address = code.address
+        for function in (self, *self._late):
+            function.cell.address = code.address
+
+    def share(self, function: LateFunction) -> None:
+        """Give `function` the code that there is, and that will be."""
+        with self._lock:
+            self._late.add(function)
+            function.cell.address = self.address
 
     @property
     def address(self) -> int:
@@ -336,6 +377,7 @@ class Function:
         """Whether it has its best code."""
         return bool(self._codes) and self._codes[-1].is_best
 
+    @lets_others_run
     def compiled(self) -> Function:
         """Itself, with code. Raises what the code generator does."""
         with self._lock:
@@ -355,6 +397,68 @@ class Function:
         assert self._make is not None, self.name
         self._put(self._context.run(self._make, quickly))
         RECENT.add(self.name, (self,))
+
+
+class LateFunction:
+    """A function to compile of which the text is not written yet: see :class:`Function`.
+
+    When it is compiled, it becomes one of those that share a function by text.
+    """
+
+    def __init__(self, source: LateText, function: Callable[[str], Function]) -> None:
+        """`function`: that of a text, which programs share."""
+        self.cell = KernelCell()
+        self._source, self._function_of = source, function
+        self._lock = locks.lock()
+        self._shared: Function | None = None
+
+    @property
+    def _function(self) -> Function:
+        with self._lock:
+            if self._shared is None:
+                shared = self._function_of(text_of(self._source))
+                shared.share(self)
+                self._shared = shared
+            return self._shared
+
+    @property
+    def name(self) -> str:
+        """Of its text, which is written now if it was not before."""
+        return self._function.name
+
+    @property
+    def address(self) -> int:
+        """Where the code is; 0: there is none."""
+        return self.cell.address
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its code; its constants come on top."""
+        return self._shared.size_bytes if self._shared is not None else 0
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Memory of its code, shared with the functions of the same text."""
+        return self._shared.mapped_bytes if self._shared is not None else 0
+
+    @property
+    def from_store(self) -> bool:
+        """True if the code was not compiled in this process, but kept on disk."""
+        return self._shared is not None and self._shared.from_store
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has its best code."""
+        return self._shared is not None and self._shared.is_finished
+
+    def compiled(self) -> LateFunction:
+        """Itself, with code. Raises what the code generator does."""
+        self._function.compiled()
+        return self
+
+    def finish(self) -> None:
+        """Make the best code. Raises what the code generator does."""
+        self._function.finish()
 
 
 _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictionary()
@@ -380,24 +484,24 @@ class _Source:
     """Of the functions."""
     text: Callable[[], str]
     """The MLIR with these names; it may have to be read from the disk."""
-    opt_level: int
+    opt_level: int | None
+    """Of LLVM; None: it is a host program."""
     machine: Machine | None
     """What it is for; None: this process's."""
-    is_host: bool = False
     known_key: bytes = b""
 
     @property
     def key(self) -> bytes:
         """What the store has the code under."""
         features = _features(self.machine) if self.machine else ""
-        options = (self.names, self.opt_level, features, PIPELINE, self.is_host)
+        options = (self.names, self.opt_level, features, PIPELINE)
         return self.known_key or code_key(self.text(), *options)
 
 
 _ENTRIES = ("prepare", "run")
 """Functions of a host program."""
-_BEST, _HOST = 3, 1
-"""Levels of LLVM. A host program is straight-line code that runs once a call."""
+_BEST, _LOOPS, _ONCE = 3, 1, 0
+"""Levels of LLVM: of kernels, of host programs with loops, of those that run once a call."""
 
 
 def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
@@ -407,7 +511,7 @@ def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Sourc
 
 def _host_source(text: str, machine: Machine | None) -> _Source:
     name = function_name(text, machine)
-    return _Source(name, _ENTRIES, lambda: text, _HOST, machine, is_host=True)
+    return _Source(name, _ENTRIES, lambda: text, None, machine)
 
 
 class Builder:
@@ -415,17 +519,17 @@ class Builder:
 
     A context: on the way out it waits for what was begun, or gives up what was not when an
     exception passes. A text whose function is in use somewhere in this process is not compiled
-    again; the builder keeps the functions it gave names for.
+    again; the builder keeps the functions it was asked for.
     """
 
     def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
-        self._waiting: list[tuple[int, str, Function]] = []
-        self._begun: dict[str, Future[None]] = {}
-        self._found: dict[str, Function] = {}
-        self._refused: dict[str, Exception] = {}
+        self._waiting: list[tuple[int, int, KernelText]] = []
+        self._begun: dict[KernelText, Future[None]] = {}
+        self._found: dict[KernelText, Function | LateFunction] = {}
+        self._refused: dict[KernelText, Exception] = {}
 
     def __enter__(self) -> Builder:
         return self
@@ -440,48 +544,55 @@ class Builder:
         self._found.clear()  # an error kept in `_refused` knows this object
         self._waiting.clear()
 
-    def add(self, text: str, *, wanted: bool = True) -> str:
-        """Have `text` compiled; the symbol it gets. What is not `wanted` is compiled later."""
-        name = function_name(text, self._machine)
+    def add(self, source: KernelText, *, wanted: bool = True) -> None:
+        """Have a kernel compiled. What is not `wanted` is written and compiled later."""
         with self._lock:
-            found = self._found.get(name)
-            if found is None:
-                make = partial(_kernel_code, _kernel_source(text, self._opt_level, self._machine))
-                found = self._found[name] = _functions.setdefault(name, Function(name, make))
-                if found.address:
-                    RECENT.add(name, (found,))
-            if wanted and not found.address and name not in self._begun:
-                heapq.heappush(self._waiting, (-len(text), name, found))
-                self._begun[name] = self._pool.submit(copy_context().run, self._longest)
-        return name
+            found = self._found.get(source)
+            if found is None or (wanted and isinstance(found, LateFunction)):
+                if isinstance(source, LateText) and not wanted:
+                    found = LateFunction(source, self._function)
+                else:
+                    found = self._function(text_of(source))
+                    if found.address:
+                        RECENT.add(found.name, (found,))
+                self._found[source] = found
+            if wanted and not found.address and source not in self._begun:
+                length = len(text_of(source))
+                heapq.heappush(self._waiting, (-length, len(self._begun), source))
+                self._begun[source] = self._pool.submit(copy_context().run, self._longest)
+
+    def _function(self, text: str) -> Function:
+        """The function of `text` that programs share."""
+        name = function_name(text, self._machine)
+        make = partial(_kernel_code, _kernel_source(text, self._opt_level, self._machine))
+        return _functions.setdefault(name, Function(name, make))
 
     def _longest(self) -> None:
         """Compile the longest text that waits: begun last, it would keep the others waiting."""
         with self._lock:
-            _, name, function = heapq.heappop(self._waiting)
+            *_, source = heapq.heappop(self._waiting)
+            function = self._found[source]
         try:
             function.compiled()
         except MemoryError:
             raise
         except Exception as error:  # told by `functions`, which knows whether it is wanted
-            self._refused[name] = error
+            self._refused[source] = error
 
-    def functions(self, texts: Sequence[str]) -> list[Function]:
-        """The functions of `texts`; waits for all that were added and wanted.
+    def functions(self, sources: Sequence[KernelText]) -> list[Function | LateFunction]:
+        """The functions of kernels; waits for all that were added and wanted.
 
         Raises KernelsRefused when some do not compile.
         """
-        names = [function_name(text, self._machine) for text in texts]
-        for name, text in zip(names, texts, strict=True):
-            if name not in self._found:
-                self.add(text)
+        for source in sources:
+            if source not in self._found:
+                self.add(source)
         for future in self._begun.values():
             future.result()
-        refused = {t: self._refused[n] for t, n in zip(texts, names, strict=True)
-                   if n in self._refused}  # fmt: skip
+        refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        functions = [self._found[name] for name in names]
+        functions = [self._found[source] for source in sources]
         for function in dict.fromkeys(functions):
             if not function.address:
                 finish_later(function)
@@ -512,9 +623,7 @@ def kept_functions(
             finish_later(made)
         kernels.append(made)
     symbol, key = names.host
-    source = _Source(
-        symbol, _ENTRIES, lambda: details()[0], _HOST, machine, is_host=True, known_key=key
-    )
+    source = _Source(symbol, _ENTRIES, lambda: details()[0], None, machine, known_key=key)
     return kernels, _host_functions(source)
 
 
@@ -524,7 +633,7 @@ def _named_text(details: Callable[[], tuple[str, Sequence[str]]], number: int, s
 
 def compile_functions(
     texts: Sequence[str], machine: Machine | None = None, opt_level: int = _BEST
-) -> list[Function]:
+) -> list[Function | LateFunction]:
     """The functions in `texts` (see :class:`Builder`), with their best code."""
     with Builder(opt_level, machine) as builder:
         functions = builder.functions(texts)
@@ -592,8 +701,11 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
             else:
                 COUNTS.add("loaded")
                 return functions
-    module = _lowered(source.text(), source.machine, host=source.is_host)
-    object_code = _object_code(module, names[0], _QUICK if quickly else source.opt_level)
+    text, level = source.text(), _QUICK if quickly else source.opt_level
+    module = _lowered(text, source.machine, host=level is None)
+    if level is None:
+        level = _LOOPS if _has_loops(text) else _ONCE
+    object_code = _object_code(module, names[0], level)
     try:
         functions = _loaded(object_code, names, is_best=not quickly)
     except ObjectCodeError as error:

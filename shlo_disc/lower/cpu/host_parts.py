@@ -8,7 +8,7 @@
                                          }
 
 Why     Passes of LLVM are quadratic in the length of a block (the SLP vectorizer and the register
-        allocator). 15 000 lines took 23 s; in parts they take less than one.
+        allocator). 15 000 lines took 23 s when optimised; in parts they take less than one.
 Needs   A module of `func`, `arith`, `scf` and `llvm`, before it is lowered.
 Keeps   The order of all operations with effects, and every value.
 Cost    O(operations). A value that one part computes and another reads goes through `%frame`.
@@ -18,18 +18,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.ir.mlir import ir, ops_of, producer
 
-__all__ = ["PART_OPS", "WHOLE_OPS", "cut_long_functions", "keep_parts", "may_be_long"]
+__all__ = ["OPTIMISED", "UNOPTIMISED", "Limits", "cut_long_functions", "keep_parts", "may_be_long"]
 
-WHOLE_OPS = 2000
-"""Functions of at most so many operations stay whole. BERT-base has 5 600, a decoder step 900."""
 
-PART_OPS = 200
-"""Operations of a part. A program of 2 000 arguments compiles in 1.1 s with it. Parts of 1 000 take
-2.9 s, of 3 000 8.3 s (2-core Xeon, 2026-11)."""
+class Limits(NamedTuple):
+    """How long functions may be."""
+
+    whole_ops: int
+    """Functions of at most so many operations stay whole."""
+    part_ops: int
+    """Operations of a part of a longer one."""
+
+
+OPTIMISED = Limits(2000, 200)
+"""A decoder step has 900 operations. With parts of 200, 15 000 of them compile in 1.1 s. Parts of
+1 000 take 2.9 s, of 3 000 8.3 s (2-core Xeon, 2026-11)."""
+
+UNOPTIMISED = Limits(10_000, 1000)
+"""Of 25 000 operations, the whole takes 1.5 s, parts of 1 000 1.7 s; of 100 000 16 s and 8 s."""
 
 _CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant", "llvm.mlir.zero"})
 """Operations that every part has its own copy of."""
@@ -37,17 +48,17 @@ _CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant", "llvm.mlir.zero"
 _NAME = "_part"
 
 
-def may_be_long(text: str) -> bool:
+def may_be_long(text: str, limits: Limits) -> bool:
     """False if no function of `text`, with an operation a line, is cut."""
-    return text.count("\n") > WHOLE_OPS
+    return text.count("\n") > limits.whole_ops
 
 
-def cut_long_functions(module: ir.Module) -> None:
-    """Every function of more than WHOLE_OPS operations calls parts of about PART_OPS each."""
+def cut_long_functions(module: ir.Module, limits: Limits) -> None:
+    """Every function that is longer than `limits` say calls parts of about their length each."""
     for view in list(module.body.operations):
         function = view.operation
-        if function.name == "func.func" and _size(function) > WHOLE_OPS:
-            _Cutter(function).run()
+        if function.name == "func.func" and _size(function) > limits.whole_ops:
+            _Cutter(function, limits.part_ops).run()
 
 
 def keep_parts(module: ir.Module) -> None:
@@ -82,8 +93,9 @@ class _Place:
 class _Cutter:
     """Cuts one function."""
 
-    def __init__(self, function: ir.Operation) -> None:
+    def __init__(self, function: ir.Operation, part_ops: int) -> None:
         self._function = function
+        self._part_ops = part_ops
         self._name = ir.StringAttr(function.attributes["sym_name"]).value
         self._last = function
         self._parts = 0
@@ -142,12 +154,12 @@ class _Cutter:
             op = view.operation
             sizes[op] = 1 + sum(self._cut(b) for region in op.regions for b in region.blocks)
         total = sum(sizes.values())
-        if total <= PART_OPS:
+        if total <= self._part_ops:
             return total
         left = 0
         moved: set[ir.Value] = set()
         group: list[ir.Operation] = []
-        room = PART_OPS
+        room = self._part_ops
         *inner, last = [view.operation for view in block.operations]  # with stores by now
         for op in inner:
             if op.name in _CONSTANTS or op.name == "llvm.alloca" or op in self._staying:
@@ -156,7 +168,7 @@ class _Cutter:
             size = sizes.get(op, 1)
             if group and size > room and op not in self._attached:
                 left += self._outline(group)
-                group, room = [], PART_OPS
+                group, room = [], self._part_ops
             group.append(op)
             moved.update(op.results)
             room -= size

@@ -19,6 +19,7 @@ from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import KernelImage, LaunchShape, TensorMap
+from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 
@@ -117,14 +118,17 @@ class Builder:
         self._pool.shutdown(cancel_futures=kind is not None)
         self._begun.clear()  # an error kept in a future knows this object
 
-    def add(self, text: str, *, wanted: bool = True) -> str:
-        """Have `text` compiled, wanted now or later; the symbol it gets."""
+    def add(self, source: KernelText, *, wanted: bool = True) -> None:
+        """Have a kernel compiled, wanted now or later."""
+        self._image(text_of(source))
+
+    def _image(self, text: str) -> Future[KernelImage]:
         name = function_name(text, self._machine)
         if name not in self._begun:
             self._begun[name] = self._pool.submit(
                 contextvars.copy_context().run, self._compiled, name, text
             )
-        return name
+        return self._begun[name]
 
     def _compiled(self, name: str, text: str) -> KernelImage:
         made = RECENT.get(name)
@@ -133,16 +137,17 @@ class Builder:
             RECENT.add(name, made)
         return made
 
-    def functions(self, texts: Sequence[str]) -> list[KernelImage]:
-        """The images of `texts`, in order.
+    def functions(self, sources: Sequence[KernelText]) -> list[KernelImage]:
+        """The images of kernels, in order.
 
         Raises KernelsRefused when some do not compile, and UnsupportedError without llvmlite.
         """
         made: dict[str, KernelImage] = {}
         refused: dict[str, Exception] = {}
+        texts = [*map(text_of, sources)]
         for text in texts:
             try:
-                made[text] = self._begun[self.add(text)].result()
+                made[text] = self._image(text).result()
             except (MemoryError, UnsupportedError):
                 raise
             except Exception as error:  # told by name, and planned again

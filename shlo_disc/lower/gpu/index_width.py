@@ -123,7 +123,7 @@ class _Narrower:
         text = step.kernel.text
         if sizes and not (self.may_choose and _TILES in text):
             return step
-        launch = replace(step, kernel=replace(step.kernel, text=narrow(text)))
+        launch = replace(step, kernel=replace(step.kernel, source=narrow(text)))
         if not sizes:
             return launch
         conditions = tuple(Condition(size, "<=", Expr.const(MOST)) for size in sizes)

@@ -88,7 +88,7 @@ class _Rewriter:
             if count != 1:
                 raise InternalError(f"{launch.kernel.name} has no argument {position}")
             text = text.replace(BODY, BODY + self._on_stack(position, kind), 1)
-        return replace(launch, kernel=replace(launch.kernel, text=text))
+        return replace(launch, kernel=replace(launch.kernel, source=text))
 
     def _on_stack(self, position: int, kind: str) -> str:
         """What makes %aN the place of a copy of the value %vN."""

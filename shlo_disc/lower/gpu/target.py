@@ -64,7 +64,7 @@ def gpu_target(
         generator=functools.partial(codegen.Builder, machine),
         memory=GpuMemory(),
         compile_host=compile_host,
-        code_names=lambda host, kernels: None,
+        code_names=None,
         views={"llvm": functools.partial(codegen.llvm, machine=machine), **views},
         function_name=functools.partial(codegen.function_name, machine=machine),
         code=codegen.RECENT,

@@ -25,6 +25,7 @@ from shlo_disc.lower.plan import (
     FfiCall,
     If,
     Kernel,
+    KernelText,
     Launch,
     Pack,
     Packed,
@@ -48,16 +49,16 @@ _ALL_COPIED_LINES = 1500
 class Tables:
     """What a host program refers to by index.
 
-    `written` is given each kernel as soon as its text is known, and whether the first call needs
-    it. A kernel that a later place makes needed is given once more.
+    `written` is given each kernel as soon as it is known, and whether the first call needs it. A
+    kernel that a later place makes needed is given once more.
     """
 
     def __init__(self, written: Callable[[Kernel, bool], object] | None) -> None:
         self._written = written
-        self.kernels: dict[str, Kernel] = {}
-        self._kernel_index: dict[str, int] = {}
-        self._wanted: set[str] = set()
-        """Texts of kernels that the first call needs."""
+        self.kernels: dict[KernelText, Kernel] = {}
+        self._kernel_index: dict[KernelText, int] = {}
+        self._wanted: set[KernelText] = set()
+        """Those of kernels that the first call needs."""
         self.unasked: set[int] = set()
         """Kernels that the host program calls without asking for them first."""
         self.pack_slots: dict[str, int] = {}
@@ -70,15 +71,16 @@ class Tables:
 
     def kernel(self, kernel: Kernel, *, wanted: bool) -> int:
         """The index of `kernel`, which is compiled once for equal texts."""
-        is_new = kernel.text not in self.kernels
+        source = kernel.source
+        is_new = source not in self.kernels
         if is_new:
-            self._kernel_index[kernel.text] = len(self.kernels)
-            self.kernels[kernel.text] = kernel
-        if self._written is not None and (is_new or (wanted and kernel.text not in self._wanted)):
+            self._kernel_index[source] = len(self.kernels)
+            self.kernels[source] = kernel
+        if self._written is not None and (is_new or (wanted and source not in self._wanted)):
             self._written(kernel, wanted)
         if wanted:
-            self._wanted.add(kernel.text)
-        return self._kernel_index[kernel.text]
+            self._wanted.add(source)
+        return self._kernel_index[source]
 
     def pack(self, origin: Origin, key: str) -> tuple[int, int]:
         """The argument or constant that is packed, and the slot of its copy."""

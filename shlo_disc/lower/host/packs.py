@@ -117,7 +117,7 @@ class Origins:
         if not all(map(origin.tells, needed)):
             return None
         # Names of symbols mean something beside the sizes of the buffer only.
-        shapes = tuple(map(str, origin.sizes)), tuple(map(str, sizes))
+        shapes = (tuple(map(str, of)) for of in (part.layout, origin.sizes, sizes))
         return repr((part.key, *shapes, origin.computed))
 
 

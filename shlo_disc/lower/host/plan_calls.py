@@ -13,8 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.monomial import Atom
+from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
@@ -40,6 +39,7 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
     rewritten,
+    with_sizes,
 )
 from shlo_disc.lower.values.typed import Pointer, Register
 
@@ -138,8 +138,8 @@ class PlanCalls:
         frame, w = self.frame, self.frame.w
         symbols = self._symbols(plan, op)
         names = [f"s{number}" for number in range(len(symbols))]
-        renamed = _with_sizes(_written(plan), _renaming(symbols, names))
-        given_back = _renaming(names, symbols)
+        renamed = with_sizes(_written(plan), renaming(symbols, names))
+        given_back = renaming(names, symbols)
 
         def is_natural(size: Expr) -> bool:
             return w.is_natural(given_back(size))
@@ -231,13 +231,6 @@ class PlanCalls:
         )
 
 
-def _renaming(symbols: Sequence[str], names: Sequence[str]) -> Callable[[Expr], Expr]:
-    """Puts each of `names` in the place of a symbol."""
-    put = {symbol: Expr.symbol(name) for symbol, name in zip(symbols, names, strict=True)}
-    known: dict[Atom, Expr] = {}
-    return lambda size: size.substitute(put, known)
-
-
 def _written(plan: KernelPlan) -> KernelPlan:
     """What the text of a plan depends on."""
     return KernelPlan(_plain(plan.steps, itertools.count()), plan.workspaces)
@@ -252,29 +245,13 @@ def _plain(steps: tuple[Step, ...], numbers: Iterator[int]) -> tuple[Step, ...]:
             continue
         parts: tuple[Part, ...] = ()
         if isinstance(step, Pack):
-            parts = tuple(replace(part, key=str(next(numbers))) for part in step.parts)
+            parts = tuple(replace(part, key=str(next(numbers)), layout=()) for part in step.parts)
         then, otherwise = _plain(step.then, numbers), _plain(step.otherwise, numbers)
         if isinstance(step, Pack):
             out.append(Pack(parts, then, otherwise, ()))
         else:
             out.append(If(step.condition, then, otherwise))
     return tuple(out)
-
-
-def _with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
-    """The plan with `size(e)` in place of every size `e`."""
-
-    def launch(step: Launch) -> Launch:
-        return replace(
-            step,
-            params=tuple(map(size, step.params)),
-            extent=size(step.extent),
-            cost=size(step.cost),
-            scratch_bytes=size(step.scratch_bytes),
-            zeroed=tuple((buffer, size(count)) for buffer, count in step.zeroed),
-        )
-
-    return KernelPlan(rewritten(plan.steps, launch, size), tuple(map(size, plan.workspaces)))
 
 
 def _sizes(plan: KernelPlan) -> set[Expr]:
@@ -284,7 +261,7 @@ def _sizes(plan: KernelPlan) -> set[Expr]:
         found.add(size)
         return size
 
-    _with_sizes(plan, note)
+    with_sizes(plan, note)
     return found
 
 

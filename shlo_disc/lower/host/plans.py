@@ -1,15 +1,24 @@
-"""The kernel plans of a program's fusions: equal fusions on equal shapes share one."""
+"""The kernel plans of a program's fusions: equal fusions on equal shapes share one.
+
+The layers of a model often differ in the names of their sizes alone: those of weights that a
+function takes are symbols of their own. Such fusions share a plan, too, with their names put in.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.branch_sizes import branch_sizes
+from shlo_disc.dynamic.branch_sizes import Pairs, branch_sizes
+from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.plan import KernelPlan
-from shlo_disc.lower.speculate import Likely, Speculation
+from shlo_disc.lower.plan import Call, KernelPlan, with_sizes
+from shlo_disc.lower.speculate import Decision, Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.op_classes import own_kind
@@ -17,6 +26,41 @@ from shlo_disc.passes.records import planned
 from shlo_disc.passes.structure import structure
 
 __all__ = ["Plans"]
+
+Symbols = tuple[str, ...]
+Found = tuple[KernelPlan, tuple[Decision, ...]]
+
+
+@dataclass
+class _Family:
+    """A plan, and the same over other symbols."""
+
+    symbols: Symbols
+    plan: KernelPlan
+    decisions: tuple[Decision, ...]
+    others: dict[Symbols, Found] = field(default_factory=dict)
+
+    def over(self, symbols: Symbols) -> Found | None:
+        """The plan over `symbols`; None where more than the symbols of the fusion is in it."""
+        if symbols == self.symbols:
+            return self.plan, self.decisions
+        found = self.others.get(symbols)
+        if found is None:
+            if any(isinstance(step, Call) for step in self.plan.steps):
+                return None
+            own, put, is_whole = {*self.symbols}, renaming(self.symbols, symbols), True
+
+            def size(of: Expr) -> Expr:
+                nonlocal is_whole
+                is_whole = is_whole and of.symbols() <= own
+                return put(of)
+
+            plan = with_sizes(self.plan, size)
+            decisions = tuple(decision.rewritten(size) for decision in self.decisions)
+            if not is_whole:
+                return None
+            found = self.others[symbols] = plan, decisions
+        return found
 
 
 class Plans:
@@ -26,18 +70,19 @@ class Plans:
         self._shapes = shapes
         self._target = target
         self._speculation = Speculation(shapes, likely)
-        self._made: dict[object, tuple[KernelPlan, tuple[str, ...]]] = {}
+        self._has_likely = bool(likely)
+        self._made: dict[object, _Family] = {}
 
-    def of(self, op: ir.Operation, kind: str) -> tuple[KernelPlan, tuple[str, ...]]:
+    def of(self, op: ir.Operation, kind: str) -> Found:
         """The emitter's plan, and what was decided of its variants.
 
         Emitters read starts and paddings from operands with known elements, which the key holds.
         Raises UnsupportedError if the target has no emitter of this kind.
         """
-        shapes = [(self._shapes.shape(v), self._shapes.entries(v)) for v in op.operands]
         known = branch_sizes(op, self._shapes)
-        key = (structure(op), values_given(op), known, *shapes)
-        found = self._made.get(key)
+        symbols, key = self._key(op, known)
+        family = self._made.get(key)
+        found = family.over(symbols) if family is not None else None
         if found is None:
             emitter = self._target.emitters.get(kind)
             if emitter is None:
@@ -45,10 +90,44 @@ class Plans:
                     f"{source_line(op)}: target {self._target.name} has no kernel for "
                     f"{_called(op, kind)}; keep it outside shlo_disc.jit"
                 )
-            found = self._made[key] = self._speculation.plan(
+            found = self._speculation.plan(
                 op, known, lambda shapes: emitter(planned(op, shapes), self._target.machine)
             )
+            if family is None:
+                self._made[key] = _Family(symbols, *found)
+            else:
+                family.others[symbols] = found
         return found
+
+    def _key(self, op: ir.Operation, known: Pairs) -> tuple[Symbols, tuple[object, ...]]:
+        """The symbols that `op` is about, and all else that its plan depends on.
+
+        Names count where `known` or likely sizes, or a fact about other symbols, have them.
+        """
+        shapes = self._shapes
+        inner = (result for x in op.regions[0].blocks[0].operations for result in x.results)
+        values = [*op.operands, *op.results, *inner]
+        sizes = [shapes.shape(value) for value in values]
+        elements = [shapes.elements(value) for value in values]
+        symbols = _in_order(itertools.chain(*sizes, *(told or () for told in elements)))
+        put = renaming(symbols, [f"s{number}" for number in range(len(symbols))])
+        has_names = bool(known) or self._has_likely
+        facts = None if has_names else shapes.constraints.alone(symbols, put)
+        if facts is None:
+            form = structure(op)
+            return symbols, (form, values_given(op), known, symbols, *sizes, *elements)
+        seen = None if shapes.seen is None else tuple(map(shapes.seen.get, symbols))
+        form = structure(op, size=lambda text: put(shapes.parsed(text)))
+        told = (None if of is None else tuple(map(put, of)) for of in elements)
+        renamed = (tuple(map(put, shape)) for shape in sizes)
+        return symbols, (form, values_given(op), facts, seen, *renamed, *told)
+
+
+def _in_order(sizes: Iterable[Expr]) -> Symbols:
+    """The symbols of `sizes`, in an order that does not depend on their names if it can."""
+    own = [size.symbols() for size in dict.fromkeys(sizes)]
+    plain = [symbol for symbols in own if len(symbols) == 1 for symbol in symbols]
+    return tuple(dict.fromkeys([*plain, *(s for symbols in own for s in sorted(symbols))]))
 
 
 def _called(fusion: ir.Operation, kind: str) -> str:

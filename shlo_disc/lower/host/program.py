@@ -1,8 +1,8 @@
 """The host program: sizes, guards, arena, control flow and launches as two native functions.
 
 `prepare` and `run` are described in `ral/include/disc_ral.h`. Both are emitted as MLIR text
-(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels, without optimising hard: they
-are straight-line code that runs once per call.
+(`func`, `arith`, `scf`, `llvm`) and compiled like the kernels. Without loops they are straight-line
+code that runs once a call, and are not optimised; else they are, if not hard.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Run:
             self.refused.append((op, error))
             return
         plan = replace(plan, steps=frame.origins.possible(plan.steps, op))
-        frame.record.fusion(op, kind.name, plan, decisions)
+        frame.record.fusion(op, kind.name, plan, tuple(map(str, decisions)))
         self._steps(op, plan)
         frame.origins.derive(op, kind, plan)
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
-from shlo_disc.lower.values.text import TextBuilder
+from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register, Value
 
 __all__ = [
@@ -311,7 +311,7 @@ class HostWriter(TextBuilder):
         yield
         inside = [*self._close().lines, "scf.yield"]
         self.emit("default {" if number is None else f"case {number} {{")
-        self._regions[-1].lines += [*("  " + line for line in inside), "}"]
+        self._regions[-1].lines += [inside, "}"]
 
     def forget(self) -> None:
         """As of kernels: values refer to the writer, which knows of facts about the module."""
@@ -324,7 +324,7 @@ class HostWriter(TextBuilder):
         entry, body = self._regions
         lines = [*self._entry, *entry.lines, *body.lines, f"func.return{returned}"]
         self.forget()
-        return signature + " {\n" + "\n".join("  " + line for line in lines) + "\n}\n"
+        return signature + " {\n" + "\n".join(indented(lines)) + "\n}\n"
 
 
 def _store(value: Value, address: Pointer) -> str:

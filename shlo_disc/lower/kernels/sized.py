@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.lower.plan import LateText
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
-__all__ = ["Sized", "Written", "written_once"]
+__all__ = ["Sized", "Written", "written_late"]
 
 Written = tuple[str, tuple[Expr, ...]]
 """The text of a kernel, and the sizes it expects as params, in order."""
 
-H = TypeVar("H", bound=Hashable)
 
-_KEPT_TEXTS = 128
-"""Texts that a process keeps; a training step of an encoder and a decoder has 40. A text has 10 to
-80 KB."""
+def written_late(
+    write: Callable[[Any, Mapping[str, Expr]], Written], what: Hashable, sizes: Mapping[str, Expr]
+) -> tuple[LateText, tuple[Expr, ...]]:
+    """The text that `write(what, sizes)` gives, which looks at the names of `sizes` only.
 
-
-def written_once(
-    write: Callable[[H, Mapping[str, Expr]], Written], what: H, sizes: Mapping[str, Expr]
-) -> Written:
-    """`write(what, sizes)`, for a `write` that looks at the names of `sizes` only.
-
-    Equal calls differ in their params alone, so the text is written once: a program has several
-    times as many products as texts of products.
+    A program has several times as many products as texts of them, and calls choose few of these.
     """
-    text, params = _written(write, what, tuple(sizes))
-    values = {Expr.symbol(name): size for name, size in sizes.items()}
-    return text, tuple(values.get(param, param) for param in params)
-
-
-@functools.lru_cache(_KEPT_TEXTS)
-def _written(
-    write: Callable[[H, Mapping[str, Expr]], Written], what: H, names: tuple[str, ...]
-) -> Written:
-    return write(what, {name: Expr.symbol(name) for name in names})
+    return LateText(write, what, tuple(sizes)), tuple(sizes.values())
 
 
 class Sized(KernelBuilder):
@@ -50,11 +34,15 @@ class Sized(KernelBuilder):
     layer they need not be. :meth:`param` stays for sizes that are part of the text on purpose.
     """
 
-    def name_sizes(self, sizes: Mapping[str, Expr]) -> None:
-        """Give the sizes their names; a builder calls this once, before it is used."""
+    def name_sizes(self, sizes: Mapping[str, Expr], *, in_order: bool = False) -> None:
+        """Give the sizes their names; a builder calls this once, before it is used.
+
+        `in_order`: all of them are params, in this order, whether the kernel reads them or not.
+        """
         self._named = dict(sizes)
         self._slots: dict[str | Expr, IndexValue] = {}
-        self._order: list[Expr] = []
+        self._places = {name: place for place, name in enumerate(sizes)} if in_order else {}
+        self._order: list[Expr] = [*sizes.values()] if in_order else []
 
     def size(self, name: str) -> IndexValue:
         """The size called `name` (KeyError: not given), as index."""
@@ -63,7 +51,7 @@ class Sized(KernelBuilder):
     def number(self, name: str) -> int:
         """The position of the size called `name` among the params."""
         self.size(name)
-        return list(self._slots).index(name)
+        return self._places[name] if self._places else list(self._slots).index(name)
 
     def param(self, size: Expr | int, opaque: bool = False) -> IndexValue:
         """As `KernelBuilder.param`: constants are part of the text unless `opaque`."""
@@ -74,8 +62,11 @@ class Sized(KernelBuilder):
 
     def _slot(self, key: str | Expr, size: Expr) -> IndexValue:
         if key not in self._slots:
-            self._slots[key] = self._load_param(len(self._order))
-            self._order.append(size)
+            place = self._places.get(key) if isinstance(key, str) else None
+            if place is None:
+                place = len(self._order)
+                self._order.append(size)
+            self._slots[key] = self._load_param(place)
         return self._slots[key]
 
     def finish(self) -> Written:

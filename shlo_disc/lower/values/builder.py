@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import SIGNATURE
-from shlo_disc.lower.values.text import TextBuilder
+from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,
@@ -249,7 +249,7 @@ class KernelBuilder(TextBuilder):
         head, *first = self.head()
         lines = [*first, *self._entry, *self._regions[0].lines]
         self.forget()
-        text = "\n".join([head, *("  " + line for line in lines), *self.tail(), ""])
+        text = "\n".join([head, *indented(lines), *self.tail(), ""])
         return text, tuple(self._params)
 
     def head(self) -> list[str]:

@@ -27,7 +27,7 @@ from shlo_disc.lower.values.typed import (
     vector_type,
 )
 
-__all__ = ["If", "Loop", "TextBuilder", "V"]
+__all__ = ["If", "Lines", "Loop", "TextBuilder", "V", "indented"]
 
 V = TypeVar("V", bound=Value)
 
@@ -55,16 +55,32 @@ def _literal(value: float | bool, element: str) -> str:
     return f"0x{pattern | (sign << (bits - 1)):0{bits // 4}X}"
 
 
+Lines = list[Any]
+"""Lines of text, and lists of those that are indented."""
+
+
+def indented(lines: Lines, indent: str = "  ") -> list[str]:
+    """The lines with what is in front of them."""
+    found: list[str] = []
+    for line in lines:
+        if isinstance(line, str):
+            found.append(indent + line)
+        else:
+            found += indented(line, indent + "  ")
+    return found
+
+
 @dataclass
 class _Region:
-    """The lines of one open region, and the pure operations already in it."""
+    """The lines of one open region, and what is known in it."""
 
     barrier: int
     """The depth pure operations may rise to: outside, they would be computed where the region of
     that depth is not entered.
     """
-    lines: list[str] = field(default_factory=list)
+    lines: Lines = field(default_factory=list)
     known: dict[object, object] = field(default_factory=dict)
+    """What :meth:`TextBuilder.remember` keeps."""
 
 
 class Loop(Generic[V]):
@@ -90,9 +106,9 @@ class If(Generic[V]):
         self.text = text
         self.results: list[V] = []
         self.yielded: tuple[V, ...] = ()
-        self.else_lines: list[str] | None = None
+        self.else_lines: Lines | None = None
         self.else_yielded: tuple[V, ...] = ()
-        self.then_lines: list[str] = []
+        self.then_lines: Lines = []
         self.in_else = False
 
     def yield_(self, *values: V) -> None:
@@ -137,6 +153,10 @@ class TextBuilder:
         self._entry: list[str] = []
         self._counts: dict[str, int] = {}
         self._constants: dict[tuple[str, str], Value] = {}
+        self._indices: dict[int, IndexValue] = {}
+        """Scalar constants."""
+        self._pure: dict[str, tuple[_Region, Value]] = {}
+        """Pure operations, each with the region that has it, which may be closed by now."""
 
     # ---------------------------------------------------------------- names and regions
 
@@ -161,16 +181,21 @@ class TextBuilder:
         pure: bool = True,
     ) -> V:
         """The value of `right`, an operation without its result; see the module on purity."""
-        depth = len(self._regions) - 1
-        if pure:
-            depth = max([self.barrier(), *[o.depth for o in operands]])
-            for region in self._regions[: depth + 1]:
-                if (known := region.known.get(right)) is not None:
-                    return cast("V", known)
-        value = self.fresh(kind, hint, type_, depth)
-        self._regions[depth].lines.append(f"{value.name} = {right}")
-        if pure:
-            self._regions[depth].known[right] = value
+        regions = self._regions
+        if not pure:
+            value = self.fresh(kind, hint, type_)
+            regions[-1].lines.append(f"{value.name} = {right}")
+            return value
+        if (known := self._pure.get(right)) is not None:
+            region, before = known
+            if before.depth < len(regions) and regions[before.depth] is region:
+                return cast("V", before)
+        depth = regions[-1].barrier
+        for operand in operands:
+            depth = max(depth, operand.depth)
+        value, region = self.fresh(kind, hint, type_, depth), regions[depth]
+        region.lines.append(f"{value.name} = {right}")
+        self._pure[right] = region, value
         return value
 
     def barrier(self) -> int:
@@ -191,8 +216,9 @@ class TextBuilder:
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
         """Write another turn of a loop behind one: what is found in it is no longer known then."""
-        before = [dict(region.known) for region in self._regions]
+        before, pure = [dict(region.known) for region in self._regions], dict(self._pure)
         yield
+        self._pure = pure
         for region, known in zip(self._regions, before, strict=True):
             region.known = known
 
@@ -263,13 +289,13 @@ class TextBuilder:
         lines = self._close().lines
         if len(loop.yielded) != len(init):
             raise ValueError(f"the loop carries {len(init)} values, {len(loop.yielded)} yielded")
-        head, tail = f"scf.for {loop.index} = {lo} to {hi} step {step}", []
+        head = f"scf.for {index.name} = {lo.name} to {hi.name} step {step.name}"
         if init:
             loop.results = self._results("for", init)
             pairs = ", ".join(f"{a} = {v}" for a, v in zip(loop.args, init, strict=True))
             head = f"{self._left(loop.results)} = {head} iter_args({pairs}) -> ({', '.join(types)})"
-            tail = [f"  scf.yield {_names(loop.yielded)} : {', '.join(types)}"]
-        self._regions[-1].lines += [head + " {", *("  " + line for line in lines), *tail, "}"]
+            lines.append(f"scf.yield {_names(loop.yielded)} : {', '.join(types)}")
+        self._regions[-1].lines += [head + " {", lines, "}"]
 
     @overload
     def if_(self, condition: Mask) -> AbstractContextManager[If[Register]]: ...
@@ -300,9 +326,9 @@ class TextBuilder:
             then = [*then, f"scf.yield {_names(branch.yielded)}{end}"]
             other = [*(other or ()), f"scf.yield {_names(branch.else_yielded)}{end}"]
         lines = self._regions[-1].lines
-        lines += [head + " {", *("  " + line for line in then)]
+        lines += [head + " {", then]
         if other:
-            lines += ["} else {", *("  " + line for line in other)]
+            lines += ["} else {", other]
         lines.append("}")
 
     def while_(
@@ -330,10 +356,10 @@ class TextBuilder:
         left = f"{self._left(results)} = " if init else ""
         self._regions[-1].lines += [
             f"{left}scf.while ({pairs}) : ({kinds}) -> ({kinds}) {{",
-            *("  " + line for line in first),
+            first,
             "} do {",
             f"^bb0({block}):",
-            *("  " + line for line in second),
+            second,
             "}",
         ]
         return results
@@ -378,7 +404,7 @@ class TextBuilder:
         self._constants[literal, type_] = made
         made.is_constant = True
         if is_index:
-            IndexValue.of(made).known = int(value)
+            made.known = int(value)
         if element == "i1":
             made.constant_lanes = (float(value),) * max(lanes, 1)
         return made
@@ -388,10 +414,13 @@ class TextBuilder:
 
         `attrs` goes in front of the colon (`fastmath<contract>`).
         """
-        type_ = type_ or operands[0].type
-        attrs = f" {attrs}" if attrs else ""
-        right = f"{name} {_names(operands)}{attrs} : {type_}"
-        return self.define(type(operands[0]), right, type_, operands)
+        first = operands[0]
+        type_ = type_ or first.type
+        if len(operands) == 2 and not attrs:
+            right = f"{name} {first.name}, {operands[1].name} : {type_}"
+        else:
+            right = f"{name} {_names(operands)}{' ' if attrs else ''}{attrs} : {type_}"
+        return self.define(type(first), right, type_, operands)
 
     def intrinsic(self, name: str, *operands: Register, type_: str) -> Register:
         """A call of an LLVM intrinsic that returns `type_`."""
@@ -541,15 +570,24 @@ class TextBuilder:
 
     def index(self, value: IndexLike) -> IndexValue:
         """An int as index constant; an index is left alone."""
-        return self.index_constant(value, 0) if isinstance(value, int) else value
+        if not isinstance(value, int):
+            return value
+        known = self._indices.get(value)
+        if known is None:
+            known = self._indices[value] = self.index_constant(value, 0)
+        return known
 
     def _pair(
         self, a: IndexLike, b: IndexLike
     ) -> tuple[IndexValue, IndexValue, int | None, int | None]:
         """Both operands as values of one (scalar or vector) index type, and what they are."""
-        a, b = self.index(a), self.index(b)
-        lanes = max(a.lanes, b.lanes)
-        return self.broadcast(a, lanes), self.broadcast(b, lanes), a.known, b.known
+        a = self.index(a) if isinstance(a, int) else a
+        b = self.index(b) if isinstance(b, int) else b
+        va, vb = a.known, b.known
+        if a.lanes != b.lanes:
+            lanes = max(a.lanes, b.lanes)
+            a, b = self.broadcast(a, lanes), self.broadcast(b, lanes)
+        return a, b, va, vb
 
     def add(self, a: IndexLike, b: IndexLike) -> IndexValue:
         """The sum on index (or lanes of index); folds constants and zero."""
@@ -620,6 +658,7 @@ class TextBuilder:
         these circles are cut, so that the module is freed without Python's collector.
         """
         self._regions[0].known.clear()
+        self._pure.clear()
         while self._at_end:
             self._at_end.pop()()
 

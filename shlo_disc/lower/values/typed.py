@@ -81,7 +81,17 @@ def like(type_: str, element: str) -> str:
 class Value:
     """One SSA value; see the module."""
 
-    __slots__ = ("b", "constant_lanes", "depth", "element", "is_constant", "lanes", "name", "type")
+    __slots__ = (
+        "b",
+        "constant_lanes",
+        "depth",
+        "element",
+        "is_constant",
+        "known",
+        "lanes",
+        "name",
+        "type",
+    )
 
     def __init__(self, b: TextBuilder, name: str, type_: str, depth: int) -> None:
         self.b = b
@@ -94,6 +104,8 @@ class Value:
         self.is_constant = False
         self.constant_lanes: tuple[float, ...] | None = None
         """Every lane of a vector constant, the value of a flag; None of any other value."""
+        self.known: int | None = None
+        """The value of a scalar constant of type `index`."""
 
     def __str__(self) -> str:
         return self.name
@@ -132,12 +144,7 @@ class Pointer(Value):
 class IndexValue(Value):
     """An `index` or lanes of it; operators fold constants and accept ints."""
 
-    __slots__ = ("known",)
-
-    def __init__(self, b: TextBuilder, name: str, type_: str, depth: int) -> None:
-        super().__init__(b, name, type_, depth)
-        self.known: int | None = None
-        """The value of a scalar constant."""
+    __slots__ = ()
 
     def constant(self, value: int) -> IndexValue:
         """`value` in as many lanes as this has."""

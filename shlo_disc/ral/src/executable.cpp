@@ -313,13 +313,20 @@ const LoadedProgram* Executable::loaded_on(GpuDevice& device, GpuFailure* failur
   return loaded_->on(device, constants, failure);
 }
 
-bool Executable::add_constant(const void* data, size_t bytes) {
-  ScopedBlock block(pool_acquire(bytes, Hold::kResult));
-  if (block.get() == nullptr) return false;
-  if (bytes != 0) std::memcpy(block.get()->data, data, bytes);
-  constants_.push_back(block.get()->data);
+constexpr uintptr_t kConstantAlignment = 64;  // kernels rely on it
+
+bool Executable::add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner) {
+  if (reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 && bytes != 0) {
+    constants_.push_back(data);
+    constant_holders_.push_back(std::move(owner));
+  } else {
+    ScopedBlock block(pool_acquire(bytes, Hold::kResult));
+    if (block.get() == nullptr) return false;
+    if (bytes != 0) std::memcpy(block.get()->data, data, bytes);
+    constants_.push_back(block.get()->data);
+    constant_blocks_.push_back(std::move(block));
+  }
   constant_bytes_.push_back(bytes);
-  constant_blocks_.push_back(std::move(block));
   constant_owners_.push_back(std::make_unique<PackOwner>());
   return true;
 }

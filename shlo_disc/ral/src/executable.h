@@ -125,9 +125,10 @@ class Executable {
  public:
   explicit Executable(ProgramSpec spec);
 
-  // Copies a constant; to be called once per constant, in order, before the first run. False: out
-  // of memory.
-  bool add_constant(const void* data, size_t bytes);
+  // Adds a constant; to be called once per constant, in order, before the first run. Aligned memory
+  // is read where it is, and `owner` lives as long as the program; other memory is copied. False:
+  // out of memory.
+  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner);
 
   const ProgramSpec& spec() const { return spec_; }
   // Numbers `prepare` takes: the sizes of all arguments, then the elements of size arguments.
@@ -182,6 +183,7 @@ class Executable {
   const ProgramSpec spec_;
   std::vector<uint32_t> pack_keys_;
   std::vector<ScopedBlock> constant_blocks_;
+  std::vector<std::shared_ptr<const void>> constant_holders_;
   std::vector<const void*> constants_;
   std::vector<size_t> constant_bytes_;
   std::vector<std::unique_ptr<PackOwner>> constant_owners_;

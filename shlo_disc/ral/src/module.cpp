@@ -65,9 +65,14 @@ void add_constant(Executable& executable, const nb::object& value) {
   PyRef dense(PyArray_FromAny(value.ptr(), nullptr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
   if (!dense) throw nb::python_error();
   auto* const array = reinterpret_cast<PyArrayObject*>(dense.get());
-  if (!executable.add_constant(PyArray_DATA(array), static_cast<size_t>(PyArray_NBYTES(array)))) {
-    throw std::bad_alloc();
-  }
+  const void* const data = PyArray_DATA(array);
+  const auto bytes = static_cast<size_t>(PyArray_NBYTES(array));
+  const std::shared_ptr<const void> owner(dense.release(), [](PyObject* object) {
+    if (!Py_IsInitialized()) return;
+    const WithGil gil;
+    Py_DECREF(object);
+  });
+  if (!executable.add_constant(data, bytes, owner)) throw std::bad_alloc();
 }
 
 // A ForeignCall as Python holds it.

@@ -23,21 +23,35 @@ from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
-from shlo_disc.lower.kernels.sized import Written, written_once
+from shlo_disc.lower.kernels.sized import Written, written_late
+from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.products.finish import Fill, Finish
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["Writer", "copy_panel", "pack_kernel", "write_gemm"]
+__all__ = ["Writer", "copy_panel", "late_if_data", "pack_kernel", "write_gemm"]
 
 
-def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
+def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), and its parameters."""
-    return written_once(_gemm, gemm, sizes) if gemm.is_record else _gemm(gemm, sizes)
+    return late_if_data(_gemm, gemm.as_read, sizes)
+
+
+def late_if_data(
+    write: Callable[[Gemm, Mapping[str, Expr]], Written], gemm: Gemm, sizes: Mapping[str, Expr]
+) -> tuple[KernelText, tuple[Expr, ...]]:
+    """What `write` writes of `gemm` over the sizes that it reads; later, if these are known now.
+
+    What computes elements in it asks for buffers and sizes while it is written, and so does a copy
+    by a table of places.
+    """
+    sizes = gemm.sizes_read(sizes)
+    is_data = gemm.is_record and gemm.b.row_steps == 1
+    return written_late(write, gemm, sizes) if is_data else write(gemm, sizes)
 
 
 def _gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    return Writer(gemm, SizedBuilder(gemm.machine, sizes)).write()
+    return Writer(gemm, SizedBuilder(gemm.machine, sizes, in_order=True)).write()
 
 
 class Writer(TileWriter):
@@ -434,13 +448,21 @@ def _note_panel(
             panel.vector_store(closed, to + column)
 
 
-def pack_kernel(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
+def pack_kernel(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
-    return written_once(_pack, gemm, sizes)
+    gemm = replace(
+        gemm, a=gemm.b, c=gemm.compute, a_mode="direct", b_mode="scratch", c_unit=True,
+        then_rows=False, short=False,
+    )  # fmt: skip
+    own = {name: size for name, size in sizes.items() if name in _OF_PANELS or name[0] in "bs"}
+    return late_if_data(_pack, gemm, own)
+
+
+_OF_PANELS = ("K", "N", "K_elements", "K_panel", "KC", "panels", "table_k", "table_r")
 
 
 def _pack(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    b, operand = SizedBuilder(gemm.machine, sizes), gemm.b
+    b, operand = SizedBuilder(gemm.machine, sizes, in_order=True), gemm.b
     memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.copied)
     zero, depth = b.index(0), b.size("K")
     along_k = None if gemm.words else walk(b, operand, "k", zero, depth)

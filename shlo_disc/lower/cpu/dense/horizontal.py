@@ -7,13 +7,22 @@ of its product. There is one fork and join instead of several, and no core waits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.plan import If, Kernel, Launch, Pack, Step
+from shlo_disc.lower.plan import (
+    If,
+    Kernel,
+    KernelText,
+    LateText,
+    Launch,
+    Pack,
+    Step,
+    text_of,
+)
 
 __all__ = ["fused_horizontally"]
 
@@ -61,18 +70,25 @@ def _merge(steps: tuple[Step, ...], machine: Machine) -> Step | None:
 
 def _launch(launches: Sequence[Launch], machine: Machine) -> Launch | None:
     first = launches[0]
-    alike = {(x.kernel.text, x.params, x.extent, x.scratch_bytes, len(x.args)) for x in launches}
+    alike = {(x.kernel.source, x.params, x.extent, x.scratch_bytes, len(x.args)) for x in launches}
     if len(alike) != 1:
         return None
-    text = _each_in_turn(machine, len(first.args))
-    one = first.kernel.text.replace("@KERNEL(", f"@{_ONE}(", 1)
+    merged = LateText(_merged, (machine, len(first.args), first.kernel.source), ())
     return replace(
         first,
-        kernel=Kernel(f"{first.kernel.name}_x{len(launches)}", text + one),
+        kernel=Kernel(f"{first.kernel.name}_x{len(launches)}", merged),
         args=tuple(buffer for launch in launches for buffer in launch.args),
         params=(first.extent, *first.params),
         extent=first.extent * len(launches),
     )
+
+
+def _merged(
+    of: tuple[Machine, int, KernelText], sizes: Mapping[str, Expr]
+) -> tuple[str, tuple[Expr, ...]]:
+    """The kernel of several launches of one text, for a machine and so many arguments of each."""
+    machine, arg_count, one = of
+    return _each_in_turn(machine, arg_count) + text_of(one).replace("@KERNEL(", f"@{_ONE}(", 1), ()
 
 
 def _each_in_turn(machine: Machine, arg_count: int) -> str:

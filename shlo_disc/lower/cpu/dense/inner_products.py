@@ -14,12 +14,13 @@ from collections.abc import Mapping
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.gemm import Writer
+from shlo_disc.lower.cpu.dense.gemm import Writer, late_if_data
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.kernels.sized import Written, written_once
+from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.kernels.strips import strips
+from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
@@ -43,13 +44,15 @@ time without prefetch where B is in memory, and 0.95 to 1.0 in L3. Three rows ta
 core of an EPYC)."""
 
 
-def write_dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
+def write_dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), with the tasks of the tiled kernel."""
-    return written_once(_dots, gemm, sizes) if gemm.is_record else _dots(gemm, sizes)
+    # All of K is one block, and B is read along it.
+    own = {name: size for name, size in sizes.items() if name not in ("KC", "bk0")}
+    return late_if_data(_dots, gemm, own)
 
 
 def _dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    return _Dots(gemm, SizedBuilder(gemm.machine, sizes)).write()
+    return _Dots(gemm, SizedBuilder(gemm.machine, sizes, in_order=True)).write()
 
 
 def dots_scratch_bytes(registers: int) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.dense.words import WORD, Words
@@ -44,6 +47,16 @@ class Operand:
         """See `row_run`."""
         return self.k_unit and self.k_steps == 1
 
+    def strides_read(self, side: str) -> bool:
+        """True if the way along its rows (`side` r) or along K (k) is computed from strides."""
+        return not (self.row_run if side == "r" else self.k_run)
+
+
+_STEP = re.compile(r"[ab]([rk])(s?)(\d+)")
+"""The name of a size or a stride of one step of an operand."""
+_AXIS = re.compile(r"[ab](\d+)")
+"""The name of an operand's stride along a batch axis."""
+
 
 @dataclass(frozen=True)
 class Gemm:
@@ -78,6 +91,43 @@ class Gemm:
     def is_record(self) -> bool:
         """True if its fields say all of the text: nothing is computed by what they call."""
         return self.finish is None and self.finish_bands is None and self.fill is None
+
+    @property
+    def as_read(self) -> Gemm:
+        """The same without what is no part of the text: how B lies from which panels were made."""
+        if self.b_mode != "packed":
+            return self
+        panels = Operand("b", self.compute, 1, 1, row_unit=True, k_unit=True, batch=self.b.batch)
+        return replace(self, b=panels)
+
+    def sizes_read(self, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
+        """Those of `sizes` that a kernel may read; a few of these it may leave alone."""
+        return {name: size for name, size in sizes.items() if self._reads(name)}
+
+    def _reads(self, name: str) -> bool:
+        if name in ("K_elements", "K_panel"):
+            return self.words is not None
+        if name == "c_n":
+            return not self.c_unit
+        if name == "c_band":
+            return self.bands > 1
+        if name == "b_band":
+            return self.bands > 1 or self.b_mode == "scratch"
+        if name == "a_run":
+            return self.a_mode == "direct" and self.a.k_steps > 1
+        operand = self.a if name.startswith("a") else self.b
+        is_packed = operand is self.b and self.b_mode == "packed"
+        if name in ("a_first", "b_first"):
+            return operand.first and not is_packed
+        if step := _STEP.fullmatch(name):
+            side, is_size, number = step.groups()
+            if is_packed or (is_size and number == "0"):
+                return False
+            in_place = self.b_mode == "direct" and name in ("ar0", "br0", "bk0")
+            return bool(is_size) or in_place or operand.strides_read(side)
+        if axis := _AXIS.fullmatch(name):
+            return operand.batch[int(axis[1])]
+        return True
 
     @property
     def copied(self) -> str:

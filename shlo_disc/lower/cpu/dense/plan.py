@@ -384,15 +384,16 @@ class Planner:
         never = self._unless_few(scratch)
         otherwise = never if self.b_in_place or self._is_widened else scratch
         walks = [self.walks.b_rows, self.walks.b_k]
-        layout = ", ".join(" ".join(f"{s}:{t}" for s, t in w) for w in walks)
+        layout = tuple(size for walk in walks for step in walk for size in step)
         key = (
-            f"{p.bands} bands, {tile.columns} columns of {p.compute.register} from {p.b.name} "
-            f"[{layout}] + {p.b_first}"
+            f"{p.bands} bands, {tile.columns} columns of {p.compute.register} from {p.b.name}, "
+            f"{len(walks[0])} and {len(walks[1])} steps"
         )
         if self.gemm.words is not None:
             key = f"words with notes, {key}"
         elements = self.n * p.bands * self.depth
-        return Pack((Part(p.b_input, key, room, fill, elements),), packed, otherwise, never)
+        part = Part(p.b_input, key, (*layout, p.b_first), room, fill, elements)
+        return Pack((part,), packed, otherwise, never)
 
     # ---------------------------------------------------------------- one launch
 

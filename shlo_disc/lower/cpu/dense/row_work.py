@@ -26,7 +26,7 @@ from shlo_disc.lower.cpu.dense.tiles import Blocks
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
-from shlo_disc.lower.kernels.sized import Written, written_once
+from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.lower.values.elements import element_of
@@ -73,7 +73,7 @@ class RowWork:
             "arg_count": Expr.const(len(product.args)),
             "param_count": Expr.const(len(product.params)),
         }
-        text, params = written_once(_in_one_launch, self.machine, own)
+        text, params = written_late(_in_one_launch, self.machine, own)
         counters = Workspace(1 if isinstance(self.memory, Workspace) else 0)
         return replace(
             product,
@@ -149,7 +149,7 @@ def _in_one_launch(machine: Machine, given: Mapping[str, Expr]) -> Written:
     counters are the number of the next group of rows, then of every block of rows the finished
     tasks of the product.
     """
-    b = SizedBuilder(machine, given)
+    b = SizedBuilder(machine, given, in_order=True)
     sizes = {name: b.size(name) for name in given}
     product, row_work, ticket = (b.pointer(k) for k in range(3))
     args, params = b.place(b.args, 3, "!llvm.ptr"), b.place(b.params, len(sizes), "i64")

@@ -1,0 +1,132 @@
+"""What the first call costs, in a process without a cache and in the next one with it.
+
+Every attempt is a process of its own. Seconds of the processor, which count all threads, vary by a
+few percent, so an attempt is made once. XLA compiles for the shapes of the call; `all` is the
+processor time until nothing is left to compile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.first_calls import PROGRAMS
+from benchmarks.store import write
+
+__all__ = ["compile_time", "first"]
+
+_SHAPES = {"cold": (2, 17), "next": (2, 17), "other": (3, 19)}
+"""(batch, length) of an attempt: without a cache, after a process of equal and of other sizes."""
+_MOST, _MEAN = 4.0, 1.5
+"""Of XLA's time for one shape, at most."""
+
+
+def compile_time(console: Console, quick: bool) -> None:
+    """Seconds of first calls, ours and those of `jax.jit`, by program."""
+    rows = []
+    for name in list(PROGRAMS)[: 2 if quick else None]:
+        seconds = _attempts(name)
+        rows.append({"case": name, "seconds": seconds, "times": _times(seconds)})
+        console.print(name, rows[-1]["times"])
+    console.print(_table(rows))
+    means = {key: statistics.geometric_mean(row["times"][key] for row in rows)
+             for key in rows[0]["times"]}  # fmt: skip
+    console.print({key: f"{mean:.2f}" for key, mean in means.items()})
+    console.print(str(write("compile_time", rows, geometric_means=means, target=_MEAN)))
+
+
+def _times(seconds: dict[str, dict[str, float]]) -> dict[str, float]:
+    """How many times as long as `jax.jit`, by kind of attempt."""
+    cold, theirs = seconds["ours cold"], seconds["jax.jit cold"]
+    return {
+        "cold": cold["processor"] / theirs["processor"],
+        "cold, wall": cold["wall"] / theirs["wall"],
+        "all": cold["all"] / theirs["processor"],
+        "next process": seconds["ours next"]["wall"] / seconds["jax.jit next"]["wall"],
+        "next, other sizes": seconds["ours other"]["wall"] / theirs["wall"],
+    }
+
+
+def _attempts(name: str) -> dict[str, dict[str, float]]:
+    found = {}
+    for system in ("ours", "jax.jit"):
+        with tempfile.TemporaryDirectory() as folder:
+            off = {"SHLO_DISC_CACHE": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+            found[f"{system} cold"] = _in_a_process(name, system, "cold", off)
+            on = {
+                "SHLO_DISC_CACHE_DIR": folder,
+                "JAX_COMPILATION_CACHE_DIR": folder,
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            }
+            _in_a_process(name, system, "cold", on)
+            found[f"{system} next"] = _in_a_process(name, system, "next", on)
+            if system == "ours":
+                found["ours other"] = _in_a_process(name, system, "other", on)
+    return found
+
+
+def _in_a_process(name: str, system: str, kind: str, variables: dict[str, str]) -> dict[str, float]:
+    program = (
+        f"from benchmarks.compile_time import first; first({name!r}, {system!r}, {_SHAPES[kind]!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name}, {system}: {done.stderr}")
+    seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return seconds
+
+
+def first(name: str, system: str, shape: tuple[int, int]) -> None:
+    """Call a program in this process, which has compiled nothing yet; print seconds as JSON."""
+    import jax
+
+    import shlo_disc
+
+    function, arguments = PROGRAMS[name](*shape)
+    jax.block_until_ready(arguments)
+    compiled = (shlo_disc.jit if system == "ours" else jax.jit)(function)
+    wall, processor = time.perf_counter(), time.process_time()
+    jax.block_until_ready(compiled(*arguments))
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    before = time.process_time()
+    shlo_disc.finish_compiling()
+    rest = time.process_time() - before
+    print(json.dumps({"wall": wall, "processor": processor, "all": processor + rest}))
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="First calls: times as long as jax.jit, and milliseconds")
+    for column in ("program", "cold", "wall", "all", "ours ms", "jax.jit ms", "next ms",
+                   "jax.jit next ms", "other sizes ms"):  # fmt: skip
+        table.add_column(column, justify="left" if column == "program" else "right")
+    for row in rows:
+        times, seconds = row["times"], row["seconds"]
+        late = "*" if times["cold"] > _MOST else ""
+        table.add_row(
+            row["case"],
+            f"{times['cold']:.2f}{late}",
+            f"{times['cold, wall']:.2f}",
+            f"{times['all']:.2f}",
+            *(f"{1e3 * seconds[key]['processor']:.0f}" for key in ("ours cold", "jax.jit cold")),
+            *(f"{1e3 * seconds[key]['wall']:.0f}"
+              for key in ("ours next", "jax.jit next", "ours other")),
+        )  # fmt: skip
+    return table
