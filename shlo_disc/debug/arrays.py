@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.executables.executable import ArraySpec, Executable
+from shlo_disc.executables.executable import Executable
+from shlo_disc.executables.signature import ArraySpec
 
 __all__ = ["as_complex", "as_pairs", "random_arguments", "read", "write"]
 

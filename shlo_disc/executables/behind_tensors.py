@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shlo_disc.executables.data_sized import DataSizedExecutable
-from shlo_disc.executables.executable import Executable, OfThisProcess, Signature
+from shlo_disc.executables.executable import Executable
+from shlo_disc.executables.process_bound import OfThisProcess
+from shlo_disc.executables.signature import Signature
 
 __all__ = ["BehindTensors"]
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from shlo_disc import ral
 from shlo_disc.base.errors import InvalidModuleError
-from shlo_disc.executables.executable import Executable, OfThisProcess, Signature
+from shlo_disc.executables.executable import Executable
+from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.record import (
     BranchesRecord,
     ImpossibleRecord,
@@ -20,6 +21,7 @@ from shlo_disc.executables.record import (
     ProgramRecord,
     Record,
 )
+from shlo_disc.executables.signature import Signature
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.ir.element_types import ELEMENT_TYPES

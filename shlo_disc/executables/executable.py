@@ -6,40 +6,34 @@ import hashlib
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import ral
 from shlo_disc.base import locks
-from shlo_disc.base.callbacks import is_callback, last_failure
+from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import (
     ArgumentPlaceError,
     ChangedArrayError,
     DeletedArrayError,
     DeviceError,
-    ForeignCallError,
-    InternalError,
     NumberRangeError,
     ShapeMismatchError,
-    UnsupportedError,
 )
 from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.bridge import bridge_at, donated_twice, jax_bridge, register_ffi_target
 from shlo_disc.executables.devices import Place, place_of_platform
-from shlo_disc.executables.record import ProgramRecord, Type
+from shlo_disc.executables.foreign_errors import foreign_call_error
+from shlo_disc.executables.native import copies_for_handlers, ffi_targets_of, native_executable
+from shlo_disc.executables.process_bound import OfThisProcess
+from shlo_disc.executables.record import ProgramRecord
+from shlo_disc.executables.signature import is_known_to_jax, signature_of
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
-from shlo_disc.ffi.targets import PLATFORMS, FfiTarget, ffi_target
-from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
-from shlo_disc.lower.host.prepare import TOO_LARGE
-from shlo_disc.lower.host.record import HostProgram, Unfused
-from shlo_disc.lower.images import KernelImage
-from shlo_disc.lower.kernels.ffi_call import number_attribute
-from shlo_disc.lower.plan import FfiCall, kernels_of
+from shlo_disc.lower.host.record import Unfused
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
@@ -49,12 +43,8 @@ from shlo_disc.report.reported import ArgumentCopies, GpuCalls, MarkedCall
 
 __all__ = [
     "ArgumentCopies",
-    "ArraySpec",
     "Executable",
     "MarkedCall",
-    "OfThisProcess",
-    "Signature",
-    "foreign_call_error",
     "warn_of_donated",
 ]
 
@@ -71,52 +61,6 @@ _CLASSES: dict[str, Callable[[str], Exception]] = {
     "value": NumberRangeError,
 }
 """The error of each kind of `ral.ArgumentError`; of others it is TypeError."""
-
-
-_CODES = {
-    1: "CANCELLED",
-    2: "UNKNOWN",
-    3: "INVALID_ARGUMENT",
-    4: "DEADLINE_EXCEEDED",
-    5: "NOT_FOUND",
-    6: "ALREADY_EXISTS",
-    7: "PERMISSION_DENIED",
-    8: "RESOURCE_EXHAUSTED",
-    9: "FAILED_PRECONDITION",
-    10: "ABORTED",
-    11: "OUT_OF_RANGE",
-    12: "UNIMPLEMENTED",
-    13: "INTERNAL",
-    14: "UNAVAILABLE",
-    15: "DATA_LOSS",
-    16: "UNAUTHENTICATED",
-}
-"""`XLA_FFI_Error_Code` as messages of XLA name it."""
-
-
-@dataclass(frozen=True)
-class ArraySpec:
-    """The type of one argument or result: sizes are numbers or symbolic expressions."""
-
-    name: str
-    dtype: np.dtype[Any]
-    sizes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype.name}[{', '.join(self.sizes)}]"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What an executable takes and gives."""
-
-    arguments: tuple[ArraySpec, ...]
-    results: tuple[ArraySpec, ...]
-
-    def __str__(self) -> str:
-        takes = ", ".join(map(str, self.arguments))
-        gives = ", ".join(f"{r.dtype.name}[{', '.join(r.sizes)}]" for r in self.results)
-        return f"({takes}) -> ({gives})"
 
 
 class RegionsApart(Protocol):
@@ -150,22 +94,6 @@ def warn_of_donated(executable: Executable) -> None:
         )
 
 
-class OfThisProcess:
-    """Machine code, which no other process can load; a copy is the object itself."""
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, _: Mapping[int, Any]) -> Self:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{self!r} is machine code of this process and cannot be pickled; pickle the program "
-            "(the bytes or text) and compile it in the other process"
-        )
-
-
 class Executable(OfThisProcess):
     """A program compiled once for every shape its signature allows.
 
@@ -196,23 +124,12 @@ class Executable(OfThisProcess):
         self.donated = frozenset(record.donated)
         """Arguments whose arrays a call deletes."""
         self._kernels = tuple(kernels)
-        program, host, results = record.program, record.host, record.results
-        self._known_to_jax = all(_is_known_to_jax(result.element) for result in results)
-        self.signature = Signature(
-            tuple(map(_spec, program.names, record.arguments, program.arguments)),
-            tuple(
-                _spec(f"result[{i}]", kind, sizes)
-                for i, (kind, sizes) in enumerate(zip(results, program.results, strict=True))
-            ),
-        )
+        self._known_to_jax = all(is_known_to_jax(result.element) for result in record.results)
+        self.signature = signature_of(record)
         self._has_wide_results = any(
             r.dtype.itemsize == (16 if r.dtype.kind == "c" else 8) for r in self.signature.results
         )
-        prepare, run = entry_points
-        gpu = _gpu_program(record, kernels)
-        targets = {
-            call.target: ffi_target(call.target, where, platform) for call, where in host.foreign
-        }
+        targets = ffi_targets_of(record)
         self.on_host = frozenset(
             name
             for name, found in targets.items()
@@ -221,39 +138,8 @@ class Executable(OfThisProcess):
         """FFI targets that a program for a GPU calls on the host, with copies; not Python, which is
         called there anyway."""
         if self.on_host:
-            _log.warning(*_copies_for_handlers(self.name, platform, host, self.on_host))
-        foreign = [_foreign_call(call, targets[call.target], where) for call, where in host.foreign]
-        self._native = ral.Executable(
-            name=self.name,
-            prepare=prepare.address,
-            run=run.address,
-            kernels=[kernel.cell for kernel in kernels if kernel.cell is not None],
-            constants=list(host.constants),
-            arguments=[
-                # A number may be stated where the type has none.
-                (spec.dtype, [e.value if e.is_const else -1 for e in shape], spec.name)
-                for spec, shape in zip(self.signature.arguments, program.arguments, strict=True)
-            ],
-            results=[
-                (spec.dtype, len(spec.sizes), weak)
-                for spec, weak in zip(self.signature.results, record.weak_results, strict=True)
-            ],
-            symbols=len(program.steps),
-            pack_layouts=list(host.pack_keys),
-            packable=sorted(host.packed_arguments),
-            unread=[k for k in host.unread_arguments if k not in self.donated],
-            guards=[
-                *(check.message for check in program.checks),
-                TOO_LARGE,
-            ],
-            donated=sorted(self.donated),
-            reuses=list(host.reuses),
-            size_arguments=list(program.size_arguments),
-            keep_alive=(prepare, run, *kernels, *targets.values()),
-            foreign=foreign,
-            gpu=gpu,
-            make_kernel=None if gpu is not None else _compiler_of(self._kernels, record.host),
-        )
+            _log.warning(*copies_for_handlers(record, self.on_host))
+        self._native = native_executable(record, self._kernels, entry_points, targets)
         self._fingerprint: int | None = None
         self._make_apart = apart
         self._apart: RegionsApart | None = None
@@ -543,11 +429,13 @@ class Executable(OfThisProcess):
             # A hash of the machine-independent program: XLA's compilation cache on disk outlives
             # this process and must find this program or none.
             texts = [self.record.target, str(self.signature), self.host.text]
-            texts += [kernel.text for kernel in self.host.kernels]
-            texts += [constant.tobytes().hex() for constant in self.host.constants]
+            texts.append(dict(self.record.texts.value)["disc"])  # it determines the kernels
             texts += [repr(call) for call, _ in self.host.foreign]
-            digest = hashlib.sha256("\0".join(texts).encode()).digest()
-            self._fingerprint = int.from_bytes(digest[:8], "little") >> 1
+            digest = hashlib.sha256("\0".join(texts).encode())
+            for constant in self.host.constants:
+                digest.update(constant.nbytes.to_bytes(8, "little"))
+                digest.update(constant.data)
+            self._fingerprint = int.from_bytes(digest.digest()[:8], "little") >> 1
             self._native.register_ffi(self._fingerprint)
         return self._fingerprint
 
@@ -655,10 +543,6 @@ class Executable(OfThisProcess):
         return f"<shlo_disc.Executable {self.name}{self.signature}>"
 
 
-def _spec(name: str, kind: Type, sizes: Sequence[Expr]) -> ArraySpec:
-    return ArraySpec(name, dtype_of(kind.element), tuple(map(str, sizes)))
-
-
 STAGES = ("stablehlo", "disc", "host", "kernels")
 """What `as_text` shows of every target, in the order of compilation."""
 
@@ -676,135 +560,5 @@ def _value(size: Expr, sizes: Mapping[str, int] | None) -> str | int:
     return size.evaluate(sizes)
 
 
-def foreign_call_error(error: ral.ForeignError) -> Exception:
-    """The error of a user for one of the runtime; of a Python function that of `jax.jit`."""
-    where, message, code = error.args
-    if is_callback(where.rpartition("@")[2]):
-        from jax.errors import JaxRuntimeError  # noqa: PLC0415 - programs of JAX alone call Python
-
-        raised: Exception = JaxRuntimeError(f"{_CODES.get(code, code)}: {message}")
-        raised.__cause__ = last_failure()
-        return raised
-    return ForeignCallError(f"{where} failed: {message} ({_CODES.get(code, code)})")
-
-
-def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[int], object]:
-    def compiled(index: int) -> object:
-        try:
-            return kernels[index].compiled()
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise InternalError(f"{_told(host, index)}: {error}") from error
-
-    return compiled
-
-
-def _told(host: HostProgram, index: int) -> str:
-    """The first fusion that a kernel is of, and its source line."""
-    source = host.kernels[index].source
-    for use in host.uses:
-        if any(kernel.source == source for kernel in kernels_of(use.plan.steps)):
-            return f"{use.name} ({use.where[0]})" if use.where else use.name
-    return host.kernels[index].name
-
-
-def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuProgram | None:
-    """What a device loads for a program; None for one of the CPU."""
-    host = record.host
-    platform, _, architecture = record.target.partition(":")
-    if platform == "cpu":
-        return None
-    lines = {
-        kernel.text: use.where[0] if use.where else ""
-        for use in host.uses
-        for kernel in kernels_of(use.plan.steps)
-    }
-    rows = []
-    for number, (kernel, made) in enumerate(zip(host.kernels, kernels, strict=True)):
-        assert isinstance(made, KernelImage)
-        shape = made.shape
-        row = ral.GpuKernel(
-            symbol=made.name,
-            image=number,
-            threads=shape.threads,
-            tasks_per_block=shape.tasks,
-            shared_bytes=shape.shared_bytes,
-            args=shape.pointers,
-            by_value=list(shape.by_value),
-            params=shape.params,
-            maps=[described.row for described in shape.maps],
-            name=kernel.name,
-            source=lines.get(kernel.text, ""),
-        )
-        rows.append(row)
-    images = [made for made in kernels if isinstance(made, KernelImage)]
-    return ral.GpuProgram(
-        platform=platform,
-        architecture=architecture,
-        images=[made.image for made in images],
-        machine_code=[made.machine_code for made in images],
-        kernels=rows,
-    )
-
-
-def _copies_for_handlers(
-    name: str, platform: str, host: HostProgram, targets: frozenset[str]
-) -> tuple[str, ...]:
-    """What is logged, once, of a program for a GPU that calls `targets` on the host."""
-    lines = dict.fromkeys(
-        f"@{call.target} ({where})" for call, where in host.foreign if call.target in targets
-    )
-    return (
-        "%s: these FFI targets have no handlers for %s and run on the host. Each call waits for "
-        "the GPU and copies operands and results: %s",
-        name,
-        PLATFORMS[platform],
-        ", ".join(lines),
-    )
-
-
-def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCall:
-    """Raises UnsupportedError where the handler cannot be called, or its first stage fails."""
-    buffers = [(dtype_of(e), rank) for e, rank in zip(call.elements, call.ranks, strict=True)]
-    count = len(call.operands)
-    try:
-        return ral.ForeignCall(
-            target=call.target,
-            where=where,
-            handlers=list(target.addresses),
-            operands=buffers[:count],
-            results=buffers[count:],
-            attributes=[
-                *(attribute.row for attribute in call.attributes),
-                *(number_attribute(name, number).row for name, number in target.numbers),
-            ],
-            size_attributes=[position for position, _ in call.size_attributes],
-            state_types=list(target.types),
-            on_device=target.platform != "cpu",
-        )
-    except RuntimeError as error:
-        raise UnsupportedError(
-            f"{where}: FFI target @{call.target} cannot be called: {error}"
-        ) from None
-
-
-def dtype_of(element: str) -> np.dtype[Any]:
-    """The NumPy type of an element type of MLIR; raises UnsupportedError if there is none."""
-    if element in COMPLEX_TYPES:
-        return COMPLEX_TYPES[element]
-    if element not in ELEMENT_TYPES:
-        known = ", ".join((*ELEMENT_TYPES, *COMPLEX_TYPES))
-        raise UnsupportedError(
-            f"arguments and results of element type {element} are not supported; convert them to "
-            f"one of {known}"
-        )
-    return ELEMENT_TYPES[element].dtype
-
-
 def _never_kept(array: Any) -> NoReturn:
     raise AssertionError(f"no argument is a weight, but {array!r} was taken for one")
-
-
-def _is_known_to_jax(element: str) -> bool:
-    return element not in ELEMENT_TYPES or ELEMENT_TYPES[element].is_known_to_jax

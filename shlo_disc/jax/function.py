@@ -22,7 +22,7 @@ from shlo_disc import ral
 from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import ArgumentPlaceError, ShapeMismatchError, UnsupportedError
 from shlo_disc.executables.devices import Place, place_of
-from shlo_disc.executables.executable import foreign_call_error
+from shlo_disc.executables.foreign_errors import foreign_call_error
 from shlo_disc.jax.arguments.leaves import (
     RefArgumentError,
     abstract,

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental import _config as fx_config
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
-from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+from torch_mlir.extras.fx_decomp_util import DEFAULT_DECOMPOSITIONS
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.bag_rewrites import embedding_rule
@@ -53,10 +53,11 @@ KEPT = frozenset({
     aten.addmm, aten.alias, aten.avg_pool2d, aten.batch_norm, aten.bmm, aten.broadcast_to, aten.cat,
     aten.clamp, aten.clone, aten.conv2d, aten.convolution, aten.detach, aten.embedding,
     aten.expand, aten.expand_as, aten.gelu, aten.linear, aten.log_softmax, aten.masked_fill,
-    aten.matmul, aten.max_pool2d, aten.mm, aten.narrow, aten.numpy_T, aten.permute, aten.relu,
-    aten.reshape, aten.reshape_as, aten.scaled_dot_product_attention, aten.select, aten.sigmoid,
-    aten.silu, aten.slice, aten.softmax, aten.stack, aten.sym_size, aten.t, aten.tanh,
-    aten.to, aten.transpose, aten.unflatten, aten.unsqueeze, aten.view, aten.where,
+    aten.matmul, aten.max_pool2d, aten.mm, aten.narrow, aten.native_batch_norm, aten.numpy_T,
+    aten.permute, aten.relu, aten.reshape, aten.reshape_as, aten.scaled_dot_product_attention,
+    aten.select, aten.sigmoid, aten.silu, aten.slice, aten.softmax, aten.stack, aten.sym_size,
+    aten.t, aten.tanh, aten.to, aten.transpose, aten.unflatten, aten.unsqueeze, aten.view,
+    aten.where,
 })  # fmt: skip
 """Packets with a decomposition in PyTorch that torch-mlir or a body of ours takes whole."""
 
@@ -68,10 +69,13 @@ Decomposition = Callable[..., Any]
 
 @functools.cache
 def table() -> Mapping[Any, Decomposition]:
-    """Overload -> the function that it is traced from."""
+    """Overload -> the function that it is traced from.
+
+    Without composite ops, for which :func:`_rule` asks: to collect them takes 0.2 s.
+    """
     found = {
-        **dict(core_aten_decompositions()),
-        **get_decomposition_table(),
+        **_core_aten_decompositions_post_autograd(),
+        **get_decompositions(DEFAULT_DECOMPOSITIONS),
     }
     kept = {op: f for op, f in found.items() if op._overloadpacket not in KEPT}
     return {**kept, **REWRITES}
@@ -128,11 +132,10 @@ def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposit
 
 @functools.cache
 def is_composite(op: torch._ops.OpOverload) -> bool:
-    """True for an op that PyTorch defines by other ops, and that torch-mlir lacks."""
-    kept = op.namespace != "aten" or op.overloadpacket in KEPT
-    return not kept and torch._C._dispatch_has_kernel_for_dispatch_key(
-        op.name(), "CompositeImplicitAutograd"
-    )
+    """True for an op that is defined by other ops, in C++ or in Python, and is not kept."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    return op.overloadpacket not in KEPT and (has_kernel or key in op.py_kernels)
 
 
 _FOREIGN = (

@@ -18,13 +18,14 @@ import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException, exceptions_allowed_to_be_fallback
+from torch._functorch import config as functorch_config
 
 from shlo_disc.base.errors import DeviceError, UnsupportedError
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
 from shlo_disc.torch.effects import without_tokens
-from shlo_disc.torch.equal_operations import equate_sizes, merge_equal_operations
+from shlo_disc.torch.equal_operations import merge_equal_operations, merge_equal_sizes_of_data
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
 from shlo_disc.torch.part import NOTHING_KNOWN, Known
@@ -96,8 +97,10 @@ def _partitioned(joint: torch.fx.GraphModule, inputs: Any, **more: Any) -> Any:
     Saves arguments, not their transposes, and computes cheap values again.
     """
     save_draws(joint.graph)
-    equate_sizes(joint.graph)
-    return min_cut_rematerialization_partition(joint, inputs, **more)
+    joint.graph.eliminate_dead_code()
+    merge_equal_operations(joint.graph)
+    with functorch_config.patch(cse=False):
+        return min_cut_rematerialization_partition(joint, inputs, **more)
 
 
 _KEPT: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
@@ -126,8 +129,8 @@ class CompiledGraph(Regions):
     ) -> None:
         start = time.perf_counter()
         graph = without_tokens(graph)
-        if kind == "inference":  # the others are merged by PyTorch's partitioner
-            merge_equal_operations(graph)
+        if kind == "inference":  # the others are merged where they are cut apart
+            merge_equal_sizes_of_data(graph)
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fix_steps(graph.graph)
         super().__init__(

@@ -139,11 +139,16 @@ def prepare(
     shapes = [tuple(map(of_arguments.argument_size, _shape(node))) for node in kept]
     in_shapes = set(re.findall(r"[A-Za-z_]\w*", " ".join(size for s in shapes for size in s)))
     stated = Notation(
-        {symbol: name for symbol, name in named.items() if name in in_shapes}, of_arguments.terms
+        {symbol: name for symbol, name in named.items() if name in in_shapes},
+        of_arguments.terms,
+        numbers,
     )
     # A call reads other symbols where a dimension is `2*s`, say.
     is_checked = stated.knows if guarded else lambda e: symbols_of(e) <= sizes.places.keys()
     found, unstated = stated.constraints([e for e in conditions if is_checked(e)])
+    found += stated.constraints([e for e in numbers.multiples() if is_checked(e)])[0]
+    # Of simple ones follow many of the others, and the analysis proves what it need not assume.
+    found.sort(key=len)
     return Prepared(
         module,
         inputs,

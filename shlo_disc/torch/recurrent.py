@@ -132,22 +132,22 @@ def _states(gates: Tensor, h: Tensor, *others: Any) -> Tensor:
     return gates.new_empty([*gates.shape[:2], h.shape[1]])
 
 
-torch.library.register_fake("shlo_disc::lstm", _lstm_shapes)
-torch.library.register_fake("shlo_disc::gru", _states)
-torch.library.register_fake("shlo_disc::rnn", _states)
-torch.library.register_fake(
-    "shlo_disc::lstm_gradient",
-    lambda grad, cell, factors, through, kept, *others: (
+for _name, _function in {
+    "lstm": _lstm_shapes,
+    "gru": _states,
+    "rnn": _states,
+    "lstm_gradient": lambda grad, cell, factors, through, kept, *others: (
         torch.empty_like(grad),
         torch.empty_like(kept),
         grad.new_empty(grad.shape[1:]),
         torch.empty_like(cell),
     ),
-)
-torch.library.register_fake(
-    "shlo_disc::recurrence_gradient",
-    lambda grad, *others: (torch.empty_like(grad), grad.new_empty(grad.shape[1:])),
-)
+    "recurrence_gradient": lambda grad, *others: (
+        torch.empty_like(grad),
+        grad.new_empty(grad.shape[1:]),
+    ),
+}.items():
+    _OPS.impl(_name, _function, "Meta")
 
 
 # -- gradients -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from sympy.logic.boolalg import Boolean
+from torch.utils._sympy.functions import Mod
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -53,6 +54,11 @@ _RELATIONS = {
     "StrictLessThan": "<",
     "Unequality": "!=",
 }
+
+
+def _call(e: Any) -> str | None:
+    """The function of the notation that `e` calls."""
+    return _CALLS.get(type(e).__name__)
 
 
 def expression(size: Any) -> sympy.Basic:
@@ -201,16 +207,26 @@ class Numbers:
     """
 
     def __init__(self, conditions: Sequence[Any]) -> None:
-        self._known: dict[Any, Any] = {}
+        self.known: dict[Any, Any] = {}
+        """Term -> the number."""
         for condition in map(expression, conditions):
             parts = condition.args if isinstance(condition, sympy.And) else [condition]
             for part in parts:
                 if isinstance(part, sympy.Eq) and part.rhs.is_Integer and not part.lhs.is_Integer:
-                    self._known[part.lhs] = part.rhs
+                    self.known[part.lhs] = part.rhs
 
     def of(self, size: Any) -> sympy.Basic:
         """The expression of `size`, with numbers for the terms that are known."""
-        return expression(size).xreplace(self._known)
+        return expression(size).xreplace(self.known)
+
+    def multiples(self) -> list[sympy.Basic]:
+        """Divisibilities that follow: `s27 // d == 4` and `s27 % d == 0` make `s27 % 4 == 0`."""
+        exact = {e.args for e, n in self.known.items() if n == 0 and _call(e) == "mod"}
+        return [
+            sympy.Eq(Mod(e.args[0], n), 0)
+            for e, n in self.known.items()
+            if n > 1 and _call(e) == "floordiv" and e.args in exact
+        ]
 
 
 class Sizes:
@@ -250,11 +266,18 @@ class Sizes:
 class Notation:
     """Writes sizes, conditions and ranges, with names of its own for symbols."""
 
-    def __init__(self, names: Mapping[str, str], terms: Mapping[Any, str] | None = None) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        terms: Mapping[Any, str] | None = None,
+        numbers: Numbers | None = None,
+    ) -> None:
         self._names = dict(names)
         """Symbol -> its name; those without one cannot be stated."""
         self._terms: dict[Any, str] = dict(terms or {})
         """Size of an argument that has no such symbol -> its name."""
+        self._numbers = {} if numbers is None else dict(numbers.known)
+        """Term -> the number that is written for it."""
 
     @property
     def terms(self) -> Mapping[Any, str]:
@@ -286,6 +309,8 @@ class Notation:
     def relations(self, condition: Any) -> list[str]:
         """The constraints that a SymBool or a SymPy condition states; none for a true one.
 
+        Terms that are known as numbers are written so, but on the left of an equality.
+
         Raises UnsupportedError for one that is no conjunction of relations.
         """
         e = expression(condition)
@@ -296,7 +321,8 @@ class Notation:
         kind = type(e).__name__
         if kind not in _RELATIONS:
             raise UnsupportedError(f"the program requires {e} of its sizes, which is no relation")
-        return [f"{self._text(e.lhs)} {_RELATIONS[kind]} {self._text(e.rhs)}"]
+        left = self._spelled(e.lhs) if kind == "Equality" else self._text(e.lhs)
+        return [f"{left} {_RELATIONS[kind]} {self._text(e.rhs)}"]
 
     def constraints(self, conditions: Sequence[Any]) -> tuple[list[str], list[Any]]:
         """The constraints that `conditions` state, and those that have none."""
@@ -323,6 +349,10 @@ class Notation:
         return found
 
     def _text(self, e: Any) -> str:
+        number = self._numbers.get(e)
+        return self._spelled(e if number is None else number)
+
+    def _spelled(self, e: Any) -> str:
         if e.is_Integer:
             if abs(int(e)) >= _NO_BOUND:  # their sums would leave 64 bits
                 raise UnsupportedError(f"the number {e} is no size")
@@ -331,7 +361,7 @@ class Notation:
             if e.name not in self._names:
                 raise UnsupportedError(f"the size {e} comes from data; no argument has it")
             return self._names[e.name]
-        kind = type(e).__name__
+        kind, function = type(e).__name__, _call(e)
         if kind == "Identity":
             return self._text(e.args[0])
         if e.is_Add:
@@ -341,8 +371,8 @@ class Notation:
         if (e.is_Pow and e.exp.is_Integer and int(e.exp) > 0) or kind == "PowByNatural":
             base, exponent = e.args
             return "*".join([self._text(base)] * int(exponent))
-        if kind in _CALLS:
-            return _folded(_CALLS[kind], [self._text(a) for a in e.args])
+        if function is not None:
+            return _folded(function, [self._text(a) for a in e.args])
         if (quotient := exact_floor(e)) is not None:
             return f"floordiv({self._text(quotient[0])}, {self._text(quotient[1])})"
         if kind == "ModularIndexing":

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import shlo_disc
 from shlo_disc.base import flags
-from shlo_disc.executables.executable import dtype_of
+from shlo_disc.executables.signature import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline

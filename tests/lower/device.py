@@ -21,7 +21,7 @@ from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shape_program import shape_program
-from shlo_disc.executables.executable import dtype_of
+from shlo_disc.executables.signature import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.ir.mlir import ir, new_context, ops_of, producer, terminator
 from shlo_disc.lower.cpu import codegen

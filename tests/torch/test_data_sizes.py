@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
 from shlo_disc import ral  # noqa: E402
-from shlo_disc.torch.equal_operations import merge_equal_operations  # noqa: E402
+from shlo_disc.torch.equal_operations import merge_equal_sizes_of_data  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -157,7 +157,7 @@ def test_rows_repeated_as_often_as_data_say():
 
 
 def test_equal_operations_have_equal_sizes_of_data():
-    """PyTorch's partitioner merges them, and leaves sizes of the one that it drops."""
+    """One of them goes, and no size of it is left."""
 
     def function(x):
         first, second = (torch.cat([x[x > 0], x]) for _ in range(2))
@@ -167,7 +167,7 @@ def test_equal_operations_have_equal_sizes_of_data():
     (output,) = (node for node in module.graph.nodes if node.op == "output")
     first, second, other = (node.meta["val"].shape[0] for node in output.args[0])
     assert str(first) != str(second)
-    merge_equal_operations(module)
+    merge_equal_sizes_of_data(module)
     assert str(first) == str(second)
     assert str(first - 7) != str(other)
     targets = [node.target for node in module.graph.nodes]
