@@ -39,6 +39,7 @@ from shlo_disc.torch.sizes import has_floats
 __all__ = ["CompiledGraph", "backend", "compilations"]
 
 
+@lets_others_run
 def backend(
     graph: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
