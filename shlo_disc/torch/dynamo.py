@@ -39,7 +39,6 @@ from shlo_disc.torch.sizes import has_floats
 __all__ = ["CompiledGraph", "backend", "compilations"]
 
 
-@lets_others_run
 def backend(
     graph: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -77,7 +76,7 @@ def backend(
         partition_fn=_partitioned,
     )
     try:
-        return aot(take_recurrent_layers(graph), example_inputs)
+        return lets_others_run(aot)(take_recurrent_layers(graph), example_inputs)
     except _PASSED_ON:
         raise
     except Exception as error:
