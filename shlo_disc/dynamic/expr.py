@@ -60,21 +60,23 @@ minutes."""
 class Expr:
     """An immutable canonical polynomial; Python ints are accepted wherever an Expr is."""
 
-    __slots__ = ("_hash", "_symbols", "_text", "terms")
+    __slots__ = ("_divides", "_hash", "_symbols", "_text", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
     """Monomials with non-zero coefficients, sorted; () is zero."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        if _has_quotients(terms):
+        divides = _has_quotients(terms)
+        if divides:
             terms = _reduced(tuple(terms.items()))
-        items = [item for item in terms.items() if item[1]]
-        if len(items) > 1:
-            # No function of Python for each term: most of the time of long sums was theirs.
-            orders = map(monomial_order, [monomial for monomial, _ in items])
-            items = [item for _, item in sorted(zip(orders, items, strict=True))]
-        self.terms = tuple(items)
-        self._hash = hash(self.terms)
+            divides = _has_quotients(terms)
+        self._set(_sorted(terms), divides)
+
+    def _set(self, terms: tuple[tuple[Monomial, int], ...], divides: bool) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+        self._divides = divides
+        """Whether terms have quotients or remainders: other coefficients may have other forms."""
         self._text: str | None = None
         self._symbols: frozenset[str] | None = None
 
@@ -97,7 +99,7 @@ class Expr:
     @staticmethod
     def of_atom(atom: Atom) -> Expr:
         """The expression that is this atom alone."""
-        return Expr({((atom, 1),): 1})
+        return _of_atom(atom)
 
     @staticmethod
     def of(value: Expr | int) -> Expr:
@@ -125,10 +127,12 @@ class Expr:
     def sum(sizes: Iterable[Expr | int]) -> Expr:
         """The sum; 0 for no sizes. Linear in the terms, which `+` one by one is not."""
         terms: Terms = {}
-        for size in sizes:
-            for monomial, coefficient in Expr.of(size).terms:
+        divides = False
+        for size in map(Expr.of, sizes):
+            divides |= size._divides
+            for monomial, coefficient in size.terms:
                 terms[monomial] = terms.get(monomial, 0) + coefficient
-        return Expr(terms)
+        return _polynomial(terms, divides)
 
     @staticmethod
     def min(a: Expr | int, b: Expr | int) -> Expr:
@@ -159,15 +163,26 @@ class Expr:
         terms = dict(self.terms)
         for monomial, coefficient in other.terms:
             terms[monomial] = terms.get(monomial, 0) + coefficient
-        return Expr(terms)
+        return _polynomial(terms, self._divides or other._divides)
 
     def __neg__(self) -> Expr:
-        return Expr({m: -c for m, c in self.terms})
+        if self._divides:
+            return Expr({m: -c for m, c in self.terms})
+        return _in_order(tuple([(m, -c) for m, c in self.terms]))
 
     def __sub__(self, other: Expr | int) -> Expr:
-        if not isinstance(other, (Expr, int)):
-            return NotImplemented
-        return self + (-other)
+        if not isinstance(other, Expr):
+            return self + -other if isinstance(other, int) else NotImplemented
+        if self.terms == other.terms:
+            return Expr.const(0)
+        if not other.terms:
+            return self
+        if self._divides or other._divides:
+            return self + -other
+        terms = dict(self.terms)
+        for monomial, coefficient in other.terms:
+            terms[monomial] = terms.get(monomial, 0) - coefficient
+        return _polynomial(terms, False)
 
     def __rsub__(self, other: Expr | int) -> Expr:
         return -self + other
@@ -178,11 +193,13 @@ class Expr:
                 return NotImplemented
             if other == 1:
                 return self
-            return Expr({m: c * other for m, c in self.terms})
-        if self == 1:
-            return other
-        if other == 1:
-            return self
+            if self._divides or not other:
+                return Expr({m: c * other for m, c in self.terms})
+            return _in_order(tuple([(m, c * other) for m, c in self.terms]))
+        if other.is_const:
+            return self * other.value
+        if self.is_const:
+            return other * self.value
         if len(self.terms) * len(other.terms) > MAX_PRODUCT_TERMS:
             raise FormulaTooLongError(
                 f"a size is a product of {len(self.terms)} and {len(other.terms)} terms; the limit "
@@ -199,7 +216,7 @@ class Expr:
             for n, d in other.terms:
                 product = times(m, n)
                 terms[product] = terms.get(product, 0) + c * d
-        return Expr(terms)
+        return _polynomial(terms, self._divides or other._divides)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -229,7 +246,7 @@ class Expr:
         if isinstance(other, Expr):
             return self._hash == other._hash and self.terms == other.terms
         if isinstance(other, int):
-            return self.is_const and self.value == other
+            return self.terms == (((), other),) if other else not self.terms
         return NotImplemented
 
     def __hash__(self) -> int:
@@ -241,21 +258,22 @@ class Expr:
     @property
     def is_one(self) -> bool:
         """Whether this is the literal 1."""
-        return self.is_const and self.value == 1
+        return self.terms == _ONE_TERM
 
     @property
     def is_const(self) -> bool:
         """True if the expression is a number."""
-        return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])
+        return not self.terms or not self.terms[0][0]  # the number is the last of several terms
 
     @property
     def value(self) -> int:
         """The number this is; raises ValueError for an expression with symbols."""
         if not self.terms:
             return 0
-        if not self.is_const:
+        monomial, number = self.terms[0]
+        if monomial:
             raise ValueError(f"{self} is not a constant")
-        return self.terms[0][1]
+        return number
 
     @property
     def is_polynomial(self) -> bool:
@@ -272,7 +290,7 @@ class Expr:
     @property
     def degree(self) -> int:
         """Atoms multiplied in the longest term; 0 of a number."""
-        return sum(power for _, power in self.terms[0][0]) if self.terms else 0
+        return -monomial_order(self.terms[0][0])[0] if self.terms else 0
 
     @property
     def weight(self) -> int:
@@ -328,13 +346,7 @@ class Expr:
         """
         if not self.terms:
             return True
-        if not any(atom.op in _ROUNDED for atom in self.atoms()):
-            return False
-        total: Terms = {}
-        for monomial, coefficient in self.terms:
-            for m, c in _without_mods(monomial):
-                total[m] = total.get(m, 0) + c * coefficient
-        return not any(total.values()) or _repeats_0(self)
+        return self._divides and _vanishes(self)
 
     def evaluate(self, env: Mapping[str, int], known: dict[Atom, int] | None = None) -> int:
         """The number for these symbol values; raises KeyError, ZeroDivisionError.
@@ -358,23 +370,27 @@ class Expr:
         A division by what becomes 0 has no value and stays as it is. `known` keeps what atoms
         become, for more expressions in the same `env`.
         """
-        if not any(name in env for name in self.symbols()):  # isdisjoint goes over all of env
+        if env.keys().isdisjoint(self.symbols()):
             return self
+        if (alone := self.lone_atom) is not None and not alone.op:
+            return Expr.of(env[alone.key])
         found: dict[Atom, Expr] = {} if known is None else known
         return self.rebuild(lambda atom: _replaced(atom, env, found))
 
     def rebuild(self, value: Callable[[Atom], Expr]) -> Expr:
         """The same polynomial over `value(atom)`, an Expr for each top-level atom."""
         total: Terms = {}
+        divides = False
         for monomial, coefficient in self.terms:
             term = _ONE
             for atom, power in monomial:
                 factor = value(atom)
                 for _ in range(power):
                     term = factor if term is _ONE else term * factor
+            divides |= term._divides
             for m, c in term.terms:
                 total[m] = total.get(m, 0) + c * coefficient
-        return Expr(total)
+        return _polynomial(total, divides)
 
     def __str__(self) -> str:
         if self._text is None:
@@ -385,9 +401,40 @@ class Expr:
         return f"Expr({str(self)!r})"
 
 
+_ONE_TERM = (((), 1),)
+
+
+def _sorted(terms: Mapping[Monomial, int]) -> tuple[tuple[Monomial, int], ...]:
+    """The terms that are not 0, in order."""
+    items = [item for item in terms.items() if item[1]]
+    if len(items) > 1:
+        # No function of Python for each term: most of the time of long sums was theirs.
+        orders = map(monomial_order, [monomial for monomial, _ in items])
+        items = [item for _, item in sorted(zip(orders, items, strict=True))]
+    return tuple(items)
+
+
+def _in_order(terms: tuple[tuple[Monomial, int], ...]) -> Expr:
+    """The expression of terms that are sorted, none of them 0, without quotients."""
+    made = Expr.__new__(Expr)
+    made._set(terms, False)
+    return made
+
+
+def _polynomial(terms: Mapping[Monomial, int], divides: bool) -> Expr:
+    """The sum of terms; `divides` if there may be quotients among them."""
+    return Expr(terms) if divides else _in_order(_sorted(terms))
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _of_atom(atom: Atom) -> Expr:
+    return Expr({((atom, 1),): 1})
+
+
 # -- division -----------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def _atom(op: str, a: Expr, b: Expr) -> Atom:
     """`op(a, b)` as an atom; the arguments are canonical already."""
     return intern(op, f"{op}({a}, {b})", (a, b))
@@ -704,6 +751,16 @@ def _without_remainders(terms: Terms, factor: Monomial, x: Expr, k: int) -> Term
                 key = times(factor, m)
                 found[key] = found.get(key, 0) + c * coefficient
     return found
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _vanishes(expr: Expr) -> bool:
+    """As `Expr.vanishes`, of an expression with quotients."""
+    total: Terms = {}
+    for monomial, coefficient in expr.terms:
+        for m, c in _without_mods(monomial):
+            total[m] = total.get(m, 0) + c * coefficient
+    return not any(total.values()) or _repeats_0(expr)
 
 
 def _without_mods(monomial: Monomial) -> list[tuple[Monomial, int]]:

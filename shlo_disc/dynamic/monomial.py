@@ -113,6 +113,7 @@ def monomial_order(monomial: Monomial) -> tuple[int, tuple[tuple[bool, str, int]
     return -degree, tuple((*a.order, -p) for a, p in monomial)
 
 
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def times(a: Monomial, b: Monomial) -> Monomial:
     """The product."""
     if not a or not b:

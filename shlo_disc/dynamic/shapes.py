@@ -294,7 +294,7 @@ class ShapeAnalysis:
 
         `message` says in the guard what is wrong otherwise.
         """
-        if lhs is rhs and relation == "==":
+        if relation == "==" and lhs == rhs:
             return
         key = (lhs, relation, rhs)
         if key in self._proved:

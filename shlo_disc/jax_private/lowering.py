@@ -254,7 +254,7 @@ def _sizes_as_values(context: Any, shape: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-_mlir.eval_dynamic_shape = _sizes_as_values
+_mlir.eval_dynamic_shape = _sizes_as_values  # type: ignore[assignment]
 
 
 def _size_as_value(size: Any, values: Mapping[str, Any]) -> Any:
@@ -294,13 +294,18 @@ def _mod(x: Any, y: Any) -> Any:
     zero = _number(0)
     y = _hlo.select(_mlir.compare_hlo(y, zero, "EQ", "SIGNED"), _number(1), y)
     rest = _hlo.remainder(x, y)
-    signs = [_mlir.compare_hlo(value, zero, "LT", "SIGNED") for value in (rest, y)]
-    differ = _mlir.compare_hlo(*signs, "NE", "UNSIGNED")
+    of_rest, of_y = (_mlir.compare_hlo(value, zero, "LT", "SIGNED") for value in (rest, y))
+    differ = _mlir.compare_hlo(of_rest, of_y, "NE", "UNSIGNED")
     is_not_whole = _mlir.compare_hlo(rest, zero, "NE", "SIGNED")
     return _hlo.select(_hlo.and_(differ, is_not_whole), _hlo.add(rest, y), rest)
 
 
-_FUNCTIONS = {"floordiv": _floordiv, "mod": _mod, "max": _hlo.maximum, "min": _hlo.minimum}
+_FUNCTIONS: dict[str, Any] = {
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "max": _hlo.maximum,
+    "min": _hlo.minimum,
+}
 
 
 _lowers_in: list[int] = []

@@ -11,8 +11,9 @@ Source  Poletto and Sarkar, "Linear scan register allocation", 1999.
 from __future__ import annotations
 
 import heapq
+import operator
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from shlo_disc.dynamic.constraints import Constraints
@@ -27,6 +28,13 @@ _LOOKED_AT = 256
 """Free slots among which these sizes are looked for."""
 
 
+_RELATIONS = (
+    (Constraints.equal, operator.eq),
+    (Constraints.at_least, operator.ge),
+)
+"""How the size of a free slot may be to that of a need: as proved, and at samples."""
+
+
 class Arena:
     """The slots, of which `sizes` are in bytes. Needs come in the order of their starts."""
 
@@ -37,6 +45,7 @@ class Arena:
         """(last position, slot), a heap."""
         self._free: list[int] = []
         """Slots in their order."""
+        self._samples: dict[Expr, tuple[int, ...]] = {}
         self._by_size: dict[Expr, list[int]] = {}
         """The free slots by canonical size, each list in order."""
 
@@ -61,14 +70,24 @@ class Arena:
         if same := self._by_size.get(self._facts.canonical(size)):
             return same[0], False
         compared = list(islice(self._other_sizes(), _COMPARED))
-        for holds in (self._facts.equal, self._facts.at_least):
+        for holds, at_samples in _RELATIONS:
             for k in compared:
-                if holds(self.sizes[k], size):
+                if self._may(at_samples, k, size) and holds(self._facts, self.sizes[k], size):
                     return k, False
         for k in compared:
-            if self._facts.at_least(size, self.sizes[k]):
+            if self._may(operator.le, k, size) and self._facts.at_least(size, self.sizes[k]):
                 return k, True
         return len(self.sizes), False
+
+    def _may(self, relation: Callable[[int, int], bool], slot: int, size: Expr) -> bool:
+        """False if the sizes of `slot` and of a need are not so at a sample: no proof is tried."""
+        values = zip(self._sampled(self.sizes[slot]), self._sampled(size), strict=False)
+        return all(relation(one, other) for one, other in values)
+
+    def _sampled(self, size: Expr) -> tuple[int, ...]:
+        if size not in self._samples:
+            self._samples[size] = self._facts.sampled(size)
+        return self._samples[size]
 
     def _other_sizes(self) -> Iterator[int]:
         """The first free slot of each size."""

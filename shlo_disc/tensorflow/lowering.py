@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
 from shlo_disc.ir.locations import source_line
@@ -19,6 +20,7 @@ from shlo_disc.tensorflow.ops.stacks import place_stacks
 __all__ = ["lower"]
 
 
+@lets_others_run
 def lower(converted: Converted) -> ir.Module:
     """The module, with StableHLO in the place of the ops that the converter left.
 

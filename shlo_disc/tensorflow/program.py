@@ -12,7 +12,6 @@ import tensorflow as tf
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
-from shlo_disc.base.threads import lets_others_run
 from shlo_disc.executables.behind_tensors import BehindTensors
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
@@ -26,7 +25,6 @@ from shlo_disc.tensorflow.places import Layers
 __all__ = ["TensorFlowExecutable", "compile"]
 
 
-@lets_others_run
 def compile(
     source: Any,
     signature: str | Sequence[Any] | None = None,

@@ -14,7 +14,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 import shlo_disc
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.options import stated_likely
 from shlo_disc.torch.argument_checks import ArgumentChecks
 from shlo_disc.torch.arguments import inputs_of
@@ -37,7 +36,6 @@ from shlo_disc.torch.running_statistics import instance_norm
 __all__ = ["TorchExecutable", "compile"]
 
 
-@lets_others_run
 def compile(
     program: ExportedProgram,
     *,

@@ -12,6 +12,7 @@ import sympy
 import torch
 
 from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import (
@@ -123,6 +124,7 @@ class Lowered:
     binding: Binding
 
 
+@lets_others_run
 def lower_graph(
     graph: torch.fx.GraphModule,
     *,

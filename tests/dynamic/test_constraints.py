@@ -86,6 +86,8 @@ def test_what_is_proved_is_true(world, x, y, k):
         assert u % k == 0
     if known.at_least(x, y):
         assert u >= v
+    if known.is_natural(x - y):
+        assert u >= v
     low, high = known.bounds(x)
     assert low is None or low <= u
     assert high is None or u <= high
@@ -94,6 +96,23 @@ def test_what_is_proved_is_true(world, x, y, k):
     for op, holds in COMPARE.items():
         answer = known.implies(x, op, y)
         assert answer is None or answer == holds(u, v)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("a*t + 3*b", facts()),
+        ("floordiv(t - 1, max(floordiv(t + 125, 126), 1))", facts("t >= 1")),
+        ("mod(a, 4) - 1 + b", facts("b >= 1")),
+        ("b - 2", facts("b == a + 2")),
+    ],
+)
+def test_natural_numbers_by_the_bounds_of_symbols(text, known):
+    assert known.is_natural(size(text))
+    signed = Constraints()
+    for name in SYMBOLS:
+        signed.add_signed(name)
+    assert not signed.is_natural(size(text))
 
 
 @settings(max_examples=150, deadline=None)

@@ -126,6 +126,9 @@ class Pattern:
     @property
     def is_solvable(self) -> bool:
         """Do the shapes determine every symbol?"""
+        atoms = {size.lone_atom for shape in self.dims for size in shape if size is not None}
+        if {atom.key for atom in atoms if atom is not None} >= {*self.symbols}:
+            return True
         try:
             return bool(self.steps) or True
         except ValueError:

@@ -66,6 +66,16 @@ def _decided(original: Callable[[Any, Any], Interval], size: Any, precision: Any
     """The bounds of a size as `precision` asks for."""
     if not isinstance(size, DimExpr) or type(size.scope) is not SizeScope:
         return original(size, precision)
+    scope, key = size.scope, (id(size), precision)
+    if id(size) not in scope.exprs:
+        return _searched(size, precision)
+    found = scope.bounds.get(key)
+    if found is None:
+        found = scope.bounds[key] = _searched(size, precision)
+    return found
+
+
+def _searched(size: Any, precision: Any) -> Interval:
     try:
         low, high = _bounds(size, precision)
         divisor = math.lcm(*_divisors(size))

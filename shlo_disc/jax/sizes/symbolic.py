@@ -133,6 +133,8 @@ class SizeScope(SymbolicScope):
         """What these sizes are, by their identity."""
         self.known: dict[tuple[Any, ...], Any] = {}
         """The same sizes by their terms in JAX: equal sizes of a scope are one object."""
+        self.bounds: dict[tuple[int, Any], tuple[float, float]] = {}
+        """Bounds by the identity of a size and their precision, while no constraint comes."""
         self.computed: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         """(result, operands) of arithmetic, by the method and the identities of the operands."""
         self.grows = False
@@ -143,6 +145,7 @@ class SizeScope(SymbolicScope):
         ]
         """Pairs of which JAX knows that the first is at least the second."""
         super().__init__(constraints)
+        self.bounds.clear()
 
     @property
     def session(self) -> Session:
@@ -211,6 +214,7 @@ class SizeScope(SymbolicScope):
         try:
             self._parse_and_process_explicit_constraint(f"{left} >= {right}")
             self._bounds_cache.clear()
+            self.bounds.clear()
             self._decision_initial_state = None
         finally:
             self.grows = True

@@ -78,8 +78,8 @@ def _methods() -> dict[str, Any]:
     original: dict[str, Any] = {
         name: getattr(DimExpr, name, None)
         for name in (
-            "__eq__", "__hash__", "__mul__", "__rmul__", "__pow__", "__jax_array__", *_PINS, *ORDER,
-            *_DIVISIONS, *_REFLECTED,
+            "__eq__", "__hash__", "__mul__", "__rmul__", "__pow__", "__jax_array__",
+            "_syntactic_cmp", *_PINS, *ORDER, *_DIVISIONS, *_REFLECTED,
         )
     }  # fmt: skip
 
@@ -87,6 +87,9 @@ def _methods() -> dict[str, Any]:
         if not is_size(self):
             return original["__eq__"](self, other)
         return questions.equal(self, other, frame_of(1), original["__eq__"])
+
+    def compared(self: Any, other: Any) -> int:
+        return 0 if self is other else int(original["_syntactic_cmp"](self, other))
 
     def ne(self: Any, other: Any) -> Any:
         if not is_size(self):
@@ -258,6 +261,7 @@ def _methods() -> dict[str, Any]:
     return {
         "__eq__": eq,
         "__ne__": ne,
+        "_syntactic_cmp": compared,
         "__hash__": hashed,
         "__bool__": truth,
         "__str__": text,

@@ -70,6 +70,8 @@ class _Outcome(Generic[T]):
     jaxpr: Any = None
     better: tuple[str, Choice] | None = None
     """The choice to trace with again, and why; see `_Search.better`."""
+    asked: int = 0
+    """How many answers there were then."""
 
 
 def choose_symbols(
@@ -119,7 +121,9 @@ class _Search(Generic[T]):
                     outcome = self.attempt(choice)
                     continue
                 # Lowering may have asked more than the trace.
-                better = outcome.better or self.better(choice, outcome)
+                better = outcome.better
+                if len(session.questions) > outcome.asked:
+                    better = self.better(choice, outcome)
                 if better is not None:
                     reason, choice = better
                     self.bettered.add(reason)
@@ -213,6 +217,7 @@ class _Search(Generic[T]):
                 if self.will_pin(choice, session):
                     return False
                 outcome.better = self.better(choice, outcome)
+                outcome.asked = len(session.questions)
                 return outcome.better is None
 
             try:

@@ -59,7 +59,6 @@ from shlo_disc.store.entries import COUNTS, current
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 
 __all__ = [
-    "PIPELINE",
     "RECENT",
     "Builder",
     "Function",
@@ -74,13 +73,22 @@ __all__ = [
     "lower_to_llvm",
 ]
 
-PIPELINE = (
-    "canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,"
-    "convert-vector-to-llvm{enable-x86=true},finalize-memref-to-llvm,convert-arith-to-llvm,"
-    "convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,convert-ub-to-llvm,"
-    "reconcile-unrealized-casts"
+_CONVERSIONS = (
+    ("scf.", "convert-scf-to-cf"),
+    ("math.", "convert-math-to-llvm"),
+    ("vector.", "convert-vector-to-llvm"),
+    ("memref", "finalize-memref-to-llvm"),
+    ("", "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm"),
+    ("", "convert-ub-to-llvm,reconcile-unrealized-casts"),
 )
-"""From vector/scf/memref/math/arith/llvm to the LLVM dialect."""
+"""Passes to the LLVM dialect, each with what is in the texts that need it."""
+_SIMPLIFICATIONS = "canonicalize,cse"
+
+
+def _pipeline(text: str, *, simplifies: bool) -> str:
+    """The passes from vector/scf/memref/math/arith/llvm to the LLVM dialect that `text` needs."""
+    needed = [passes for word, passes in _CONVERSIONS if word in text]
+    return ",".join([_SIMPLIFICATIONS, *needed] if simplifies else needed)
 
 
 class _Handle(ctypes.Structure):
@@ -161,9 +169,12 @@ _LLVM_NAMES = {
 """Features of /proc/cpuinfo that LLVM calls otherwise."""
 
 
-def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.Module:
+def lower_to_llvm(
+    text: str, context: ir.Context, *, host: bool = False, quickly: bool = False
+) -> ir.Module:
     """The module of `text` lowered to the LLVM dialect, in `context`.
 
+    `quickly`: nothing is simplified, which takes a quarter of the time here, and none from LLVM.
     `host`: it is a host program, whose long functions are cut into parts. The result is verified
     once, not after every pass: that took a third of the time.
     """
@@ -174,12 +185,13 @@ def lower_to_llvm(text: str, context: ir.Context, *, host: bool = False) -> ir.M
         module = ir.Module.parse(text)
         if cut:
             cut_long_functions(module, limits)
-        passes = PassManager.parse(f"builtin.module({PIPELINE})")
+        pipeline = _pipeline(text, simplifies=is_optimised and not quickly)
+        passes = PassManager.parse(f"builtin.module({pipeline})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
         if not done.value:
             module = ir.Module.parse(text)
-            run_pipeline(module, PIPELINE)  # raises with MLIR's messages
+            run_pipeline(module, pipeline)  # raises with MLIR's messages
         module.operation.verify()  # raises with MLIR's messages
         if not is_optimised:
             _leave_unoptimised(module)
@@ -343,8 +355,8 @@ class Function:
 
     def _put(self, code: _Code) -> None:
         self._codes.append(code)
-        for function in (self, *self._late):
-            function.cell.address = code.address
+        for cell in (self.cell, *(function.cell for function in self._late)):
+            cell.address = code.address
 
     def share(self, function: LateFunction) -> None:
         """Give `function` the code that there is, and that will be."""
@@ -494,7 +506,7 @@ class _Source:
     def key(self) -> bytes:
         """What the store has the code under."""
         features = _features(self.machine) if self.machine else ""
-        options = (self.names, self.opt_level, features, PIPELINE)
+        options = (self.names, self.opt_level, features)
         return self.known_key or code_key(self.text(), *options)
 
 
@@ -665,9 +677,11 @@ def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
 
 
-def _lowered(text: str, machine: Machine | None, *, host: bool = False) -> ir.Module:
+def _lowered(
+    text: str, machine: Machine | None, *, host: bool = False, quickly: bool = False
+) -> ir.Module:
     """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
-    module = lower_to_llvm(text, kernel_context(), host=host)
+    module = lower_to_llvm(text, kernel_context(), host=host, quickly=quickly)
     _refuse_foreign_ops(module)
     if machine is not None and machine.without:
         with module.context:
@@ -702,7 +716,7 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
                 COUNTS.add("loaded")
                 return functions
     text, level = source.text(), _QUICK if quickly else source.opt_level
-    module = _lowered(text, source.machine, host=level is None)
+    module = _lowered(text, source.machine, host=level is None, quickly=quickly)
     if level is None:
         level = _LOOPS if _has_loops(text) else _ONCE
     object_code = _object_code(module, names[0], level)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -68,8 +67,7 @@ class Frame:
     ) -> None:
         self.shapes = shapes
         self.memory = memory
-        is_natural = functools.cache(lambda size: shapes.constraints.at_least(size, 0))
-        self.w = w = HostWriter("symbols", symbols, is_natural)
+        self.w = w = HostWriter("symbols", symbols, shapes.constraints.is_natural)
         self.pointers = Addresses()
         self.origins = Origins(shapes)
         self.record = UseRecorder(shapes)

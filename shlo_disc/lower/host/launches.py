@@ -207,7 +207,7 @@ class PlanWriter:
         arguments = w.array(len(given), ADDRESS, f"arguments {site}")
         for position, address in enumerate(given):
             w.store_element(address, arguments, position)
-        sizes = w.sizes_array(launch.params, f"sizes {site}: ")
+        sizes = w.sizes_array(launch.params, site)
         w.call_symbol(copy, arguments, sizes, *self._tasks(launch), w.null())
 
     @contextmanager

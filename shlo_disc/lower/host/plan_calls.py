@@ -10,9 +10,10 @@ written in place, where LLVM can keep addresses and sizes in registers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
@@ -49,8 +50,6 @@ __all__ = ["PlanCalls"]
 @dataclass
 class _Function:
     name: str
-    natural: set[Expr]
-    """Terms of its sizes that must be at least 0."""
     sites: list[tuple[str, bool]]
     """Its launches: the kernel, and whether it fills a packed copy."""
     text: str = ""
@@ -139,19 +138,12 @@ class PlanCalls:
         symbols = self._symbols(plan, op)
         names = [f"s{number}" for number in range(len(symbols))]
         renamed = with_sizes(_written(plan), renaming(symbols, names))
-        given_back = renaming(names, symbols)
-
-        def is_natural(size: Expr) -> bool:
-            return w.is_natural(given_back(size))
-
-        key: tuple[object, ...] = (renamed, len(op.operands))
-        while key in self._functions and not all(map(is_natural, self._functions[key].natural)):
-            key = (*key, "with fewer facts")
+        lows = tuple(map(self._low, symbols))
+        key = (renamed, len(op.operands), lows)
         function = self._functions.get(key)
         if function is None:
-            function = _Function(f"plan{len(self._functions)}", set(), [])
-            self._functions[key] = function
-            self._fill(function, renamed, names, len(op.operands), is_natural)
+            function = self._functions[key] = _Function(f"plan{len(self._functions)}", [])
+            self._fill(function, renamed, dict(zip(names, lows, strict=True)), len(op.operands))
         use, first = len(frame.record.uses) - 1, len(self.tables.sites)
         self.tables.sites += [Site(use, name, packs) for name, packs in function.sites]
         used = _buffers(plan)
@@ -182,21 +174,26 @@ class PlanCalls:
                  if s in used and size == Expr.symbol(s)]  # fmt: skip
         return [*dict.fromkeys([*plain, *sorted(used)])]
 
+    def _low(self, symbol: str) -> int | None:
+        """A lower bound of `symbol`, 0 or 1: more is of no use. None: it may be negative."""
+        low, _ = self.frame.shapes.constraints.bounds(Expr.symbol(symbol))
+        return None if low is None or low < 0 else min(low, 1)
+
     def _fill(
         self,
         function: _Function,
         plan: KernelPlan,
-        symbols: Sequence[str],
+        symbols: Mapping[str, int | None],
         operands: int,
-        is_natural: Callable[[Expr], bool],
     ) -> None:
-        def noted(size: Expr) -> bool:
-            found = is_natural(size)
-            if found:
-                function.natural.add(size)
-            return found
-
-        w = HostWriter("sizes", symbols, noted)
+        """Write `function`; `symbols` of `plan` have lower bounds."""
+        facts = Constraints()
+        for name, low in symbols.items():
+            if low is None:
+                facts.add_signed(name)
+            else:
+                facts.add_lower(Expr.symbol(name), low)
+        w = HostWriter("sizes", [*symbols], facts.is_natural)
         blocks, _ = w.blocks(w.argument("workspace"), w.const(0), plan.workspaces)
         packs = [*_packs(plan.steps)]
         firsts = itertools.accumulate((2 * len(pack.parts) for pack in packs), initial=0)

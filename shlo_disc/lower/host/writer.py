@@ -70,7 +70,7 @@ class HostWriter(TextBuilder):
         self._arguments: dict[str, Pointer] = {}
         self._sizes: dict[Expr, Register] = {}
         self._named: dict[str, Register] = {}
-        self._arrays: dict[str, Pointer] = {}
+        self._arrays: dict[tuple[Expr | int | None, ...], Pointer] = {}
         self._symbols = self.argument(symbols)
         self._index = {name: k for k, name in enumerate(order)}
         self._open(barrier=False)
@@ -226,12 +226,13 @@ class HostWriter(TextBuilder):
         )
         return self.define(Pointer, right, ADDRESS, [])
 
-    def sizes_array(self, values: Sequence[Expr], tag: str = "sizes ") -> Pointer:
-        """An array of i64 filled in the entry; equal lists share one, if the tags are equal."""
-        tag += ", ".join(map(str, values))
-        known = self._arrays.get(tag)
+    def sizes_array(self, values: Sequence[Expr], site: int | None = None) -> Pointer:
+        """An array of i64 filled in the entry; equal lists share one, those of a site aside."""
+        key = (*values, site)
+        known = self._arrays.get(key)
         if known is None:
-            known = self._arrays[tag] = self.array(len(values), "i64", tag)
+            tag = f"sizes {len(self._arrays)}"
+            known = self._arrays[key] = self.array(len(values), "i64", tag)
             for index, value in enumerate(values):
                 stored = self.size(value)
                 address = self.element_address(known, index, "i64")

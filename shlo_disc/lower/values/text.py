@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS
@@ -72,15 +73,13 @@ def indented(lines: Lines, indent: str = "  ") -> list[str]:
 
 @dataclass
 class _Region:
-    """The lines of one open region, and what is known in it."""
+    """The lines of one open region."""
 
     barrier: int
     """The depth pure operations may rise to: outside, they would be computed where the region of
     that depth is not entered.
     """
     lines: Lines = field(default_factory=list)
-    known: dict[object, object] = field(default_factory=dict)
-    """What :meth:`TextBuilder.remember` keeps."""
 
 
 class Loop(Generic[V]):
@@ -157,6 +156,8 @@ class TextBuilder:
         """Scalar constants."""
         self._pure: dict[str, tuple[_Region, Value]] = {}
         """Pure operations, each with the region that has it, which may be closed by now."""
+        self._remembered: dict[object, list[tuple[int, _Region, object]]] = {}
+        """What :meth:`remember` keeps, by depth; regions may be closed by now."""
 
     # ---------------------------------------------------------------- names and regions
 
@@ -204,23 +205,28 @@ class TextBuilder:
 
     def recall(self, key: object) -> object | None:
         """What :meth:`remember` stored in a region that is still open."""
-        for region in reversed(self._regions):
-            if (known := region.known.get(key)) is not None:
-                return known
+        regions, found = self._regions, self._remembered.get(key, [])
+        while found:
+            depth, region, value = found[-1]
+            if depth < len(regions) and regions[depth] is region:
+                return value
+            found.pop()
         return None
 
     def remember(self, key: object, value: object, depth: int | None = None) -> None:
         """Keep `value` under `key` while the region at `depth` (now: the current) is open."""
-        self._regions[-1 if depth is None else depth].known[key] = value
+        depth = len(self._regions) - 1 if depth is None else depth
+        found = self._remembered.setdefault(key, [])
+        found.append((depth, self._regions[depth], value))
+        if len(found) > 1:
+            found.sort(key=itemgetter(0))
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
         """Write another turn of a loop behind one: what is found in it is no longer known then."""
-        before, pure = [dict(region.known) for region in self._regions], dict(self._pure)
+        pure, remembered = dict(self._pure), {k: [*v] for k, v in self._remembered.items()}
         yield
-        self._pure = pure
-        for region, known in zip(self._regions, before, strict=True):
-            region.known = known
+        self._pure, self._remembered = pure, remembered
 
     def _open(self, barrier: bool) -> None:
         self._regions.append(_Region(len(self._regions) if barrier else self.barrier()))
@@ -657,8 +663,8 @@ class TextBuilder:
         What writes a text and what the text remembers refer to each other, and to the MLIR module:
         these circles are cut, so that the module is freed without Python's collector.
         """
-        self._regions[0].known.clear()
         self._pure.clear()
+        self._remembered.clear()
         while self._at_end:
             self._at_end.pop()()
 

@@ -226,9 +226,7 @@ class Graph:
     def read_in_memory(self, members: AbstractSet[int]) -> set[int]:
         """The nodes whose values these nodes read at arbitrary indices (`Op.materialized`)."""
         found: set[int] = set()
-        for index in members:
-            if not self.nodes[index].in_memory:
-                continue
+        for index in self.reads_memory & members:
             known = self._in_memory.get(index)
             if known is None:
                 places = self.nodes[index].in_memory
@@ -237,6 +235,11 @@ class Graph:
                 )
             found |= known
         return found
+
+    @functools.cached_property
+    def reads_memory(self) -> frozenset[int]:
+        """The nodes that read values at arbitrary indices."""
+        return frozenset(node.index for node in self.nodes if node.in_memory)
 
     @functools.cached_property
     def row_reductions(self) -> frozenset[int]:

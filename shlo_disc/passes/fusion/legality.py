@@ -51,7 +51,9 @@ def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
     computes them itself, are a kernel of their own. Contractions compute their operands.
     """
     graph = p.graph
-    readers = {i for i in union.members if contraction_kind(graph.nodes[i].op) is None}
+    readers = {
+        i for i in graph.reads_memory & union.members if contraction_kind(graph.nodes[i].op) is None
+    }
     return not union.members.isdisjoint(graph.read_in_memory(readers))
 
 

@@ -97,6 +97,7 @@ class Partition:
         self._spans = Spans(len(graph.nodes))
         """Of the clusters of more than one member."""
         self._levels: dict[tuple[Shape, Shape, tuple[int, ...]], str | None] = {}
+        self._known_in_space: dict[tuple[Shape, tuple[int, ...]], dict[tuple[int, int], bool]] = {}
         self._cloned: dict[int, list[Cluster]] | None = None
         """The clusters that compute the value of a node of another cluster again."""
 
@@ -159,8 +160,9 @@ class Partition:
         "full": the shape is the space. "flat": as many elements in other dimensions. "row": one
         element for each row, or column.
         """
-        key = (shape, row.space, row.reduced)
-        if key not in self._levels:
+        key = (shape, row.space, row.reduced)  # whose hash takes most of the time
+        found = self._levels.get(key, "")
+        if found == "":
             found = None
             if self.graph.same(squeezed(shape), squeezed(row.space)):
                 found = "full"
@@ -171,7 +173,11 @@ class Partition:
             elif self.graph.shapes.constraints.product_equal(shape, row.space):
                 found = "flat"
             self._levels[key] = found
-        return self._levels[key]
+        return found
+
+    def known_in_space(self, row: Cluster) -> dict[tuple[int, int], bool]:
+        """What `rows.py` knows of nodes and their reads in the space of a row or column cluster."""
+        return self._known_in_space.setdefault((row.space, row.reduced), {})
 
     def only_units_change(
         self, base: ir.Value, chain: Sequence[ir.Operation], row: Cluster

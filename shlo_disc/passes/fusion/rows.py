@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.fusion.graph import Graph, Node, Shape, broadcast_dims, dimensions
+from shlo_disc.passes.fusion.graph import Graph, Node, Read, Shape, broadcast_dims, dimensions
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, is_row_reduction
 
@@ -43,28 +43,42 @@ def is_space(p: Partition, shape: Shape, dims: Sequence[int], row: Cluster) -> b
 
 def in_rows(p: Partition, row: Cluster) -> bool:
     """Every member is full, flat or row, and reads members only at its own index."""
-    graph = p.graph
-    for index in row.members:
-        node = graph.nodes[index]
-        if node.role == "loop":
-            if index not in graph.row_reductions:
-                return False
-            if not is_space(p, graph.shapes.shape(node.operands[0]), dimensions(node.op), row):
-                return False
-        elif p.level(node.shapes[0], row) not in _LEVELS[node.role]:
+    graph, members, known = p.graph, row.members, p.known_in_space(row)
+    for index in members:
+        node, key = graph.nodes[index], (index, -1)
+        if key not in known:
+            known[key] = _lies_in_space(p, node, row)
+        if not known[key]:
             return False
-        for read in graph.reads(index):
-            if read.source not in row.members:
+        for number, read in enumerate(graph.reads(index)):
+            if read.source not in members:
                 continue
             if node.role == "data_movement":
                 if _is_start(node, read.position) and _is_computed(graph, read.source, row):
                     continue
                 return False
-            if p.only_units_change(read.base, read.chain, row):
-                continue
-            if node.role == "loop" or not _spreads_rows(p, read.base, read.chain, row):
+            key = index, number
+            if key not in known:
+                known[key] = _reads_own_index(p, node, read, row)
+            if not known[key]:
                 return False
     return True
+
+
+def _lies_in_space(p: Partition, node: Node, row: Cluster) -> bool:
+    """True if a node is full, flat or row."""
+    if node.role != "loop":
+        return p.level(node.shapes[0], row) in _LEVELS[node.role]
+    shape = p.graph.shapes.shape(node.operands[0])
+    reduces = node.index in p.graph.row_reductions
+    return reduces and is_space(p, shape, dimensions(node.op), row)
+
+
+def _reads_own_index(p: Partition, node: Node, read: Read, row: Cluster) -> bool:
+    """True if a node that moves no data reads `read` at its own index."""
+    if p.only_units_change(read.base, read.chain, row):
+        return True
+    return node.role != "loop" and _spreads_rows(p, read.base, read.chain, row)
 
 
 def _is_computed(graph: Graph, index: int, row: Cluster) -> bool:

@@ -34,7 +34,7 @@ __all__ = ["Writer", "copy_panel", "late_if_data", "pack_kernel", "write_gemm"]
 
 def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), and its parameters."""
-    return late_if_data(_gemm, gemm.as_read, sizes)
+    return late_if_data(_gemm, gemm, sizes)
 
 
 def late_if_data(
@@ -45,6 +45,7 @@ def late_if_data(
     What computes elements in it asks for buffers and sizes while it is written, and so does a copy
     by a table of places.
     """
+    gemm = gemm.as_read
     sizes = gemm.sizes_read(sizes)
     is_data = gemm.is_record and gemm.b.row_steps == 1
     return written_late(write, gemm, sizes) if is_data else write(gemm, sizes)

@@ -94,9 +94,11 @@ class Gemm:
 
     @property
     def as_read(self) -> Gemm:
-        """The same without what is no part of the text: how B lies from which panels were made."""
+        """The same without what is no part of the text: how B lies that panels were made of, and
+        row work behind tasks whose order does not depend on it.
+        """
         if self.b_mode != "packed":
-            return self
+            return replace(self, then_rows=False)
         panels = Operand("b", self.compute, 1, 1, row_unit=True, k_unit=True, batch=self.b.batch)
         return replace(self, b=panels)
 
