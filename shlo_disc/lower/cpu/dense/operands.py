@@ -94,8 +94,10 @@ class Gemm:
 
     @property
     def as_read(self) -> Gemm:
-        """The same without what is no part of the text: how B lies that panels were made of, and
-        row work behind tasks whose order does not depend on it.
+        """The same without what is no part of the text.
+
+        That is how B lies of which panels were made, and row work that does not decide the order of
+        tasks.
         """
         if self.b_mode != "packed":
             return replace(self, then_rows=False)
