@@ -11,7 +11,8 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException, exceptions_allowed_to_be_fallback
 from torch._functorch import config as functorch_config
+from torch._subclasses.fake_tensor import disable_fake_tensor_cache
 
 from shlo_disc.base.errors import DeviceError, UnsupportedError
 from shlo_disc.base.threads import lets_others_run
@@ -76,13 +78,27 @@ def backend(
         partition_fn=_partitioned,
     )
     try:
-        return lets_others_run(aot)(take_recurrent_layers(graph), example_inputs)
+        with _shapes_computed_anew(example_inputs):
+            return lets_others_run(aot)(take_recurrent_layers(graph), example_inputs)
     except _PASSED_ON:
         raise
     except Exception as error:
         if chosen.on_unsupported == "error":
             raise
         return UntracedGraph(graph, error)
+
+
+@contextmanager
+def _shapes_computed_anew(inputs: Sequence[Any]) -> Iterator[None]:
+    """PyTorch keeps no shapes of operations on fake tensors whose sizes are symbols.
+
+    Its keys ask for each size and stride, which simplifies and guards them: for views in windows
+    that takes a third of all that `torch.compile` does. Of static sizes the look-up is cheap.
+    """
+    mode = torch._guards.detect_fake_mode(inputs)
+    is_dynamic = mode is not None and mode.shape_env is not None and mode.shape_env.var_to_range
+    with disable_fake_tensor_cache(mode) if is_dynamic else nullcontext():
+        yield
 
 
 _PASSED_ON = (
