@@ -92,8 +92,8 @@ def backend(
 def _shapes_computed_anew(inputs: Sequence[Any]) -> Iterator[None]:
     """PyTorch keeps no shapes of operations on fake tensors whose sizes are symbols.
 
-    Its keys ask for each size and stride, which simplifies and guards them: for views in windows
-    that takes a third of all that `torch.compile` does. Of static sizes the look-up is cheap.
+    Its keys ask for each size and stride, which simplifies and guards them. Of views in windows
+    that takes a third of all that `torch.compile` does; of static sizes it is cheap.
     """
     mode = torch._guards.detect_fake_mode(inputs)
     is_dynamic = mode is not None and mode.shape_env is not None and mode.shape_env.var_to_range
