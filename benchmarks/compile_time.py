@@ -64,6 +64,7 @@ def _attempts(name: str) -> dict[str, dict[str, float]]:
             off = {"SHLO_DISC_CACHE": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
             found[f"{system} cold"] = _in_a_process(name, system, "cold", off)
             on = {
+                "SHLO_DISC_CACHE": "1",  # the suites run without it
                 "SHLO_DISC_CACHE_DIR": folder,
                 "JAX_COMPILATION_CACHE_DIR": folder,
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
