@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ class Place(NamedTuple):
     key: bytes
     lines: Sequence[str]
     """Source lines of today, of which the entry has numbers."""
+    seen: Mapping[str, int] | None = None
+    """Sizes of the first call; the key of a program has those that matter (`_with_short`)."""
 
 
 def place_of(request: Request) -> Place | None:
@@ -71,16 +73,24 @@ def place_of(request: Request) -> Place | None:
     source = _source(stated.source)
     if code is None or source is None:
         return None
-    # Kernels for other sizes of the first call are as good; those for short ones are not.
-    seen = stated.seen and {name: n if n <= SHORT else 0 for name, n in stated.seen.items()}
     facts = (
-        *(stated.shapes, stated.names, stated.constraints, sorted((seen or {}).items())),
+        *(stated.shapes, stated.names, stated.constraints),
         *(tuple(options.weak_results), sorted(options.likely.items())),
-        *(tuple(options.donated), request.name, request.may_be_several, seen is None),
+        *(tuple(options.donated), request.name, request.may_be_several, stated.seen is None),
     )
     named = _facts(options.target, *facts)
     key = key_of(_compiler(), code.identity(architecture), named, *source.parts)
-    return Place(key, source.lines)
+    return Place(key, source.lines, stated.seen)
+
+
+def _with_short(place: Place, symbols: Sequence[str]) -> Place:
+    """The place of a program that has kernels for short values of `symbols` in the first call.
+
+    Kernels for other sizes of that call are as good.
+    """
+    seen = [(place.seen or {}).get(symbol, 0) for symbol in symbols]
+    short = [n if n <= SHORT else 0 for n in seen]
+    return Place(key_of(place.key, repr((symbols, short)).encode()), place.lines)
 
 
 def _are_kept() -> bool:
@@ -97,6 +107,12 @@ def load(place: Place, request: Request | None) -> Executable | DataSizedExecuta
     """The program kept at `place`, which is that of `request`; None where there is none."""
     store = current("programs")
     start = time.perf_counter()
+    if place.seen is not None:
+        kept = current("symbols")
+        symbols = None if kept is None else kept.read(place.key)
+        if symbols is None:
+            return None
+        place = _with_short(place, symbols.decode(errors="replace").split())
     data = None if store is None else store.read(place.key)
     if data is None:
         return None
@@ -200,8 +216,12 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
     # What is compiled apart of one of several programs is no request of its own.
     needs_parts = isinstance(record, PartsRecord) and any(r.has_apart for r in programs)
     if all(map(_can_be_kept, programs)) and not needs_parts:
-        made.kept_at = place.key
-        do_later(partial(_write, place, record))
+        symbols = sorted({name for program in programs for name in program.host.short_symbols})
+        own = place if place.seen is None else _with_short(place, symbols)
+        made.kept_at = own.key
+        do_later(partial(_write, own, record))
+        if own is not place:
+            do_later(partial(_write_symbols, place.key, symbols))
 
 
 def _can_be_kept(record: ProgramRecord) -> bool:
@@ -214,6 +234,12 @@ def _write(place: Place, record: Record) -> None:
     store = current("programs")
     if store is not None:
         store.write(place.key, to_bytes(record, place.lines))
+
+
+def _write_symbols(key: bytes, symbols: Sequence[str]) -> None:
+    store = current("symbols")
+    if store is not None:
+        store.write(key, " ".join(symbols).encode())
 
 
 class _Source(NamedTuple):

@@ -123,11 +123,13 @@ def _damage(entry: Entry) -> str:
         elif entry.kind == "calls":
             if len(content) != KEY_BYTES:
                 return "no key of a program"
+        elif entry.kind == "symbols":
+            content.decode()
         else:
             check_object_code(content)
     except FileNotFoundError:
         return ""
-    except (OSError, DamagedError, ObjectCodeError, RecordError) as error:
+    except (OSError, UnicodeDecodeError, DamagedError, ObjectCodeError, RecordError) as error:
         return str(error)
     return ""
 

@@ -202,14 +202,32 @@ def test_every_option_is_in_the_key():
     for options in OTHERS.values():
         assert loaded(lambda options=options: shlo_disc.compile(SMALL, **options)), options
     assert not loaded(lambda: shlo_disc.compile(SMALL.replace("negate", "abs")))
-    # A first call has kernels of its own for short sizes alone.
-    named = {"shapes": [["a", "b"], ["b", "c"]]}
-    first = [{"a": a, "b": 100, "c": 3} for a in (50, 200, 2)]
+
+
+COLUMNS = f"""
+func.func @main(%x: {T}) -> {T} {{
+  %t = stablehlo.transpose %x, dims = [1, 0] : ({T}) -> {T}
+  return %t : {T}
+}}"""
+ROWS = COLUMNS.replace("transpose %x, dims = [1, 0]", "negate %x").replace(
+    f"({T}) -> {T}\n  ret", f"{T}\n  ret"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "axis", "matters"),
+    [(ROWS, "a", False), (ROWS, "b", False), (COLUMNS, "a", True), (COLUMNS, "b", True)],
+)
+def test_sizes_of_the_first_call_count_where_short_ones_have_kernels(text, axis, matters):
     found = [
-        loaded(lambda sizes=sizes: shlo_disc.compile(SMALL, **named, first_sizes=sizes))
-        for sizes in first
+        loaded(
+            lambda size=size: shlo_disc.compile(
+                text, shapes=[["a", "b"]], name=axis, first_sizes={"a": 100, "b": 100, axis: size}
+            )
+        )
+        for size in (50, 200, 2)
     ]
-    assert found == [False, True, False]
+    assert found == [False, True, not matters]
 
 
 def test_a_warning_comes_again():

@@ -38,6 +38,8 @@ class _Family:
     symbols: Symbols
     plan: KernelPlan
     decisions: tuple[Decision, ...]
+    short: frozenset[str]
+    """Symbols of which the plan has variants where they are short."""
     others: dict[Symbols, Found] = field(default_factory=dict)
 
     def over(self, symbols: Symbols) -> Found | None:
@@ -71,6 +73,8 @@ class Plans:
         self._target = target
         self._speculation = Speculation(shapes, likely)
         self._has_likely = bool(likely)
+        self.short: set[str] = set()
+        """Symbols of which short values in the call that was seen make a difference."""
         self._made: dict[object, _Family] = {}
 
     def of(self, op: ir.Operation, kind: str) -> Found:
@@ -83,20 +87,28 @@ class Plans:
         symbols, key = self._key(op, known)
         family = self._made.get(key)
         found = family.over(symbols) if family is not None else None
-        if found is None:
+        if family is None or found is None:
             emitter = self._target.emitters.get(kind)
             if emitter is None:
                 raise UnsupportedError(
                     f"{source_line(op)}: target {self._target.name} has no kernel for "
                     f"{_called(op, kind)}; keep it outside shlo_disc.jit"
                 )
-            found = self._speculation.plan(
-                op, known, lambda shapes: emitter(planned(op, shapes), self._target.machine)
-            )
+            short: set[str] = set()
+
+            def emit(shapes: ShapeAnalysis) -> KernelPlan:
+                plan = emitter(planned(op, shapes), self._target.machine)
+                short.update(*(size.symbols() for size in plan.short))
+                return plan
+
+            found = self._speculation.plan(op, known, emit)
             if family is None:
-                self._made[key] = _Family(symbols, *found)
+                family = self._made[key] = _Family(symbols, *found, frozenset(short))
             else:
                 family.others[symbols] = found
+                self.short |= short
+        names = dict(zip(family.symbols, symbols, strict=True))
+        self.short.update(names.get(symbol, symbol) for symbol in family.short)
         return found
 
     def _key(self, op: ir.Operation, known: Pairs) -> tuple[Symbols, tuple[object, ...]]:

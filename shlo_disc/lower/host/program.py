@@ -78,6 +78,7 @@ def emit_host(
     return HostProgram(
         details=Later.of(details),
         unasked_kernels=tuple(sorted(tables.unasked)),
+        short_symbols=tuple(sorted(run.plans.short)),
         constants=tuple(run.constants),
         pack_keys=tuple(tables.pack_slots),
         packed_arguments=frozenset(tables.packed_arguments),
@@ -118,7 +119,7 @@ class _Run:
         self.constants: list[npt.NDArray[np.uint8]] = []
         self.refused: list[tuple[ir.Operation, Exception]] = []
         """Fusions no kernel could be written for; the text is of no use then."""
-        self._plans = Plans(shapes, target, likely)
+        self.plans = Plans(shapes, target, likely)
         self._main = func.regions[0].blocks[0]
         self._can_fail = target.memory.can_fail or can_fail(func)
 
@@ -189,7 +190,7 @@ class _Run:
             frame.record.fusion(op, "host", KernelPlan(()), ())
             return
         try:
-            plan, decisions = self._plans.of(op, kind.name)
+            plan, decisions = self.plans.of(op, kind.name)
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the fusion may be planned again
