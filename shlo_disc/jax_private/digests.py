@@ -9,6 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import core as _core
+from jax._src.lax import lax as _lax
+from jax._src.lax import linalg as _linalg
+from jax._src.lax import slicing as _slicing
 from jax._src.sharding_impls import UNSPECIFIED as _UNSPECIFIED  # type: ignore[attr-defined]
 from jax.extend.core import Primitive, primitives
 from jax.sharding import AbstractMesh, Mesh
@@ -45,11 +48,24 @@ LEFT_TO_DERIVATIVES: Mapping[str, Sequence[str]] = {
 `computation`, which is the jaxpr beside it."""
 
 
+_OTHERS = frozenset({
+    "cholesky_update", "geqp3", "geqrf", "lu_pivots_to_permutation", "mulhi",
+    "optimization_barrier", "ormqr", "ragged_dot_general", "scatter-sub", "split", "stack",
+    "symmetric_product", "tile", "unstack",
+})  # fmt: skip
+"""Names of primitives of `lax` that `jax.extend` does not have."""
+
+
 @functools.cache
 def known_primitives() -> frozenset[Any]:
-    """Primitives of JAX that have one meaning: those of `jax.extend`, and of PRNG keys."""
-    found = [*vars(primitives).values(), *vars(_prng).values()]
-    return frozenset(value for value in found if isinstance(value, Primitive))
+    """Primitives of JAX that have one meaning: those of `jax.extend`, of PRNG keys, and _OTHERS."""
+    modules = (primitives, _prng, _lax, _slicing, _linalg)
+    rows = [(module, value) for module in modules for value in vars(module).values()]
+    return frozenset(
+        value
+        for module, value in rows
+        if isinstance(value, Primitive) and (module in (primitives, _prng) or value.name in _OTHERS)
+    )
 
 
 def is_typed_number(value: Any) -> bool:

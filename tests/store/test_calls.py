@@ -182,6 +182,9 @@ def programs() -> dict[str, Any]:
     """Functions of one array of 3 by 4; no two compute the same."""
     some, other = np.arange(4, dtype=np.float32), np.arange(1, 5, dtype=np.float32)
 
+    def pooled(x, reducer, start):
+        return jax.lax.reduce_window(x, start, reducer, (1, 2), (1, 2), "VALID")
+
     @jax.custom_jvp
     def own(x):
         return x * 5
@@ -204,6 +207,12 @@ def programs() -> dict[str, Any]:
         "cond": lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
         "other cond": lambda x: jax.lax.cond(x[0, 0] > 0, jnp.cos, jnp.sin, x),
         "own derivative": own,
+        "stack": lambda x: jnp.stack([x, x + 1]),
+        "other stack": lambda x: jnp.stack([x, x + 1], 1),
+        "split": lambda x: jnp.split(x, [1, 3], 1),
+        "other split": lambda x: jnp.split(x, [1, 2], 1),
+        "largest of pairs": jax.grad(lambda x: pooled(x, jax.lax.max, -np.inf).sum()),
+        "least of pairs": jax.grad(lambda x: pooled(x, jax.lax.min, np.inf).sum()),
         "remat": jax.checkpoint(jnp.sin),
         "product": lambda x: x @ x.T,
         "precise product": lambda x: jax.lax.dot(x, x.T, precision="highest"),

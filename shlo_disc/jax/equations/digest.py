@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 
 from shlo_disc.jax_private import (
     JAX_VERSIONS,
@@ -143,6 +143,10 @@ class _Digest:
             self.add(kind.__name__, repr(value))
         elif kind in (ClosedJaxpr, Jaxpr):
             self._inner(value)
+        elif isinstance(value, Primitive):
+            if value not in known_primitives():
+                raise _NamelessError
+            self.add("primitive", value.name)
         elif isinstance(value, enum.Enum):
             self.add("enum", kind.__qualname__, value.name)
         elif isinstance(value, np.dtype) or (kind is type and issubclass(value, np.generic)):
