@@ -29,6 +29,6 @@ def put_weights(module: ir.Module, weights: Sequence[npt.NDArray[Any]]) -> None:
         kind = op.results[0].type
         key = number, kind
         if key not in made:
-            made[key] = weight_attribute(weights[number], kind)
+            made[key] = weight_attribute(weights[number], kind, number)
         with at(op):
             replace(op, create("stablehlo.constant", [], kind, value=made[key]))

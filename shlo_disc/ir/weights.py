@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.mlir import ir, pointer
 
 __all__ = ["resource_name", "weight_attribute", "weight_bytes"]
 
@@ -23,24 +22,31 @@ class _Named(np.ndarray[Any, Any]):
 
 
 _PREFIX = "shlo_disc_weight_"
-_numbers = itertools.count()
-_arrays: weakref.WeakValueDictionary[str, _Named] = weakref.WeakValueDictionary()
-"""By the name of the attribute. The context of an attribute holds the array."""
+_arrays: weakref.WeakValueDictionary[tuple[int, str], _Named] = weakref.WeakValueDictionary()
+"""By the context and the name of the attribute. The context holds the array."""
 
 
-def weight_attribute(array: npt.NDArray[Any], kind: ir.Type) -> ir.Attribute:
-    """The value of a constant of type `kind` with the elements of `array`, which is not copied."""
+def weight_attribute(array: npt.NDArray[Any], kind: ir.Type, number: int) -> ir.Attribute:
+    """The value of a constant of type `kind` with the elements of `array`, which is not copied.
+
+    Its name has the `number`: texts of equal programs are equal.
+    """
     elements = array.reshape(-1).view(np.uint8)
     held = elements[:1].view(_Named)
     held.whole = elements
-    name = f"{_PREFIX}{next(_numbers)}"
-    _arrays[name] = held
-    return ir.DenseResourceElementsAttr.get_from_buffer(held, name, kind, 1, False)
+    name = f"{_PREFIX}{number}"
+    made = ir.DenseResourceElementsAttr.get_from_buffer(held, name, kind, 1, False)
+    _arrays[_key(made)] = held  # MLIR may have chosen another name
+    return made
+
+
+def _key(value: ir.Attribute) -> tuple[int, str]:
+    return pointer(value.context), resource_name(value) or ""
 
 
 def weight_bytes(value: ir.Attribute) -> Bytes | None:
     """The memory of the array that `value` names; None: it is another kind of attribute."""
-    found = _arrays.get(resource_name(value) or "")
+    found = _arrays.get(_key(value))
     return None if found is None else found.whole
 
 

@@ -97,6 +97,17 @@ def test_an_array_of_jax_is_not_copied():
     assert any(np.shares_memory(np.asarray(W), constant) for constant in constants)
 
 
+def test_equal_programs_have_one_name_for_xla():
+    other = array(SIZE, SIZE, seed=1)
+    made = [
+        executable_of(shlo_disc.jit(lambda x, table=table: x @ table), array(5, SIZE))
+        for table in (W, jnp.array(W, copy=True), other)
+    ]
+    assert made[0].as_text("disc") == made[1].as_text("disc")
+    first, second, third = (executable.fingerprint for executable in made)
+    assert first == second != third
+
+
 def test_an_array_of_numpy_may_change():
     table = np.array(W)
     compiled = shlo_disc.jit(lambda x: x @ table)
