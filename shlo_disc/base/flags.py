@@ -13,8 +13,9 @@ import contextvars
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from shlo_disc.base.records import dataclass
 
 __all__ = [
     "FLAGS",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["Tested", "check_tested", "late_imports"]
 

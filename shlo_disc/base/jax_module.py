@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy.typing as npt
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["WEIGHT", "JaxModule"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base.errors import ShapeMismatchError, ShloDiscError
+from shlo_disc.base.records import dataclass
 from shlo_disc.debug import reference
 from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.compare import Difference, compare

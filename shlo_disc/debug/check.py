@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.debug import reference
 from shlo_disc.debug.compare import Difference, compare, tolerance
 from shlo_disc.debug.interpreter import Interpreter, NoReferenceError

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["Difference", "compare", "tolerance"]
 

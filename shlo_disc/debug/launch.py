@@ -11,7 +11,7 @@ import ctypes
 import random
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.debug.memory import Guarded
 from shlo_disc.debug.process import Code, KernelCall, Zeroing, run_calls
 from shlo_disc.lower.plan import (

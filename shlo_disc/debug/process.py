@@ -16,9 +16,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.plan import FUNCTION_TYPE
 from shlo_disc.lower.target import Function
 

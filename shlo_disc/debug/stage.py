@@ -8,10 +8,10 @@ pass. That is safe, since passes accept what later ones made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from shlo_disc.base import flags
+from shlo_disc.base.records import dataclass
 from shlo_disc.driver.stages import compile_module, main_function
 from shlo_disc.executables.executable import Executable
 from shlo_disc.ingest import ingest

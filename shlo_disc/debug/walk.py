@@ -7,12 +7,12 @@ differently is where values lie (`plan-buffers`) and the host program that goes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.debug.arrays import as_complex, as_pairs
 from shlo_disc.debug.launch import run_plan
 from shlo_disc.debug.memory import FILL

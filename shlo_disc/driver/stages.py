@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.base.later import Later
+from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.options import check_donated, check_symbols, check_weak_results
 from shlo_disc.driver.replan import Replanning, refused_by

@@ -6,8 +6,8 @@ while (i = 0, w = %w; i < n; i = i + 1, w = w)  ==>  i counts n steps, w is unch
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.comparisons import conjuncts, less_than

@@ -7,9 +7,9 @@ the oracle in tests. It runs when a check has failed, never in the steady state.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from shlo_disc.base.errors import ShapeMismatchError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from shlo_disc import ral
 from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.base.records import dataclass
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.record import (

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from shlo_disc import ral
 from shlo_disc.base.errors import ArgumentPlaceError, DeviceError
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.target import native_architecture
 
 __all__ = [

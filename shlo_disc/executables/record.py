@@ -7,9 +7,9 @@ addresses, and means the same in another process. Machine code follows from its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shlo_disc.base.later import Later
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.lower.host.record import CodeNames, HostProgram, Unfused
 from shlo_disc.passes.pass_record import PassRecord

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["TypedKeys"]
 

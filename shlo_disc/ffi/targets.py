@@ -11,11 +11,11 @@ there is no other: the runtime copies operands to the host and results back
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 from shlo_disc.base.callbacks import callback_of, is_callback
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 
 __all__ = ["STAGES", "FfiTarget", "ffi_target"]
 

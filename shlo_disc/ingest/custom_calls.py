@@ -11,10 +11,10 @@ Source: StableHLO's `ExperimentalOps.h`; JAX's lowering rules; `jax/_src/lax/ann
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.computations import computations
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, stablehlo

@@ -17,8 +17,8 @@ Source: Golub and Van Loan, Matrix Computations, 4th edition, algorithms 3.4.1 a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any
 
 import numpy as np
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.accumulators import promoted
 from shlo_disc.ingest.computations import (
     called_by,

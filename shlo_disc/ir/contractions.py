@@ -9,8 +9,8 @@ Source: dot_general in the StableHLO specification.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, stablehlo
 
 __all__ = ["Side", "dot_numbers", "dot_sides", "may_round"]

@@ -7,8 +7,7 @@ Source: convolution in the StableHLO specification.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, stablehlo
 
 __all__ = ["ConvNumbers", "ImageDims", "comes_in_phases", "conv_numbers", "window_numbers"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 
 if TYPE_CHECKING:  # MLIR is loaded when first needed
     from shlo_disc.ir.mlir import ir

@@ -11,8 +11,7 @@ Source: gather and scatter in the StableHLO specification.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, stablehlo
 
 __all__ = ["IndexNumbers", "gather_numbers", "scatter_attribute", "scatter_numbers"]

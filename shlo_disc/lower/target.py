@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.locks import once
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.plan import KernelPlan, KernelText

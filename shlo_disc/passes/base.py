@@ -8,11 +8,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar, TextIO, TypeVar
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, ShloDiscError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir, run_pipeline, walk

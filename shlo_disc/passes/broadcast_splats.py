@@ -13,9 +13,9 @@ Cost    O(ops).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.element_types import element_type

@@ -8,8 +8,7 @@ Source  MLIR's passes of these names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir

@@ -11,9 +11,9 @@ Cost    O(ops).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register

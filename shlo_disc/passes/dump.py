@@ -15,10 +15,11 @@ import itertools
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from shlo_disc.base import flags
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 
 __all__ = ["PASSES_LEFT", "DumpFolder"]

@@ -17,9 +17,9 @@ Source  StableHLO spec, broadcast_in_dim: result[i] = operand[j] with j[d] = 0 w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.mlir import ir

@@ -13,9 +13,9 @@ Source  StableHLO spec, convert: exact when the value is representable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.element_types import FloatFormat, Special, known_element_type
 from shlo_disc.ir.mlir import ir

@@ -15,9 +15,9 @@ Source  StableHLO spec, gather (start indices are clamped) and real_dynamic_slic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.indexing import gather_numbers

@@ -16,9 +16,9 @@ Source  StableHLO spec, reduce, dot_general; XLA's algebraic simplifier does the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.mlir import ir

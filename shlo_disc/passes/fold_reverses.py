@@ -15,9 +15,9 @@ Source  `window_reversal` in the StableHLO specification.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.mlir import ir

@@ -17,9 +17,10 @@ Source  StableHLO spec, transpose_c3 and dot_general (the order of its result's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.indexing import gather_numbers

@@ -13,9 +13,9 @@ Source  StableHLO spec, while: regions may read values from outside.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator

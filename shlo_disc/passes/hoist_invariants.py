@@ -18,9 +18,9 @@ with a reader that is not free. Alone they would turn into arrays in memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir, ops_of, walk
 from shlo_disc.passes.base import Pass, register

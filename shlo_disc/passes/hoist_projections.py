@@ -18,9 +18,9 @@ Source  Appleyard et al., "Optimizing performance of recurrent neural networks o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import counted

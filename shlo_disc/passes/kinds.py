@@ -6,10 +6,10 @@ A new kind is a row here, its matcher, and its emitter in every target (`Target.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord, match_attention

@@ -25,11 +25,12 @@ convolutions read it as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.convolutions import ImageDims, conv_numbers
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, stablehlo

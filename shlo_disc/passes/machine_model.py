@@ -7,8 +7,7 @@ What holds on every machine is neither: see the matchers (`records.py`) and `fus
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops import row_of
 

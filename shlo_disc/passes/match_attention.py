@@ -9,8 +9,8 @@ has to exist in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import View, view_of
 from shlo_disc.ir.contractions import dot_sides

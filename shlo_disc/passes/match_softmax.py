@@ -12,8 +12,8 @@ Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.contractions import dot_sides, may_round

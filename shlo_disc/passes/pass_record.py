@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from shlo_disc.base.records import dataclass
 
 __all__ = ["PassRecord"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Self
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["At", "Place"]
 

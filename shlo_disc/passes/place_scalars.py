@@ -36,9 +36,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.dialect import Fusion, Yield
 from shlo_disc.ir.mlir import clone, ir, producer, walk

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Self
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.place import At, Place
 

@@ -10,10 +10,10 @@ It reads from that which op, operand or result plays which part, and matches not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.memory import element_bytes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.locations import source_line

@@ -6,8 +6,9 @@ Part of `place-scalars`, whose docstring says what is asked for and what is at h
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES, is_host_scalar, is_integer_scalar

@@ -17,11 +17,11 @@ know (exponents, divisors, shifts, first values of reductions) stay in it: see `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.builders import create

@@ -12,9 +12,9 @@ Source  the passes its rules come from; each runs alone under its own name too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes import (

@@ -13,9 +13,9 @@ is an input of its kernel. Arrays of different elements are: they leave a body.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass, register

@@ -15,9 +15,9 @@ Source  XLA's conditional code motion, into branches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir, walk
 from shlo_disc.passes.base import Pass, register

@@ -16,9 +16,9 @@ step would copy what one copy before the loop gives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import SLICES, view_of

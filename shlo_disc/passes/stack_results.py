@@ -14,9 +14,9 @@ Source  StableHLO spec, while and dynamic_update_slice; what `lax.scan` lowers t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.loops import along, counted

@@ -10,11 +10,11 @@ import ctypes
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from shlo_disc import ral
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.target import Function, parse
 
 __all__ = ["MEASURES", "Peak", "peak"]

@@ -12,7 +12,6 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.host.record import HostProgram
 from shlo_disc.report.describe import describe
 from shlo_disc.report.marks import marked_host

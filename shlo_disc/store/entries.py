@@ -9,10 +9,10 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from shlo_disc.base import flags, locks
+from shlo_disc.base.records import dataclass
 from shlo_disc.store.folder import configured, is_ours, opened
 from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
 

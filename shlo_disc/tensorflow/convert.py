@@ -10,13 +10,13 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.tensorflow.freeze import Frozen
 from shlo_disc.tensorflow.places import Place, place_of_node, told
 

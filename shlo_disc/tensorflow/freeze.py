@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import convert_to_constants
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.tensorflow.places import Layers, Place, place_of_node, places, told
 from shlo_disc.tensorflow.variable_shapes import read_shapes_of_constants
 

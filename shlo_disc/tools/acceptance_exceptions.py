@@ -6,8 +6,9 @@ another cause, or is none of the archive's. `docs/coverage.md` prints this list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["CASES", "EXCEPTIONS", "MISSES", "Cause", "Miss"]
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.torch.sizes import Sizes, expression, places_of, symbols_of
 
 __all__ = ["Aliases"]

@@ -6,7 +6,6 @@ import contextlib
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 
 __all__ = ["Input", "check_number", "inputs_of", "leaves_of"]
 

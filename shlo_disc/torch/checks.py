@@ -21,13 +21,13 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 
 from shlo_disc.base.errors import IndexRangeError
+from shlo_disc.base.records import dataclass
 from shlo_disc.torch.graph_checks import Code, code_of_graphs, shifted
 from shlo_disc.torch.importer import is_control, schema_arguments
 from shlo_disc.torch.places import note_place

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.driver.options import stated_likely
 
 __all__ = ["Options", "stated_on_unsupported"]

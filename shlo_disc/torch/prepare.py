@@ -12,7 +12,6 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from torch._higher_order_ops.effects import has_effects
 from torch.utils import _pytree as pytree
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.checks import check_indices, sizes_of_maxima

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +11,7 @@ import sympy
 import torch
 
 from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body

@@ -13,12 +13,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 

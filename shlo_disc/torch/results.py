@@ -12,12 +12,13 @@ call checks it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.torch.layouts import dense_order
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 

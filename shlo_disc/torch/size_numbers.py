@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.torch.size_nodes import SizeNodes
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 

@@ -6,8 +6,9 @@ In memory a complex array is an array of pairs: `tensor<?xcomplex<f32>>` is `ten
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
 from shlo_disc.ir.mlir import ir
 

@@ -7,8 +7,8 @@ frame.of(x) * 2 + frame.of(y)    # ==> multiply, add; the constant 2 broadcast t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.builders import broadcast, create, shape_of
 from shlo_disc.ir.element_types import FloatFormat, element_type
 from shlo_disc.ir.mlir import ir

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from shlo_disc.base.records import dataclass
 
 __all__ = ["Flops", "Op", "Role"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from shlo_disc.base.errors import ArgumentPlaceError, NumberRangeError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.executables.devices import Place, place_of
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.jax.arguments.leaves import positional_names
 
 __all__ = ["Statics", "static_arguments"]

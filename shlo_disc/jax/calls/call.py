@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import jax
 from jax import export
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.leaves import (
     Leaf,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from jax.extend.mlir import ir
 from shlo_disc.base.callbacks import PythonCallback
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.jax_module import JaxModule
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound
 from shlo_disc.jax.arguments.leaves import is_key_dtype

@@ -14,11 +14,11 @@ reads them. Equations with effects keep their order, and so do reads of sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.jax.equations.at_sizes import symbols_in, symbols_of
 from shlo_disc.jax_private import Literal, Variable
 from shlo_disc.jax_private.calls import called

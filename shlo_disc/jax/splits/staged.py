@@ -7,12 +7,12 @@ then the parameters change. Sizes of the whole that the program uses as numbers 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.jax.arguments.leaves import abstract
 from shlo_disc.jax.equations.whole_sizes import number_types, with_numbers_given
 from shlo_disc.jax.splits.splits import Split, split_along

@@ -16,12 +16,12 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 
 from shlo_disc.base.errors import ForkError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.messages import ShapeError
 from shlo_disc.jax.sizes.symbolic import EnoughAskedError, Question, Session, as_expr, never_equal

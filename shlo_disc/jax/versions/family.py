@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from shlo_disc import ral
 from shlo_disc.base import locks
 from shlo_disc.base.errors import ForkError, ShapeMismatchError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.arguments.plan import Note, Pattern

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.jax.calls.entries import Entry
 from shlo_disc.jax.versions.kept_calls import KeptCall
 from shlo_disc.jax.versions.versions import Version

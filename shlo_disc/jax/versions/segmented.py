@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from shlo_disc.base import locks
 from shlo_disc.base.callbacks import Attempts, attempts
 from shlo_disc.base.errors import ForkError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.relations import holds
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.leaves import is_key_dtype, raw_spec

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import jax
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.jax.arguments.leaves import abstract
 from shlo_disc.jax.arguments.plan import Pattern, Shapes
 from shlo_disc.jax.calls.call import Blueprint, Call, Options

@@ -29,13 +29,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER

@@ -17,10 +17,11 @@ Cost    O(operations). A value that one part computes and another reads goes thr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, ops_of, producer
 
 __all__ = ["OPTIMISED", "UNOPTIMISED", "Limits", "cut_long_functions", "keep_parts", "may_be_long"]

@@ -26,8 +26,9 @@ fit a cache: see `row_split.py`. The choice depends on sizes alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements

@@ -7,9 +7,9 @@ thread. Many rows for each key that is read come first, then many keys for each 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cuda.instructions import STEP_BYTES
 from shlo_disc.lower.cuda.lines import line_bytes
 

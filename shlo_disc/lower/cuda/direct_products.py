@@ -18,9 +18,10 @@ NVIDIA's PTX ISA, sections 9.7.14.5.4 (`m16n8k8`) and 9.7.14.5.8 (`m16n8k16`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.instructions import (
     global_address,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cuda.instructions import (
     STEP_BYTES,
     copy_rows,

@@ -15,8 +15,8 @@ Source: NVIDIA's PTX ISA 8, section 9.7.14.5, "Matrix Fragments".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cuda.instructions import multiply_fragments
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.aligned_copies import AlignedCopy
 from shlo_disc.lower.cuda.box_products import BoxWriter, most_index

@@ -7,9 +7,9 @@ what is behind the sums. So sizes and strides alone decide a rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.fragments import LANES
 from shlo_disc.lower.gpu.builder import THREADS

@@ -17,9 +17,10 @@ A stage has lines (`swizzle.py`), which run along K, or along 64 rows where thos
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.fragments import LANES, store_sums
 from shlo_disc.lower.cuda.instructions import (

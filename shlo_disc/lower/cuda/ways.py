@@ -12,9 +12,10 @@ graphs. Estimates are within a fifth of what was measured there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.cuda.box_products import most_index
 from shlo_disc.lower.cuda.swizzle import LINE

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.gpu.few_rows import FewRowsProduct
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction

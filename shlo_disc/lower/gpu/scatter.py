@@ -14,9 +14,9 @@ All of them give the bits of the CPU's kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides

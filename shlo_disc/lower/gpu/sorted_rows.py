@@ -7,8 +7,9 @@ A record has an element of each of several arrays. Kernels write `Workspace(SOUR
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.builder import GroupBuilder
 from shlo_disc.lower.kernels.merge_sort import Keys

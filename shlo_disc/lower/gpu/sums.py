@@ -6,8 +6,8 @@ They go through shared memory, so that neighbouring threads store neighbouring c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.values.typed import IndexValue, Register
 

@@ -14,11 +14,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from shlo_disc.base import locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.machine import Machine
 
 __all__ = ["LEAST_LLVMLITE", "compiled", "linked", "stop"]

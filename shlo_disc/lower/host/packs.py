@@ -7,8 +7,9 @@ given that buffer. So what is in it may depend on the buffer and its sizes only.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, Monomial, monomial_quotient
 from shlo_disc.dynamic.shapes import ShapeAnalysis

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.ir.locations import source_line

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides

@@ -12,8 +12,7 @@ are not of their total order are left out: NaN has no place in them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.comparisons import comparison, is_total_order
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 
 __all__ = [
     "EM_AMDGPU",

@@ -22,8 +22,8 @@ and RDNA 4, "Wave Matrix Multiply Accumulate". LLVM's "User Guide for AMDGPU Bac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction
 from shlo_disc.lower.values.typed import IndexValue, Register, element_type, lanes_of

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.rocm import elf
 from shlo_disc.lower.rocm.elf import ObjectFile, Relocation, Symbol
 

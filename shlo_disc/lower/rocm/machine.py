@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.rocm.linker import link
 

@@ -16,8 +16,9 @@ put right when the pieces are combined:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.views import BROADCASTS
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep

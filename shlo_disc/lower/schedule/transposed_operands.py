@@ -8,8 +8,8 @@ staged in fast memory: filled along u, and read along the innermost factor.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elemental import Elemental

@@ -12,8 +12,8 @@ A kernel reads the other keys first. The rest is not read if the maximum of each
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.attributes import integer, integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis

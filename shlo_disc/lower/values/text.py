@@ -12,10 +12,11 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS
 from shlo_disc.lower.values.typed import (
     IndexLike,

@@ -7,8 +7,8 @@ first. It changes nothing itself: `driver.py` does, after it has asked what forb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 
 __all__ = ["Again", "Apart", "FusionRule", "Merge", "Proposal", "Seed", "never"]

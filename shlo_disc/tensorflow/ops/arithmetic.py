@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ir.builders import compare, create, with_element
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.values import broadcast_to, constant, element_of, sizes_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
 from shlo_disc.ir.builders import assert_sizes, compare, convert, create, with_element
 from shlo_disc.ir.locations import source_line

@@ -15,9 +15,9 @@ length of its own. A loop may end early: its counter tells how many elements the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.size_values import scalar_type
 from shlo_disc.ir.builders import convert, create, number_of
 from shlo_disc.ir.comparisons import comparison

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.region_ops import joining_function
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.builders import compare, create, transposed

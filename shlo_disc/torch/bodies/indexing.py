@@ -10,11 +10,11 @@ bounds; here reads are clamped, and nothing is written there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.size_values import binary, extent, truth, vector
 from shlo_disc.ir.builders import compare, create, scattered
 from shlo_disc.ir.mlir import ir

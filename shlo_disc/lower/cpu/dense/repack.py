@@ -7,8 +7,8 @@ for whole vectors along `u`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.lower.values.builder import KernelBuilder

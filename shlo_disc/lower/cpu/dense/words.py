@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Block, Source, transpose
 from shlo_disc.lower.cpu.machine import Machine

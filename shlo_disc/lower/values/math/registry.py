@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.values.typed import Register
 
 __all__ = ["FUNCTIONS", "Function", "function"]
