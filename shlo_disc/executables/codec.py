@@ -29,6 +29,7 @@ from shlo_disc.lower.host.record import (
     HostDetails,
     HostProgram,
     KernelUse,
+    Mark,
     Site,
     Unfused,
     Work,
@@ -41,8 +42,8 @@ __all__ = ["RecordError", "from_bytes", "to_bytes"]
 _RECORDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Check, CodeNames, HostDetails, HostProgram, KernelUse, PassRecord, Place, ShapeProgram,
-        Site, Solve, Unfused, Work,
+        Check, CodeNames, HostDetails, HostProgram, KernelUse, Mark, PassRecord, Place,
+        ShapeProgram, Site, Solve, Unfused, Work,
         plan.All, plan.Condition, plan.FfiAlias, plan.FfiAttribute, plan.FfiCall, plan.FftCall,
         plan.If, plan.Input, plan.Kernel, plan.KernelPlan, plan.Launch, plan.Output, plan.Pack,
         plan.Packed, plan.Part, plan.Workspace, record.BranchesRecord, record.ImpossibleRecord,
@@ -121,7 +122,8 @@ class _Writer:
     def _parts(self, value: Any) -> tuple[str, Iterable[Any]]:
         kind = type(value)
         if kind is plan.Kernel:
-            return kind.__name__, [value.name, value.text]
+            late = isinstance(value.source, plan.LateText)  # else it is a text, or no plain data
+            return kind.__name__, [value.name, value.text if late else value.source]
         if kind in _FIELDS:
             return kind.__name__, [getattr(value, name) for name in _FIELDS[kind]]
         if kind is Expr:

@@ -454,7 +454,6 @@ class Executable(OfThisProcess):
             return kept[stage]
         if stage == "host":
             return self.host.text
-        texts = [kernel.text for kernel in self.host.kernels]
         if stage == "kernels":
             return "\n".join(
                 f"// {k.name}\n"
@@ -462,7 +461,7 @@ class Executable(OfThisProcess):
                 for k in self.host.kernels
             )
         if stage in self.target.views:
-            return self.target.views[stage](texts)
+            return self.target.views[stage]([kernel.source for kernel in self.host.kernels])
         stages = ", ".join((*STAGES, *self.target.views))
         raise ValueError(f"no stage {stage!r}; stages: {stages}")
 

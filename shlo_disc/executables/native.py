@@ -109,17 +109,17 @@ def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuP
     rows = []
     for number, (kernel, made) in enumerate(zip(host.kernels, kernels, strict=True)):
         assert isinstance(made, KernelImage)
-        shape = made.shape
+        signature = made.signature
         row = ral.GpuKernel(
             symbol=made.name,
             image=number,
-            threads=shape.threads,
-            tasks_per_block=shape.tasks,
-            shared_bytes=shape.shared_bytes,
-            args=shape.pointers,
-            by_value=list(shape.by_value),
-            params=shape.params,
-            maps=[described.row for described in shape.maps],
+            threads=signature.threads,
+            tasks_per_block=signature.tasks,
+            shared_bytes=signature.shared_bytes,
+            args=signature.pointers,
+            by_value=[position for position, _ in signature.by_value],
+            params=signature.params,
+            maps=[described.row for described in signature.maps],
             name=kernel.name,
             source=lines.get(kernel.text, ""),
         )

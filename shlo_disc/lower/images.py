@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["KernelImage", "LaunchShape", "TensorMap"]
+__all__ = ["KernelImage", "KernelSignature", "TensorMap"]
 
 
 @dataclass(frozen=True)
@@ -37,32 +37,48 @@ class TensorMap:
         lists = ("x".join(map(str, x)) for x in (self.box, self.sizes, self.strides))
         return " ".join([str(self.argument), self.element, str(self.first), *lists])
 
-    @classmethod
-    def parse(cls, text: str) -> TensorMap:
-        """What `str` gave `text`."""
-        argument, element, first, *lists = text.split(" ")
-        box, sizes, strides = (tuple(int(x) for x in part.split("x") if x) for part in lists)
-        return cls(int(argument), element, box, int(first), sizes, strides)
-
 
 @dataclass(frozen=True)
-class LaunchShape:
-    """How a kernel is launched, as its text says."""
+class KernelSignature:
+    """How a kernel of a GPU is launched and lowered.
+
+    Its builder knows that. The text of the kernel has the same, so that kernels with equal texts
+    are launched alike; nobody reads it there.
+    """
 
     threads: int
     """Threads of a block."""
     tasks: int
     """Tasks that a block computes."""
-    pointers: int
-    """Parameters in front of the sizes: pointers, scalars by value, and tensor maps."""
-    by_value: tuple[int, ...]
-    """Which of these are scalars by value."""
-    params: int
-    """Sizes that it takes."""
+    arrays: int
+    """Entries of `Launch.args`, scratch memory aside."""
+    sizes: int
+    """Entries of `Launch.params`, those of scratch memory aside."""
+    by_value: tuple[tuple[int, int], ...] = ()
+    """Which of `arrays` are scalars by value, and their bytes."""
+    maps: tuple[TensorMap, ...] = ()
+    """Which of `arrays` are tensor maps."""
+    needs_memory: bool = False
+    """Tasks have scratch memory: one more pointer, its size, and the number of all tasks."""
+    has_shared: bool = False
+    """Threads of a block share memory."""
     shared_bytes: int = 0
     """Shared memory of a block that the launch asks for, beside what the code declares."""
-    maps: tuple[TensorMap, ...] = ()
-    """Arguments that are tensor maps."""
+    fits_32_bits: bool = False
+    """Every index is a size, or a number of elements, tasks or threads: 32 bits hold it if they
+    hold those.
+    """
+    index_bits: int = 64
+
+    @property
+    def pointers(self) -> int:
+        """Parameters in front of the sizes: pointers, scalars by value, and tensor maps."""
+        return self.arrays + self.needs_memory
+
+    @property
+    def params(self) -> int:
+        """Sizes that it takes."""
+        return self.sizes + 2 * self.needs_memory
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,7 @@ class KernelImage:
     """The symbol of the kernel."""
     image: bytes
     """PTX, or a code object of AMD's."""
-    shape: LaunchShape
+    signature: KernelSignature
     machine_code: bytes = b""
     """A cubin, which devices of its architecture load in place of PTX; empty: there is none."""
 

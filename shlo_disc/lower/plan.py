@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, spelled
+from shlo_disc.lower.images import KernelSignature
 
 __all__ = [
     "FUNCTION_TYPE",
@@ -39,6 +40,7 @@ __all__ = [
     "Pack",
     "Packed",
     "Part",
+    "SignedText",
     "Step",
     "Workspace",
     "kernels_of",
@@ -105,7 +107,7 @@ class LateText:
     It is plain data: equal ones are equal texts, and any thread can read it.
     """
 
-    write: Callable[[Any, Mapping[str, Expr]], tuple[str, tuple[Expr, ...]]]
+    write: Callable[[Any, Mapping[str, Expr]], tuple[KernelText, tuple[Expr, ...]]]
     """From `what` and sizes by name to the text, and the sizes that it expects as params: all of
     them, in order. A function of a module; it refuses nothing."""
     what: Hashable
@@ -125,16 +127,32 @@ def _written(text: LateText) -> str:
     written, params = text.write(text.what, sizes)
     if params != tuple(sizes.values()):
         raise InternalError(f"a kernel of {text.what} has other params than its launch: {params}")
-    return written
+    return text_of(written)
 
 
-KernelText = str | LateText
-"""The text of a kernel, or how it is written."""
+class SignedText(Protocol):
+    """A text with its signature: plain data; equal ones are equal texts."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+
+    @property
+    def signature(self) -> KernelSignature:
+        """What is known of the text."""
+
+    def __hash__(self) -> int: ...
+
+
+KernelText = str | LateText | SignedText
+"""The text of a kernel, or what it is written from."""
 
 
 def text_of(source: KernelText) -> str:
     """The text."""
-    return source if isinstance(source, str) else _written(source)
+    if isinstance(source, str):
+        return source
+    return _written(source) if isinstance(source, LateText) else source.text
 
 
 @dataclass(frozen=True)

@@ -157,8 +157,8 @@ class Target:
     """`prepare` and `run` of a host program's text."""
     code_names: Callable[[str, Sequence[str]], CodeNames] | None
     """Where the store has the code of a host program's text and of kernel texts; None: nowhere."""
-    views: Mapping[str, Callable[[Sequence[str]], str]]
-    """What kernel texts are compiled to, for reading: the name of a form to a function of texts."""
+    views: Mapping[str, Callable[[Sequence[KernelText]], str]]
+    """What kernels are compiled to, for reading: the name of a form to a function of texts."""
     function_name: Callable[[str], str]
     """The symbol that a kernel text gets: equal texts get equal names."""
     code: CodeCache

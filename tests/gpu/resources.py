@@ -58,7 +58,7 @@ def used_by(family: Family | str, target: str) -> list[Used]:
     made = FAMILIES[family] if isinstance(family, str) else family
     program = shlo_disc.compile(made.exported, target=target)
     with program.target.generator() as generator:
-        images: Sequence[Any] = generator.functions([k.text for k in program.host.kernels])
+        images: Sequence[Any] = generator.functions([k.source for k in program.host.kernels])
     of = _of_amd if program.target.platform == "rocm" else of_nvidia
     return [
         of(kernel.name, image, target)
@@ -70,9 +70,9 @@ def _of_amd(name: str, image: KernelImage, _: str) -> Used:
     told = CodeObject(image.image).kernels()[image.name]
     return Used(
         name,
-        image.shape.threads,
+        image.signature.threads,
         told[".vgpr_count"],
-        told[".group_segment_fixed_size"] + image.shape.shared_bytes,
+        told[".group_segment_fixed_size"] + image.signature.shared_bytes,
         told[".vgpr_spill_count"],
         told[".private_segment_fixed_size"],
     )
@@ -87,9 +87,9 @@ def of_nvidia(name: str, image: KernelImage, target: str) -> Used:
 
     return Used(
         name,
-        image.shape.threads,
+        image.signature.threads,
         number(r"Used (\d+) registers"),
-        number(r"(\d+) bytes smem") + image.shape.shared_bytes,
+        number(r"(\d+) bytes smem") + image.signature.shared_bytes,
         number(r"(\d+) bytes spill"),
         number(r"(\d+) bytes stack frame"),
         tuple(line for line in said.splitlines() if "warning" in line or "(C75" in line),

@@ -18,8 +18,8 @@ from shlo_disc.ir.element_types import ELEMENT_TYPES
 from shlo_disc.lower import images
 from shlo_disc.lower.gpu.codegen import image
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.images import LaunchShape
-from shlo_disc.lower.plan import Buffer, If, Input, Launch, Output, Step, Workspace
+from shlo_disc.lower.images import KernelSignature
+from shlo_disc.lower.plan import Buffer, If, Input, KernelText, Launch, Output, Step, Workspace
 from shlo_disc.lower.target import parse
 from tests.gpu import device, emulator
 from tests.gpu.as_gpu import with_all_digits
@@ -40,9 +40,9 @@ FILL = 0xFF
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(text: str, machine: Machine) -> tuple[str | bytes, LaunchShape]:
-    made = image(text, machine)
-    return made.image if machine.link is not None else made.image.decode(), made.shape
+def _compiled(source: KernelText, machine: Machine) -> tuple[str | bytes, KernelSignature]:
+    made = image(source, machine)
+    return made.image if machine.link is not None else made.image.decode(), made.signature
 
 
 def _launch(machine: Machine) -> Callable[..., None]:
@@ -132,7 +132,7 @@ def run_gpu(
     for number, step in enumerate(_steps(emitted.plan.steps, env)):
         for buffer, count in step.zeroed:
             memory[buffer].reshape(-1).view(np.uint8)[: count.evaluate(env)] = 0
-        code, kernel = _compiled(step.kernel.text, machine)
+        code, kernel = _compiled(step.kernel.source, machine)
         tasks = step.extent.evaluate(env)
         params = [size.evaluate(env) for size in step.params]
         maps = {described.argument: described for described in kernel.maps}
@@ -144,7 +144,7 @@ def run_gpu(
                 assert pointer not in maps, "an array that is described has a pointer, too"
                 args.append(_map(maps[k], pointer, params))
             else:
-                args.append(array.tobytes() if k in kernel.by_value else array)
+                args.append(array.tobytes() if k in dict(kernel.by_value) else array)
         assert tasks >= 0, step
         blocks = -(-tasks // kernel.tasks)
         _launch(machine)(

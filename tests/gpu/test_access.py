@@ -9,7 +9,7 @@ import pytest
 
 from shlo_disc.lower.gpu.builder import GroupBuilder
 from shlo_disc.lower.gpu.codegen import assembly
-from shlo_disc.lower.plan import Launch
+from shlo_disc.lower.plan import Launch, text_of
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.gpu.values import difference, sample
 from tests.lower.helpers import DTYPES, fusion_text
@@ -17,7 +17,8 @@ from tests.lower.helpers import DTYPES, fusion_text
 
 def access_bytes(launch: Launch, kind: str) -> set[int]:
     """Bytes of the vector accesses `ld` or `st` of global memory."""
-    found = re.findall(rf"{kind}\.global\.v(\d)\.[bu](\d+)", assembly(launch.kernel.text, MACHINE))
+    code = assembly(launch.kernel.source, MACHINE)
+    found = re.findall(rf"{kind}\.global\.v(\d)\.[bu](\d+)", code)
     return {int(count) * int(bits) // 8 for count, bits in found}
 
 
@@ -88,6 +89,7 @@ def test_lanes_of_a_constant_mask_are_accessed_one_by_one() -> None:
     b = GroupBuilder(MACHINE, 1, 32)
     x, y, zero = b.memref(0, "f32"), b.memref(1, "f32"), b.constant(0.0, "vector<4xf32>")
     y.masked_store(x.masked_load(b.thread * 4, b.mask(3, 4), zero), b.thread * 4, b.mask(3, 4))
-    text, _ = b.finish()
+    source, _ = b.finish()
+    text = text_of(source)
     assert "vector.masked" not in text
     assert text.count("memref.load") == text.count("memref.store") == 3

@@ -103,7 +103,7 @@ def test_the_instruction_of_each_architecture(architecture: str, dtype: str) -> 
     kernels = list(kernels_of(plan_of(architecture, LAYOUTS[1], dtype).plan.steps))
     assert len(kernels) == 4, "three tiles, and one that is loaded by elements"
     assert all("llvm.amdgcn" in kernel.text for kernel in kernels)
-    code = assembly(kernels[2].text, machine)
+    code = assembly(kernels[2].source, machine)
     assert f"{name} " in code
 
 
@@ -112,7 +112,7 @@ def test_loads_and_stores_are_of_16_bytes(architecture: str) -> None:
     """From memory to registers, to shared memory, and to fragments."""
     emitted = plan_of(architecture, LAYOUTS[1], "bf16")
     large = next(iter(kernels_of(emitted.plan.steps)))
-    code = assembly(large.text, machine_of(architecture))
+    code = assembly(large.source, machine_of(architecture))
     is_new = architecture.startswith("gfx1")
     for what in (
         ("global_load_b128", "ds_store_b128", "ds_load_b128")
@@ -130,7 +130,7 @@ def test_channels_of_convolutions_are_loaded_by_16_bytes() -> None:
     kernels = [kernel for kernel in program.host.kernels if kernel.name.endswith("_fragments")]
     assert len(kernels) == 2, "by the number of tiles"
     for kernel in kernels:
-        code = assembly(kernel.text, machine_of("gfx942"))
+        code = assembly(kernel.source, machine_of("gfx942"))
         assert "global_load_dwordx4" in code
         assert "global_load_ushort" not in code
 

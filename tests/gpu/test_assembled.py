@@ -9,8 +9,9 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.lower.cuda import assembler, ways
 from shlo_disc.lower.cuda.attention_tiles import ROOM
 from shlo_disc.lower.cuda.machine import machine_of
-from shlo_disc.lower.gpu.codegen import assembly, shape_of
+from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import Launch
 from tests.gpu.families import FAMILIES
@@ -40,8 +41,8 @@ SPILLED = {("capped", "bfloat16", 128): 48, ("capped", "float32", 149): 48}
 
 
 def used_by(launch: Launch, machine: Machine) -> Used:
-    text = launch.kernel.text
-    image = KernelImage("KERNEL", assembly(text, machine).encode(), shape_of(text))
+    source = signed(launch.kernel.source)
+    image = KernelImage("KERNEL", assembly(source, machine).encode(), source.signature)
     try:
         return of_nvidia(launch.kernel.name, image, machine.name)
     except FileNotFoundError:
@@ -150,7 +151,7 @@ def test_registers_of_operands_are_free_behind_the_wait() -> None:
     machine, held = machine_of("sm_90a"), 0
     for launch in launches(planned(LAYOUTS[0], "f32", machine=machine).plan.steps):
         if "wgmma" in launch.kernel.text:
-            found, writes = early_writes(disassembled(assembly(launch.kernel.text, machine)))
+            found, writes = early_writes(disassembled(assembly(launch.kernel.source, machine)))
             held += found
             assert writes == [], launch.kernel.name
     assert held > 0

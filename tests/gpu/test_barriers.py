@@ -8,6 +8,7 @@ import pytest
 
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.codegen import llvm
+from shlo_disc.lower.plan import text_of
 from shlo_disc.lower.target import parse
 from shlo_disc.lower.values.typed import IndexValue, Mask
 
@@ -36,9 +37,9 @@ def test_a_barrier_in_front_of_a_loop_and_one_at_its_end_stay_two(name: str) -> 
         return [double]
 
     b.while_([b.index(1)], goes_on, step)
-    text, _ = b.finish()
-    assert text.count("gpu.barrier") == 2
+    source, _ = b.finish()
+    assert text_of(source).count("gpu.barrier") == 2
     calls = re.findall(
-        r"call void @llvm\.(?:amdgcn\.s\.barrier|nvvm\.barrier)", llvm([text], machine)
+        r"call void @llvm\.(?:amdgcn\.s\.barrier|nvvm\.barrier)", llvm([source], machine)
     )
     assert len(calls) == 2

@@ -37,8 +37,8 @@ func.func public @main(%x: tensor<?xf32> {disc.shape = ["n"]}) -> tensor<?xf32> 
 def ptx_of(family: str, architecture: str = "sm_90") -> list[bytes]:
     """The PTX of every kernel of a family."""
     program = shlo_disc.compile(FAMILIES[family].exported, target=f"cuda:{architecture}")
-    texts = [kernel.text for kernel in program.host.kernels]
-    return [codegen.assembly(text, machine_of(architecture)).encode() for text in texts]
+    sources = [kernel.source for kernel in program.host.kernels]
+    return [codegen.assembly(source, machine_of(architecture)).encode() for source in sources]
 
 
 def registers(cubin: bytes) -> int:
@@ -58,16 +58,16 @@ def registers(cubin: bytes) -> int:
 
 @needs_ptxas
 def test_cubins_have_the_kernel_of_the_ptx():
-    (text,) = [k.text for k in shlo_disc.compile(ADD, target="cuda:sm_90").host.kernels]
+    (source,) = [k.source for k in shlo_disc.compile(ADD, target="cuda:sm_90").host.kernels]
     machine = machine_of("sm_90")
     with flags.overridden(gpu_cubins=1):
-        made = codegen.image(text, machine)
+        made = codegen.image(source, machine)
     assert made.machine_code.startswith(ELF)
     assert b".text." + made.name.encode() + b"\0" in made.machine_code
     assert f".entry {made.name}(".encode() in made.image
     assert made.size_bytes == len(made.image) + len(made.machine_code)
     with flags.overridden(gpu_cubins=0):
-        assert codegen.image(text, machine).machine_code == b""
+        assert codegen.image(source, machine).machine_code == b""
 
 
 @needs_nvjitlink
@@ -93,7 +93,7 @@ def test_nvjitlink_does_not_make_kernels_that_would_call_something(monkeypatch):
         assert bool(code) != bool(re.search(rb"(div|rem)\.[us]64|(div|sqrt)\.rn", text))
     machine = machine_of("sm_90a")
     for launch in launches(planned(LAYOUTS[0], machine=machine).plan.steps):
-        text = codegen.assembly(launch.kernel.text, machine).encode()
+        text = codegen.assembly(launch.kernel.source, machine).encode()
         if b"wgmma" in text and b"div.u64" in text:
             assert assembler.assembled(text, "sm_90a") == b""
 

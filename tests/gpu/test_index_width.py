@@ -12,8 +12,9 @@ import shlo_disc
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import index_width
 from shlo_disc.lower.gpu.codegen import assembly
-from shlo_disc.lower.gpu.index_width import MOST, is_narrow
-from shlo_disc.lower.plan import All, Condition, If, Launch, Step
+from shlo_disc.lower.gpu.index_width import MOST
+from shlo_disc.lower.gpu.text import signed
+from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Step
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.lower.helpers import fusion_text, sample
 from tests.lower.test_row import reduce
@@ -38,6 +39,11 @@ SUMMED = fusion_text(
 COLUMNS = reduce("r", "x", "z", "add").replace("[1]", "[0]")
 
 
+def is_narrow(kernel: Kernel) -> bool:
+    """Whether its indices have 32 bits."""
+    return signed(kernel.source).signature.index_bits == 32
+
+
 def leaves(steps: tuple[Step, ...], chosen: bool = False) -> Iterator[tuple[Launch, bool]]:
     """All launches, with True for those that a choice by the size of an array has beside others."""
     for step in steps:
@@ -52,7 +58,7 @@ def leaves(steps: tuple[Step, ...], chosen: bool = False) -> Iterator[tuple[Laun
 
 def widths(text: str) -> list[tuple[bool, bool]]:
     """Of all launches of a plan: whether its kernel is narrow, and whether a call chooses."""
-    return [(is_narrow(k.kernel.text), by) for k, by in leaves(gpu_plan(text).plan.steps)]
+    return [(is_narrow(k.kernel), by) for k, by in leaves(gpu_plan(text).plan.steps)]
 
 
 def conditions(steps: tuple[Step, ...]) -> Iterator[Condition | All]:
@@ -85,7 +91,7 @@ def test_both_give_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 def test_columns_of_known_sizes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(index_width, "MOST", most)
     emitted = gpu_plan(SUMMED)
-    assert {is_narrow(x.kernel.text) for x, _ in leaves(emitted.plan.steps)} == {most > 0}
+    assert {is_narrow(x.kernel) for x, _ in leaves(emitted.plan.steps)} == {most > 0}
     x = sample((300, 70), "f32")
     (found,) = run_gpu(emitted, [x, np.array(0, "f4")])
     np.testing.assert_allclose(found, x.sum(0), rtol=1e-4, atol=1e-5)
@@ -112,14 +118,14 @@ func.func public @main(%x: tensor<?x64xf32> {disc.shape = ["n", "64"]}) -> tenso
         target=MACHINE.name,
     )
     assert isinstance(program, shlo_disc.Executable)
-    assert all(is_narrow(kernel.text) for kernel in program.host.kernels)
+    assert all(is_narrow(kernel) for kernel in program.host.kernels)
 
 
 def test_no_64_bit_division_is_left() -> None:
     for launch, _ in leaves(gpu_plan(TRANSPOSED, machine_of("sm_90")).plan.steps):
-        ptx = assembly(launch.kernel.text, machine_of("sm_90"))
+        ptx = assembly(launch.kernel.source, machine_of("sm_90"))
         has = bool(re.search(r"\b(div|rem)\.[us]64", ptx))
-        assert has != is_narrow(launch.kernel.text)
+        assert has != is_narrow(launch.kernel)
 
 
 def test_the_largest_of_several_arrays_is_asked_for() -> None:
@@ -156,7 +162,7 @@ def test_places_read_from_data(body: str, is_wide: bool) -> None:
     )
     text = fusion_text("loop", ["x: 1000,64 f32", "i: 5 i32"], gathered, ["r: 5,64 f32"])
     emitted = gpu_plan(text)
-    assert [is_narrow(x.kernel.text) for x, _ in leaves(emitted.plan.steps)] == [not is_wide]
+    assert [is_narrow(x.kernel) for x, _ in leaves(emitted.plan.steps)] == [not is_wide]
     x, i = sample((1000, 64), "f32"), np.array([0, 999, -5, 2**31 - 1, 5], "i4")
     places = np.clip(i.astype({"i32": "i4", "i64": "i8", "ui32": "u4"}[kind]).astype("i8"), 0, 999)
     np.testing.assert_array_equal(run_gpu(emitted, [x, i])[0], x[places])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.gpu import rows
-from shlo_disc.lower.gpu.codegen import shape_of
+from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.plan import If, Launch, Step
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
@@ -94,7 +94,8 @@ def test_softmax_reads_every_element_once(dtype: str, monkeypatch: pytest.Monkey
     tolerance = 1e-5 if dtype == "f32" else 2e-2
     each = 4 if dtype == "f32" else 6
     room = 8192 // 4 if each == 4 else 2 * 8192 // 6  # by twice the threads
-    assert max(shape_of(step.kernel.text).threads for step in whole) == (256 if each == 4 else 512)
+    threads = max(signed(step.kernel.source).signature.threads for step in whole)
+    assert threads == (256 if each == 4 else 512)
     for m in (1, 3, 4, 60, 63, 64, 65, 256, 1000, room - 1, room, room + 1, room + 4, 4096):
         x = np.clip(sample((9 if m < 100 else 2, m), "f32"), -4, 4).astype(DTYPES[dtype])
         (y,) = run_gpu(emitted, [x], {"n": len(x), "m": m})
@@ -169,7 +170,7 @@ def test_short_rows_of_known_length_share_a_warp(static: str) -> None:
     """The last warp has rows for some of its groups only."""
     emitted = gpu_plan(softmax_text("f32", static))
     (launch,) = whole_rows(emitted)
-    groups = shape_of(launch.kernel.text).tasks
+    groups = signed(launch.kernel.source).signature.tasks
     of_length = {1: 256, 4: 256, 5: 64, 10: 32, 16: 128, 33: 8, 64: 32, 100: 16}
     assert groups == of_length[int(static)]
     # All threads of a warp shuffle; those that have no row of their own must store nothing.
@@ -198,7 +199,7 @@ def test_rows_that_fill_the_shared_memory_of_a_block() -> None:
     """What is needed besides makes the kernel ask for more than a block has by itself."""
     emitted = gpu_plan(softmax_text("bf16", "8192"))
     (launch,) = whole_rows(emitted)
-    assert shape_of(launch.kernel.text).shared_bytes > 8192 * 6
+    assert signed(launch.kernel.source).signature.shared_bytes > 8192 * 6
     x = np.clip(sample((2, 8192), "f32"), -4, 4).astype(DTYPES["bf16"])
     (y,) = run_gpu(emitted, [x])
     np.testing.assert_allclose(y.astype(np.float64), softmax(x), rtol=2e-2, atol=1e-6)

@@ -13,7 +13,7 @@ import pytest
 import shlo_disc
 from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.gpu import workers
-from shlo_disc.lower.gpu.codegen import shape_of
+from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.rocm import elf
 from shlo_disc.lower.rocm.linker import link
 from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of
@@ -57,26 +57,26 @@ def kernel(body: str, more: str = "") -> str:
 def test_kernels_are_found_with_what_the_runtime_asks(architecture: str) -> None:
     program = shlo_disc.compile(PROGRAM, target=f"rocm:{architecture}")
     target = parse(f"rocm:{architecture}")
-    texts = [kernel.text for kernel in program.host.kernels]
     with target.generator() as generator:
-        images = generator.functions(texts)
+        images = generator.functions([kernel.source for kernel in program.host.kernels])
     assert len(images) >= 3  # two of the sum
-    for text, image in zip(texts, images, strict=True):
-        code, shape = CodeObject(image.image), shape_of(text)  # type: ignore[attr-defined]
+    for image in images:
+        assert isinstance(image, KernelImage)
+        code, signature = CodeObject(image.image), image.signature
         assert code.metadata()["amdhsa.target"] == f"amdgcn-amd-amdhsa--{architecture}"
         assert code.kernels().keys() == {image.name}
         told, descriptor = code.kernels()[image.name], code.descriptor(image.name)
         address, _ = code.symbol(image.name)
         assert address % 256 == 0
         assert code.symbol(told[".symbol"])[0] + descriptor.entry == address
-        count = shape.pointers + shape.params + 1
+        count = signature.pointers + signature.params + 1
         given = [a for a in told[".args"] if not a[".value_kind"].startswith("hidden_")]
         assert given == told[".args"]  # nothing that a device library would ask for
         assert [(a[".offset"], a[".size"]) for a in given] == [(8 * k, 8) for k in range(count)]
-        kinds = ["global_buffer"] * shape.pointers + ["by_value"] * (shape.params + 1)
+        kinds = ["global_buffer"] * signature.pointers + ["by_value"] * (signature.params + 1)
         assert [a[".value_kind"] for a in given] == kinds
         assert told[".kernarg_segment_size"] == descriptor.argument_bytes == 8 * count
-        assert told[".reqd_workgroup_size"] == [shape.threads, 1, 1]
+        assert told[".reqd_workgroup_size"] == [signature.threads, 1, 1]
         assert told[".wavefront_size"] == ARCHITECTURES[architecture].wave
         assert told[".group_segment_fixed_size"] == descriptor.shared_bytes
 

@@ -191,7 +191,7 @@ def test_whole_vectors_are_stored_at_once() -> None:
     """Also where nothing is known of the step between rows; odd ones are in other tests."""
     for plan in by_warpgroups(planned(LAYOUTS[1])):
         (launch,) = launches(plan.plan.steps)
-        assert "st.global.v4" in assembly(launch.kernel.text, MACHINE)
+        assert "st.global.v4" in assembly(launch.kernel.source, MACHINE)
 
 
 HEADS = Dot("bmck,bckn", "bc", "k", {**SIZES, "c": "c"})

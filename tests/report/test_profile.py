@@ -42,7 +42,7 @@ def test_a_marked_call_gives_the_same_results():
     exe = f.lower(X, W).compile().executable
     from shlo_disc.lower.cpu import codegen
 
-    _, run = codegen.compile_host(marked_host(exe.host.text))
+    _, run = codegen.compile_host(marked_host(exe.host))
     call = exe.call_marked(run, [X, W])
     np.testing.assert_array_equal(np.asarray(call.results[0]), expected)
     assert call.begin <= call.marks[0, 2] <= call.marks[-1, 2] <= call.end

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.kernels.sized import Sized
-from shlo_disc.lower.plan import FUNCTION_TYPE
+from shlo_disc.lower.plan import FUNCTION_TYPE, KernelText, text_of
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V, indented
 from shlo_disc.lower.values.typed import (
@@ -202,10 +202,10 @@ class CpuBuilder(KernelBuilder):
         self.emit(f"{self._left(results)} = {right}")
         return tuple(results)
 
-    def finish(self) -> tuple[str, tuple[Expr, ...]]:
-        """See `KernelBuilder.finish`; outlined functions follow the kernel."""
-        text, params = super().finish()
-        return text + "".join(inner.text for inner in self._cold.values()), params
+    def source(self, body: str) -> KernelText:
+        """See `KernelBuilder.source`; outlined functions follow the kernel."""
+        kernel = text_of(super().source(body))
+        return kernel + "".join(inner.text for inner in self._cold.values())
 
     def pause(self) -> None:
         """Tell the core that this thread waits for another one, where it has a way to."""

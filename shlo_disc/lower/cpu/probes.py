@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.plan import text_of
 from shlo_disc.lower.target import Probes
 from shlo_disc.lower.values.typed import Register, vector_type
 
@@ -34,7 +35,7 @@ def _products(machine: Machine) -> str:
         with b.loop(0, _STEPS, 1, [start] * _CHAINS) as steps:
             steps.yield_(*(b.op("math.fma", value, factor, start) for value in steps.args))
         _keep(b, steps.results)
-    return b.finish()[0]
+    return text_of(b.finish()[0])
 
 
 def _reads(machine: Machine) -> str:
@@ -49,7 +50,7 @@ def _reads(machine: Machine) -> str:
             read = [data.vector_load(at + k * lanes, lanes) for k in range(_READS)]
             reads.yield_(*(total + new for total, new in zip(reads.args, read, strict=True)))
         _keep(b, reads.results)
-    return b.finish()[0]
+    return text_of(b.finish()[0])
 
 
 def _keep(b: CpuBuilder, values: Sequence[Register]) -> None:

@@ -22,7 +22,7 @@ from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.kernels.sort import emit_sort
 from shlo_disc.lower.kernels.top_k import emit_top_k
 from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
-from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import Target
 from shlo_disc.passes.records import Planned
 
@@ -61,8 +61,8 @@ def target(architecture: str) -> Target:
         compile_host=lambda text: codegen.compile_host(text, machine),
         code_names=lambda host, kernels: codegen.code_names(host, kernels, machine),
         views={
-            "llvm": lambda texts: codegen.llvm_text(texts, machine),
-            "asm": lambda texts: codegen.assembly(texts, machine),
+            "llvm": lambda sources: codegen.llvm_text([*map(text_of, sources)], machine),
+            "asm": lambda sources: codegen.assembly([*map(text_of, sources)], machine),
         },
         function_name=lambda text: codegen.function_name(text, machine),
         code=codegen.RECENT,

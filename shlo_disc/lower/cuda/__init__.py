@@ -13,6 +13,7 @@ from shlo_disc.lower.gpu import target as gpu_target_module
 from shlo_disc.lower.gpu.launches import Emit
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.target import gpu_target
+from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.target import Target
 
 __all__ = ["EMITTERS", "for_device", "target"]
@@ -42,12 +43,12 @@ def _details() -> Mapping[str, str]:
     return {"Assembler of PTX": str(assembler.ptxas() or assembler.nvjitlink() or "the driver")}
 
 
-def _sass(texts: Sequence[str], machine: Machine) -> str:
-    """Machine code of kernel texts, disassembled.
+def _sass(sources: Sequence[KernelText], machine: Machine) -> str:
+    """Machine code of kernels, disassembled.
 
     Raises UnsupportedError where the tools of CUDA for that are missing.
     """
     return "\n".join(
-        assembler.disassembled(codegen.assembly(text, machine).encode(), machine.architecture)
-        for text in texts
+        assembler.disassembled(codegen.assembly(source, machine).encode(), machine.architecture)
+        for source in sources
     )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.floats import FloatBuilder
-from shlo_disc.lower.images import TensorMap
+from shlo_disc.lower.gpu.text import GpuText
+from shlo_disc.lower.images import KernelSignature, TensorMap
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (
@@ -24,6 +25,8 @@ from shlo_disc.lower.values.typed import (
     MemRef,
     Pointer,
     Register,
+    Value,
+    element_type,
     vector_type,
 )
 
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCESS_BYTES",
     "BLOCKS_ALONG_X",
-    "BODY",
-    "MEMORY",
     "THREADS",
     "GpuBuilder",
     "GroupBuilder",
@@ -47,11 +48,8 @@ THREADS = 256
 BLOCKS_ALONG_X = 1 << 21
 """Blocks of a grid along x, as in `ral/src/gpu_call.cpp`: AMD counts threads there, in 32 bits."""
 
-MEMORY = "%memory: !llvm.ptr"
-"""The parameter of a kernel whose tasks need scratch memory."""
-
-BODY = ": i64} {\n"
-"""The end of the line that opens a kernel."""
+_LARGE = 10**9
+"""Constants among indices from here on are no sizes, but such as mean "nowhere"."""
 
 ACCESS_BYTES = 16
 """Bytes that one load or store of a thread takes at most."""
@@ -75,6 +73,8 @@ class GpuBuilder(FloatBuilder):
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.threads = threads
         self._has_scratch = False
+        self._fits_32_bits = True
+        """See `KernelSignature.fits_32_bits`."""
         self._maps: list[TensorMap] = []
         self._shared: Pointer | None = None
         self._shared_base: Register | None = None
@@ -106,6 +106,7 @@ class GpuBuilder(FloatBuilder):
     @property
     def tasks(self) -> IndexValue:
         """Tasks of the launch."""
+        self._fits_32_bits = False
         right = "arith.index_cast %tasks : i64 to index"
         return self._enter(IndexValue, "tasks_", right, "index")
 
@@ -191,6 +192,22 @@ class GpuBuilder(FloatBuilder):
 
     # ---------------------------------------------------------------- operations
 
+    def to_index(self, name: str, operand: Register) -> IndexValue:
+        """See `TextBuilder.to_index`: what has at most 32 bits and a sign fits 32 bits."""
+        self._fits_32_bits &= operand.element_bits < (33 if name == "arith.index_cast" else 32)
+        return super().to_index(name, operand)
+
+    def _constant(self, value: float | bool, type_: str) -> Value:
+        self._note_size(value, element_type(type_))
+        return super()._constant(value, type_)
+
+    def _dense(self, values: Sequence[float | bool], element: str) -> Value:
+        self._note_size(max(map(abs, values)), element)
+        return super()._dense(values, element)
+
+    def _note_size(self, value: float | bool, element: str) -> None:
+        self._fits_32_bits &= element != "index" or abs(value) < _LARGE
+
     def op(self, name: str, *operands: V, type_: str = "", attrs: str = "") -> V:
         """As `TextBuilder.op`; some functions are written as intrinsics."""
         if name == "math.copysign":
@@ -236,17 +253,24 @@ class GpuBuilder(FloatBuilder):
 
     # ---------------------------------------------------------------- the end
 
-    def head(self) -> list[str]:
-        """See `KernelBuilder.head`."""
-        names = {x.argument: f"%m{x.argument}" for x in self._maps}
-        count = len(self._pointers) + len(self._maps)
-        pointers = [f"{names.get(k, f'%a{k}')}: !llvm.ptr" for k in range(count)]
-        params = [f"%p{k}: i64" for k in range(self.param_count)]
-        if self._has_scratch:
-            pointers.append(MEMORY)
-            params += ["%bytes: i64", "%all: i64"]
-        arguments = ", ".join([*pointers, *params, "%tasks: i64"])
+    def opening(self) -> list[str]:
+        """See `KernelBuilder.opening`: the number %_task of the thread's task, and its tasks."""
+        return [*self._numbers(), *(self._runs() if self._has_scratch else self._one_task())]
+
+    def source(self, body: str) -> GpuText:
+        """See `KernelBuilder.source`."""
         dynamic = self.shared_bytes if self.shared_bytes > self.machine.shared_bytes else 0
+        signature = KernelSignature(
+            threads=self.threads,
+            tasks=self.tasks_a_block,
+            arrays=len(self._pointers) + len(self._maps),
+            sizes=self.param_count,
+            maps=tuple(self._maps),
+            needs_memory=self._has_scratch,
+            has_shared=self._shared is not None,
+            shared_bytes=dynamic,
+            fits_32_bits=self._fits_32_bits and not self._has_scratch,
+        )
         linkage, size = ("external", 0) if dynamic else ("internal", self.shared_bytes)
         shared = (
             f"llvm.mlir.global {linkage} @shared() "
@@ -255,20 +279,7 @@ class GpuBuilder(FloatBuilder):
             if self._shared is not None
             else ""
         )
-        return [
-            f"gpu.module @kernels {{\n{self._flags()}{shared}"
-            f"gpu.func @KERNEL({arguments}) kernel attributes {{\n"
-            f"    known_block_size = array<i32: {self.threads}, 1, 1>,\n"
-            f"{self._described()}"
-            f"    disc.tasks = {self.tasks_a_block} : i64, disc.shared = {dynamic} : i64}} {{",
-            *self._numbers(),
-            *(self._runs() if self._has_scratch else self._one_task()),
-        ]
-
-    def _described(self) -> str:
-        """The line that describes the tensor maps, if there are any."""
-        texts = ", ".join(f'"{described}"' for described in self._maps)
-        return f"    disc.maps = [{texts}],\n" if texts else ""
+        return GpuText(signature, self._flags() + shared, f"{body}\n")
 
     def _flags(self) -> str:
         """The line with the flags of the module, if there are any."""
@@ -365,6 +376,7 @@ class GpuBuilder(FloatBuilder):
 
     def element_pointer(self, memory: MemRef, index: IndexValue) -> Pointer:
         """Where an element is."""
+        self._fits_32_bits = False
         right = f"memref.extract_aligned_pointer_as_index {memory} : {memory.type} -> index"
         whole = self.define(IndexValue, right, "index", [memory])
         address = whole + index * (memory.element_bits // 8)
@@ -447,12 +459,6 @@ class GpuBuilder(FloatBuilder):
             return found
         found = found.cast("arith.trunci", f"i{bits}")
         return self.bitcast(found, value.type) if value.is_float else found
-
-    # ---------------------------------------------------------------- the end
-
-    def tail(self) -> list[str]:
-        """The lines that close the function and its module."""
-        return ["  gpu.return", "}", "}"]
 
 
 class GroupBuilder(GpuBuilder):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -18,7 +17,8 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.images import KernelImage, LaunchShape, TensorMap
+from shlo_disc.lower.gpu.text import signed
+from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
@@ -31,29 +31,7 @@ __all__ = [
     "function_name",
     "image",
     "llvm",
-    "shape_of",
 ]
-
-
-_SIGNATURE = re.compile(
-    r"gpu\.func @\w+\(([^)]*)\).*?known_block_size = array<i32: (\d+),(.*?)disc\.tasks = (\d+)"
-    r".*?disc\.shared = (\d+)",
-    re.S,
-)
-
-
-def shape_of(text: str) -> LaunchShape:
-    """The shape of the kernel in `text`."""
-    match = _SIGNATURE.search(text)
-    assert match is not None, text
-    arguments = [argument.strip() for argument in match[1].split(",")]
-    front = [a for a in arguments if not a.startswith(("%p", "%bytes", "%all", "%tasks"))]
-    by_value = tuple(k for k, a in enumerate(front) if a.startswith("%v"))
-    params = len(arguments) - len(front) - 1
-    _, _, described = match[3].partition("disc.maps")
-    maps = tuple(map(TensorMap.parse, re.findall(r'"([^"]*)"', described)))
-    threads, tasks, shared = (int(match[k]) for k in (2, 4, 5))
-    return LaunchShape(threads, tasks, len(front), by_value, params, shared, maps)
 
 
 def function_name(text: str, machine: Machine) -> str:
@@ -62,36 +40,39 @@ def function_name(text: str, machine: Machine) -> str:
     return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 
-def assembly(text: str, machine: Machine) -> str:
-    """The kernel in `text` as PTX, or as assembly of AMD's."""
-    name = function_name(text, machine)
-    return _rewritten(workers.compiled(llvm_text(text, name, machine), machine), machine).decode()
+def assembly(source: KernelText, machine: Machine) -> str:
+    """A kernel as PTX, or as assembly of AMD's."""
+    return _rewritten(workers.compiled(_llvm(source, machine), machine), machine).decode()
+
+
+def _llvm(source: KernelText, machine: Machine) -> str:
+    return llvm_text(signed(source), function_name(text_of(source), machine), machine)
 
 
 def _rewritten(code: bytes, machine: Machine) -> bytes:
     return machine.rewrite(code.decode()).encode() if machine.rewrite else code
 
 
-def assembly_of_all(texts: Sequence[str], machine: Machine) -> str:
-    """Kernel texts as :func:`assembly`."""
-    return "\n".join(assembly(text, machine) for text in texts)
+def assembly_of_all(sources: Sequence[KernelText], machine: Machine) -> str:
+    """Kernels as :func:`assembly`."""
+    return "\n".join(assembly(source, machine) for source in sources)
 
 
-def image(text: str, machine: Machine) -> KernelImage:
-    """What a device loads of the kernel in `text`: PTX and a cubin, or a code object of AMD's."""
-    name = function_name(text, machine)
-    lowered, shape = llvm_text(text, name, machine), shape_of(text)
+def image(source: KernelText, machine: Machine) -> KernelImage:
+    """What a device loads of a kernel: PTX and a cubin, or a code object of AMD's."""
+    name, signature = function_name(text_of(source), machine), signed(source).signature
+    lowered = llvm_text(signed(source), name, machine)
     if machine.link is not None:
         code = machine.link(workers.compiled(lowered, machine, form="object"))
-        return KernelImage(name, code, shape)
+        return KernelImage(name, code, signature)
     code = _rewritten(workers.compiled(lowered, machine), machine)
     machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
-    return KernelImage(name, code, shape, machine_code)
+    return KernelImage(name, code, signature, machine_code)
 
 
-def llvm(texts: Sequence[str], machine: Machine) -> str:
-    """LLVM IR of kernel texts, before LLVM's own passes."""
-    return "\n".join(llvm_text(text, function_name(text, machine), machine) for text in texts)
+def llvm(sources: Sequence[KernelText], machine: Machine) -> str:
+    """LLVM IR of kernels, before LLVM's own passes."""
+    return "\n".join(_llvm(source, machine) for source in sources)
 
 
 RECENT: Recent[KernelImage] = Recent(64 << 20, lambda made: made.size_bytes)
@@ -120,20 +101,20 @@ class Builder:
 
     def add(self, source: KernelText, *, wanted: bool = True) -> None:
         """Have a kernel compiled, wanted now or later."""
-        self._image(text_of(source))
+        self._image(source)
 
-    def _image(self, text: str) -> Future[KernelImage]:
-        name = function_name(text, self._machine)
+    def _image(self, source: KernelText) -> Future[KernelImage]:
+        name = function_name(text_of(source), self._machine)
         if name not in self._begun:
             self._begun[name] = self._pool.submit(
-                contextvars.copy_context().run, self._compiled, name, text
+                contextvars.copy_context().run, self._compiled, name, source
             )
         return self._begun[name]
 
-    def _compiled(self, name: str, text: str) -> KernelImage:
+    def _compiled(self, name: str, source: KernelText) -> KernelImage:
         made = RECENT.get(name)
         if made is None:
-            made = image(text, self._machine)
+            made = image(source, self._machine)
             RECENT.add(name, made)
         return made
 
@@ -142,16 +123,15 @@ class Builder:
 
         Raises KernelsRefused when some do not compile, and UnsupportedError without llvmlite.
         """
-        made: dict[str, KernelImage] = {}
+        made: list[KernelImage] = []
         refused: dict[str, Exception] = {}
-        texts = [*map(text_of, sources)]
-        for text in texts:
+        for source in sources:
             try:
-                made[text] = self._image(text).result()
+                made.append(self._image(source).result())
             except (MemoryError, UnsupportedError):
                 raise
             except Exception as error:  # told by name, and planned again
-                refused[text] = error
+                refused[text_of(source)] = error
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        return [made[text] for text in texts]
+        return made

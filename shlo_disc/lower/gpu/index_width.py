@@ -26,20 +26,17 @@ from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.gpu.builder import BODY, MEMORY
+from shlo_disc.lower.gpu.text import GpuText, signed
 from shlo_disc.lower.plan import All, Condition, If, Launch, Step
 from shlo_disc.passes.records import Planned
 
-__all__ = ["MOST", "is_narrow", "narrow", "narrowed"]
+__all__ = ["MOST", "narrow", "narrowed"]
 
 _KINDS = ("loop", "column")
 """Kinds of fusions whose kernels compute all their addresses in `index`, and gain by it."""
 
 MOST = (1 << 31) - (1 << 20)
 """Elements of an array, at most. Threads behind the last element compute numbers beyond."""
-
-_MODULE = "gpu.module @kernels {"
-_NARROW = "gpu.module @kernels attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>} {"
 
 _STRUCT = "(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)"
 _NARROW_STRUCT = "(ptr, ptr, i32, array<1 x i32>, array<1 x i32>)"
@@ -48,13 +45,6 @@ _ONE_AND_ZERO = (
     "  %_offset32 = llvm.mlir.constant(0 : i32) : i32\n"
     "  %_size32 = llvm.mlir.constant(1 : i32) : i32\n"
 )
-
-_CAST = re.compile(r"arith\.index_cast(ui)? (%\w+) : (\S+) to (?:index|vector<\d+xindex>)$", re.M)
-_OWN = re.compile(r"%(p\d+|lo|hi|_\w+)")
-"""Sizes and numbers of tasks."""
-_LARGE = re.compile(r"arith\.constant (?:dense<.*\d{10}.*>|-?\d{10,}) : (?:vector<\d+x)?index")
-_TILES = "@shared()"
-"""What an element-wise kernel with transposes through tiles declares."""
 
 _LEAVE_ARRAYS = (
     "stablehlo.convolution",
@@ -66,20 +56,16 @@ _LEAVE_ARRAYS = (
 """Ops that compute places outside of their arrays, behind strides and dilations."""
 
 
-def is_narrow(text: str) -> bool:
-    """True if `text` says that its indices have 32 bits."""
-    return text.startswith(_NARROW)
-
-
-def narrow(text: str) -> str:
+def narrow(source: GpuText) -> GpuText:
     """A kernel text with indices of 32 bits."""
 
     def field(match: re.Match[str]) -> str:
         value = "%_offset32" if match[2] == "2" else "%_size32"
         return f"llvm.insertvalue {value}, {match[1]}[{match[2]}]"
 
-    lines = _FIELD.sub(field, text).replace(_STRUCT, _NARROW_STRUCT)
-    return lines.replace(_MODULE, _NARROW, 1).replace(BODY, BODY + _ONE_AND_ZERO, 1)
+    lines = _FIELD.sub(field, source.body).replace(_STRUCT, _NARROW_STRUCT)
+    signature = replace(source.signature, index_bits=32)
+    return replace(source, signature=signature, body=_ONE_AND_ZERO + lines)
 
 
 def narrowed(fusion: Planned[Any], steps: tuple[Step, ...], kind: str) -> tuple[Step, ...]:
@@ -118,13 +104,16 @@ class _Narrower:
         if isinstance(step, If):
             then, otherwise = (tuple(map(self.step, s)) for s in (step.then, step.otherwise))
             return If(step.condition, then, otherwise)
-        if not isinstance(step, Launch) or not _may_be_narrow(step.kernel.text):
+        if not isinstance(step, Launch):
+            return step
+        source = signed(step.kernel.source)
+        if not source.signature.fits_32_bits:
             return step
         sizes = self._undecided((*self.counts, *step.params, step.extent))
-        text = step.kernel.text
-        if sizes and not (self.may_choose and _TILES in text):
+        # An element-wise kernel with transposes through tiles has shared memory.
+        if sizes and not (self.may_choose and source.signature.has_shared):
             return step
-        launch = replace(step, kernel=replace(step.kernel, source=narrow(text)))
+        launch = replace(step, kernel=replace(step.kernel, source=narrow(source)))
         if not sizes:
             return launch
         conditions = tuple(Condition(size, "<=", Expr.const(MOST)) for size in sizes)
@@ -142,19 +131,3 @@ class _Narrower:
                 left = [other for other in left if not self.facts.at_least(size, other)]
                 left.append(size)
         return left
-
-
-def _may_be_narrow(text: str) -> bool:
-    """True if every index in a kernel is a size, or a number of elements, tasks or threads."""
-    if MEMORY in text or "extract_aligned_pointer_as_index" in text or _LARGE.search(text):
-        return False
-    return all(map(_fits, _CAST.finditer(text)))
-
-
-def _fits(cast: re.Match[str]) -> bool:
-    """True for a cast to `index` of a size, or of a value that has at most 32 bits and a sign."""
-    unsigned, value, type_ = cast.groups()
-    if _OWN.fullmatch(value):
-        return True
-    bits = int(type_.rpartition("i")[2].rstrip(">"))
-    return bits < 32 or (bits == 32 and not unsigned)

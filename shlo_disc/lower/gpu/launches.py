@@ -6,16 +6,15 @@ A launch of a GPU has neither threads that own memory nor device memory for a sc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.lower.gpu.builder import BODY, MEMORY
 from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.plan import FfiCall, If, Input, KernelPlan, Launch, Step, Workspace
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
@@ -63,7 +62,7 @@ class _Rewriter:
 
     def _with_memory(self, launch: Launch) -> Launch:
         """Scratch memory is a workspace, a part of it for each thread (`GpuBuilder.head`)."""
-        if MEMORY not in launch.kernel.text:
+        if not signed(launch.kernel.source).signature.needs_memory:
             return launch
         size = ceil_div(launch.scratch_bytes, 16) * 16  # 0 for arrays that are known to be empty
         threads = Expr.min(launch.extent, Expr.const(WITH_MEMORY))
@@ -79,16 +78,23 @@ class _Rewriter:
 
     def _with_values(self, launch: Launch) -> Launch:
         """The kernel finds scalars that it gets by value on its stack, where it reads them."""
-        text = launch.kernel.text
-        for position, buffer in enumerate(launch.args):
-            if not isinstance(buffer, Input) or buffer.index not in self._by_value:
-                continue
-            kind = f"i{8 * self._by_value[buffer.index]}"
-            text, count = re.subn(rf"%a{position}: !llvm\.ptr", f"%v{position}: {kind}", text)
-            if count != 1:
-                raise InternalError(f"{launch.kernel.name} has no argument {position}")
-            text = text.replace(BODY, BODY + self._on_stack(position, kind), 1)
-        return replace(launch, kernel=replace(launch.kernel, source=text))
+        found = {
+            position: self._by_value[buffer.index]
+            for position, buffer in enumerate(launch.args)
+            if isinstance(buffer, Input) and buffer.index in self._by_value
+        }
+        if not found:
+            return launch
+        source = signed(launch.kernel.source)
+        if any(described.argument in found for described in source.signature.maps):
+            raise InternalError(f"{launch.kernel.name} has a tensor map of a scalar")
+        cells = [self._on_stack(position, f"i{8 * found[position]}") for position in found]
+        source = replace(
+            source,
+            signature=replace(source.signature, by_value=tuple(found.items())),
+            body="".join([*reversed(cells), source.body]),
+        )
+        return replace(launch, kernel=replace(launch.kernel, source=source))
 
     def _on_stack(self, position: int, kind: str) -> str:
         """What makes %aN the place of a copy of the value %vN."""

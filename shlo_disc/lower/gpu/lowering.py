@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from shlo_disc.base.errors import InternalError
 from shlo_disc.ir.mlir import ir, kernel_context, ops_of, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
-from shlo_disc.lower.gpu.index_width import is_narrow
 from shlo_disc.lower.gpu.llvm_text import for_older_llvm
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.text import GpuText
 
 __all__ = ["llvm_text", "lower_to_llvm"]
 
@@ -28,31 +26,27 @@ def pipeline(machine: Machine, index_bits: int) -> str:
     return f"gpu.module({passes})"
 
 
-def lower_to_llvm(text: str, machine: Machine, context: ir.Context) -> ir.Module:
-    """The module of `text` in the LLVM dialect, in `context`.
+def lower_to_llvm(source: GpuText, name: str, machine: Machine, context: ir.Context) -> ir.Module:
+    """The module of a kernel, called `name`, in the LLVM dialect, in `context`.
 
     Raises MLIRError for a text that is not valid, and InternalError for an operation that is left.
     The translation to LLVM IR would end the process on that one.
     """
     with context, ir.Location.unknown():
-        module = ir.Module.parse(text)
-        run_pipeline(module, pipeline(machine, 32 if is_narrow(text) else 64))
+        module = ir.Module.parse(source.text.replace("@KERNEL", f"@{name}"))
+        run_pipeline(module, pipeline(machine, source.signature.index_bits))
         for kernel in ops_of(module, "llvm.func"):
-            _pass_maps_by_value(kernel, [int(number) for number in _MAP.findall(text)])
+            _pass_maps_by_value(kernel, [x.argument for x in source.signature.maps])
         walk(module, _expect_translatable)
         return module
 
 
-def llvm_text(text: str, name: str, machine: Machine) -> str:
-    """LLVM IR of the kernel in `text`, called `name`, as the LLVM of llvmlite reads it."""
-    module = lower_to_llvm(text.replace("@KERNEL", f"@{name}"), machine, kernel_context())
+def llvm_text(source: GpuText, name: str, machine: Machine) -> str:
+    """LLVM IR of a kernel, called `name`, as the LLVM of llvmlite reads it."""
+    module = lower_to_llvm(source, name, machine, kernel_context())
     with module.context:
         (kernels,) = ops_of(module, "gpu.module")
         return for_older_llvm(translate_module_to_llvmir(kernels))
-
-
-_MAP = re.compile(r"%m(\d+): !llvm\.ptr")
-"""A parameter that is a tensor map (`GpuBuilder.tensor_map`)."""
 
 
 def _pass_maps_by_value(kernel: ir.Operation, maps: list[int]) -> None:

@@ -18,6 +18,7 @@ from shlo_disc.lower.kernels.fft import emit_fft
 from shlo_disc.lower.kernels.rng import emit_rng
 from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
+from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.machine_model import MachineModel
 
@@ -47,7 +48,7 @@ def gpu_target(
     model: MachineModel,
     emitters: Mapping[str, Emit],
     compile_host: Callable[[str], tuple[Function, Function]],
-    views: Mapping[str, Callable[[Sequence[str]], str]],
+    views: Mapping[str, Callable[[Sequence[KernelText]], str]],
     details: Callable[[], Mapping[str, str]] = dict,
 ) -> Target:
     """The target of `machine`, with the planner's numbers `model`.

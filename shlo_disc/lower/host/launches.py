@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.packs import Origin
-from shlo_disc.lower.host.record import Site
+from shlo_disc.lower.host.record import Mark, Site
 from shlo_disc.lower.host.writer import (
     ADDRESS,
     INLINED,
@@ -92,10 +93,7 @@ class Tables:
         """The function that is a copy of `kernel`; None where there is no room for one."""
         if kernel.text not in self._copies:
             lines = kernel.text.count("\n")
-            # The names of other functions may be taken.
-            own = kernel.text.count("func.func @KERNEL") == kernel.text.count("func.func")
-            room = min(_COPIED_LINES, _ALL_COPIED_LINES - self._copied_lines)
-            if not own or lines > room:
+            if lines > min(_COPIED_LINES, _ALL_COPIED_LINES - self._copied_lines):
                 return None
             self._copied_lines += lines
             self._copies[kernel.text] = f"{INLINED}{len(self._copies)}"
@@ -112,8 +110,7 @@ class PlanWriter:
     """Writes the steps of a plan into a host function.
 
     `buffer` gives the address of a buffer that is no packed copy. `packed` gives the argument or
-    constant, and the slot, of every part of a pack. `site` gives the number of a launch, for
-    comments.
+    constant, and the slot, of every part of a pack. `site` gives the mark of a launch.
     """
 
     def __init__(
@@ -124,12 +121,12 @@ class PlanWriter:
         *,
         buffer: Callable[[Buffer], Pointer],
         packed: Callable[[Pack], Sequence[tuple[Register, Register]]],
-        site: Callable[[str, bool], str],
+        site: Callable[[str, bool], Mark],
         in_loop: bool = False,
         call: Callable[[Call], None] | None = None,
     ) -> None:
         self.tables, self.w, self.memory = tables, w, memory
-        self._address, self._packed, self._site_number = buffer, packed, site
+        self._address, self._packed, self._mark = buffer, packed, site
         self._in_loop, self._call = in_loop, call
         self._copies: dict[Buffer, Pointer] = {}
         """The addresses of packed copies."""
@@ -213,10 +210,10 @@ class PlanWriter:
     @contextmanager
     def _site(self, name: str, *, packs: bool = False) -> Iterator[None]:
         """Mark what is written inside as the launch of `name`, which `profile()` times."""
-        number = self._site_number(name, packs)
-        self.w.comment(f"launch {number}")
+        begins = self._mark(name, packs)
+        self.w.mark(begins)
         yield
-        self.w.comment(f"launched {number}")
+        self.w.mark(replace(begins, ends=True))
 
     def _kernel(self, kernel: Kernel) -> Pointer:
         """The address of a kernel."""

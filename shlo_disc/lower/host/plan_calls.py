@@ -21,7 +21,7 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
-from shlo_disc.lower.host.record import Site
+from shlo_disc.lower.host.record import Mark, Site
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import (
     All,
@@ -53,7 +53,8 @@ class _Function:
     name: str
     sites: list[tuple[str, bool]]
     """Its launches: the kernel, and whether it fills a packed copy."""
-    text: str = ""
+    parts: tuple[str | Mark, ...] = ()
+    """Its text, with marks."""
 
 
 class PlanCalls:
@@ -65,9 +66,9 @@ class PlanCalls:
         """Bytes of the temporary blocks of a plan, for every plan that has some."""
         self._functions: dict[object, _Function] = {}
 
-    def functions(self) -> str:
-        """The functions that the host program calls."""
-        return "".join(function.text for function in self._functions.values())
+    def functions(self) -> tuple[str | Mark, ...]:
+        """The functions that the host program calls, with marks."""
+        return tuple(part for function in self._functions.values() for part in function.parts)
 
     def write(self, plan: KernelPlan, op: ir.Operation) -> None:
         """Write the plan of `op`."""
@@ -96,9 +97,9 @@ class PlanCalls:
         def packed(pack: Pack) -> list[tuple[Register, Register]]:
             return [(w.const(index), w.const(slot)) for index, slot in self._packed(pack, op)]
 
-        def site(name: str, packs: bool) -> str:
+        def site(name: str, packs: bool) -> Mark:
             self.tables.sites.append(Site(len(frame.record.uses) - 1, name, packs))
-            return str(len(self.tables.sites) - 1)
+            return Mark(len(self.tables.sites) - 1)
 
         writer = PlanWriter(
             self.tables,
@@ -214,19 +215,20 @@ class PlanCalls:
             found = [*map(w.loaded_size, at)]
             return [*zip(found[::2], found[1::2], strict=True)]
 
-        def site(name: str, packs: bool) -> str:
+        def site(name: str, packs: bool) -> Mark:
             function.sites.append((name, packs))
-            return f"%site + {len(function.sites) - 1}"
+            return Mark(len(function.sites) - 1, first="%site")
 
         memory = self.frame.memory
         PlanWriter(self.tables, w, memory, buffer=buffer, packed=packed, site=site).steps(
             plan.steps
         )
-        function.text = w.function(
+        parts = w.parts(
             f"func.func @{function.name}(%ctx: !llvm.ptr, %buffers: !llvm.ptr, %sizes: !llvm.ptr, "
             "%workspace: !llvm.ptr, %packs: !llvm.ptr, %site: i64) "
             'attributes {passthrough = ["noinline"]}'
         )
+        function.parts = tuple(parts)
 
 
 def _written(plan: KernelPlan) -> KernelPlan:

@@ -28,7 +28,7 @@ from shlo_disc.lower.host.launches import Tables
 from shlo_disc.lower.host.plan_calls import PlanCalls
 from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.prepare import prepare
-from shlo_disc.lower.host.record import HostDetails, HostProgram
+from shlo_disc.lower.host.record import HostDetails, HostProgram, Mark
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.writer import CONSTANTS
 from shlo_disc.lower.plan import Kernel, KernelPlan
@@ -61,14 +61,14 @@ def emit_host(
     names no symbol of the program.
     """
     run = _Run(func, shapes, program, target, likely or {}, written)
-    run_text = run.emit()
+    run_parts = run.emit()
     if run.refused:
         raise Refused(run.refused)
     tables, plans = run.tables, run.plan_calls
     arena = run.frame.arena_sizes
     prepare_text = prepare(program, arena, list(plans.workspaces))
     details = HostDetails(
-        text=prepare_text + run_text + plans.functions() + tables.copies(),
+        parts=(prepare_text, *run_parts, *plans.functions(), tables.copies()),
         kernels=tuple(tables.kernels.values()),
         uses=tuple(run.frame.record.uses),
         sites=tuple(tables.sites),
@@ -123,8 +123,8 @@ class _Run:
         self._main = func.regions[0].blocks[0]
         self._can_fail = target.memory.can_fail or can_fail(func)
 
-    def emit(self) -> str:
-        """The text of `run`; fills the tables."""
+    def emit(self) -> list[str | Mark]:
+        """The text of `run`, with marks; fills the tables."""
         frame, block = self.frame, self._main
         for index, argument in enumerate(block.arguments):
             frame.pointers.argument(
@@ -136,7 +136,7 @@ class _Run:
         last = terminator(block)
         for index, value in enumerate(last.operands):
             frame.copy(frame.result(index), value)
-        return frame.w.function(
+        return frame.w.parts(
             "func.func @run(%ctx: !llvm.ptr, %args: !llvm.ptr, %results: !llvm.ptr, "
             "%symbols: !llvm.ptr, %arena: !llvm.ptr)"
         )

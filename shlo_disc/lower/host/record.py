@@ -11,7 +11,8 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.passes.place import Place
 
-__all__ = ["CodeNames", "HostDetails", "HostProgram", "KernelUse", "Site", "Unfused", "Work"]
+__all__ = ["CodeNames", "HostDetails", "HostProgram", "KernelUse", "Mark", "Site", "Unfused",
+           "Work"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,20 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Where a launch begins or ends in the text of a host program."""
+
+    site: int
+    """The launch, by its place in `HostDetails.sites`."""
+    first: str = ""
+    """What `site` is counted from in a function that several plans share: a value of the text."""
+    ends: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.first} + {self.site}" if self.first else str(self.site)
+
+
+@dataclass(frozen=True)
 class Unfused:
     """A fusion that was planned again as smaller ones."""
 
@@ -99,18 +114,23 @@ class CodeNames:
 class HostDetails:
     """What machine code is made of, and what it is for. Calls need neither."""
 
-    text: str
-    """The functions `prepare` and `run`, as MLIR."""
+    parts: tuple[str | Mark, ...]
+    """The functions `prepare` and `run`, as MLIR, with a mark where a launch begins or ends."""
     kernels: tuple[Kernel, ...]
     """In the order of their indices."""
     uses: tuple[KernelUse, ...]
     """Every fusion, in the order of the text."""
     sites: tuple[Site, ...]
-    """Every launch in the text, in order of its comments `// launch N` and `// launched N`."""
+    """Every launch in the text, in order of its marks."""
     arena: tuple[Expr, ...]
     """Bytes of every slot."""
     workspaces: tuple[tuple[Expr, ...], ...]
     """Bytes of the temporary blocks of a kernel, for every kernel that has some."""
+
+    @property
+    def text(self) -> str:
+        """The functions `prepare` and `run`, as MLIR."""
+        return "".join(part for part in self.parts if isinstance(part, str))
 
 
 @dataclass(frozen=True)
@@ -137,6 +157,11 @@ class HostProgram:
     def text(self) -> str:
         """See :class:`HostDetails`."""
         return self.details.value.text
+
+    @property
+    def parts(self) -> tuple[str | Mark, ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.parts
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
+from shlo_disc.lower.host.record import Mark
 from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register, Value
 
@@ -252,9 +253,10 @@ class HostWriter(TextBuilder):
         right = f"llvm.load {address} : {ADDRESS} -> {ADDRESS}"
         return self.define(Pointer, right, ADDRESS, [address], hint, pure=False)
 
-    def comment(self, text: str) -> None:
-        """A comment, which other writers of this text look for."""
-        self.emit(f"// {text}")
+    def mark(self, mark: Mark) -> None:
+        """A mark of a launch, and a comment for readers."""
+        self.emit(f"// {'launched' if mark.ends else 'launch'} {mark}")
+        self._regions[-1].lines.append(mark)
 
     def store(self, value: Value, address: Pointer) -> None:
         """Store into the host's memory."""
@@ -320,12 +322,26 @@ class HostWriter(TextBuilder):
         self.is_natural = lambda _: False
 
     def function(self, signature: str, result: Register | None = None) -> str:
-        """The finished function, which returns `result`."""
+        """The finished function, which returns `result` and has no marks."""
+        (text,) = self.parts(signature, result)
+        assert isinstance(text, str)
+        return text
+
+    def parts(self, signature: str, result: Register | None = None) -> list[str | Mark]:
+        """The finished function, which returns `result`: text, with marks between the lines."""
         returned = "" if result is None else f" {result} : {result.type}"
         entry, body = self._regions
         lines = [*self._entry, *entry.lines, *body.lines, f"func.return{returned}"]
         self.forget()
-        return signature + " {\n" + "\n".join(indented(lines)) + "\n}\n"
+        found: list[str | Mark] = []
+        text: list[str] = []
+        for line in [signature + " {", *indented(lines), "}\n"]:
+            if isinstance(line, Mark):
+                found += ["\n".join([*text, ""]), line]
+                text = []
+            else:
+                text.append(line)
+        return [*found, "\n".join(text)]
 
 
 def _store(value: Value, address: Pointer) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.plan import LateText
+from shlo_disc.lower.plan import KernelText, LateText
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
 __all__ = ["Sized", "Written", "written_late"]
 
-Written = tuple[str, tuple[Expr, ...]]
+Written = tuple[KernelText, tuple[Expr, ...]]
 """The text of a kernel, and the sizes it expects as params, in order."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.schedule.transposed_operands import Staged, find
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.index import Space
@@ -16,7 +17,7 @@ __all__ = ["Written", "written"]
 class Written:
     """A kernel text and what it asks for."""
 
-    text: str
+    text: KernelText
     params: tuple[Expr, ...]
     arguments: Arguments
     space: Space

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.plan import SIGNATURE
+from shlo_disc.lower.plan import SIGNATURE, KernelText
 from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import (
     IndexLike,
@@ -240,25 +240,25 @@ class KernelBuilder(TextBuilder):
 
     # ---------------------------------------------------------------- the end
 
-    def finish(self) -> tuple[str, tuple[Expr, ...]]:
+    def finish(self) -> tuple[KernelText, tuple[Expr, ...]]:
         """The text of the function, and the sizes it expects as params, in order. Nothing can be
         written afterwards.
         """
         if len(self._regions) != 1:
             raise ValueError("a region is still open")
-        head, *first = self.head()
-        lines = [*first, *self._entry, *self._regions[0].lines]
+        lines = [*self.opening(), *self._entry, *self._regions[0].lines]
         self.forget()
-        text = "\n".join([head, *indented(lines), *self.tail(), ""])
-        return text, tuple(self._params)
+        return self.source("\n".join(indented(lines))), tuple(self._params)
 
-    def head(self) -> list[str]:
-        """The lines that open the function and define %args, %params, %lo, %hi and %scratch.
+    def opening(self) -> list[str]:
+        """The lines that define what the parameters of the function do not: of %args, %params, %lo,
+        %hi and %scratch.
+        """
+        return []
+
+    def source(self, body: str) -> KernelText:
+        """The function with the lines `body`.
 
         A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
         """
-        return [SIGNATURE + " {"]
-
-    def tail(self) -> list[str]:
-        """The lines that close the function."""
-        return ["  return", "}"]
+        return f"{SIGNATURE} {{\n{body}\n  return\n}}\n"

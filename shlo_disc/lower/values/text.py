@@ -58,17 +58,19 @@ def _literal(value: float | bool, element: str) -> str:
 
 
 Lines = list[Any]
-"""Lines of text, and lists of those that are indented."""
+"""Lines of text, lists of those that are indented, and what else a builder puts between them."""
 
 
-def indented(lines: Lines, indent: str = "  ") -> list[str]:
-    """The lines with what is in front of them."""
-    found: list[str] = []
+def indented(lines: Lines, indent: str = "  ") -> list[Any]:
+    """The lines with what is in front of them, and what is no text as it is."""
+    found: list[Any] = []
     for line in lines:
         if isinstance(line, str):
             found.append(indent + line)
-        else:
+        elif isinstance(line, list):
             found += indented(line, indent + "  ")
+        else:
+            found.append(line)
     return found
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.plan import (
     If,
     Kernel,
@@ -83,9 +84,7 @@ def _launch(launches: Sequence[Launch], machine: Machine) -> Launch | None:
     )
 
 
-def _merged(
-    of: tuple[Machine, int, KernelText], sizes: Mapping[str, Expr]
-) -> tuple[str, tuple[Expr, ...]]:
+def _merged(of: tuple[Machine, int, KernelText], sizes: Mapping[str, Expr]) -> Written:
     """The kernel of several launches of one text, for a machine and so many arguments of each."""
     machine, arg_count, one = of
     return _each_in_turn(machine, arg_count) + text_of(one).replace("@KERNEL(", f"@{_ONE}(", 1), ()
@@ -105,4 +104,4 @@ def _each_in_turn(machine: Machine, arg_count: int) -> str:
         own_args = b.place(b.args, member.index * arg_count, "!llvm.ptr")
         b.call(_ONE, own_args, own_params, b.max(b.lo - begin, 0), b.min(b.hi - begin, each))
     text, _ = b.finish()
-    return text
+    return text_of(text)

@@ -17,6 +17,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as, transpose
+from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.typed import IndexValue, Register
 
@@ -88,7 +89,7 @@ def taps_of(problem: Problem) -> Taps | None:
     )
 
 
-def tap_pack_kernel(gemm: Gemm, taps: Taps, sizes: dict[str, Expr]) -> tuple[str, tuple[Expr, ...]]:
+def tap_pack_kernel(gemm: Gemm, taps: Taps, sizes: dict[str, Expr]) -> Written:
     """The kernel that writes all panels of B; arguments (B, panels), a task a panel."""
     own = {f"weight{k}": weight for k, weight in enumerate(taps.weights)}
     own |= {"lowest": taps.lowest, "end": taps.end}

@@ -1,0 +1,62 @@
+"""Texts of kernels for GPUs: what a builder wrote, under a head that is its signature as MLIR."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from shlo_disc.base.errors import InternalError
+from shlo_disc.lower.images import KernelSignature
+from shlo_disc.lower.plan import KernelText
+
+__all__ = ["GpuText", "signed"]
+
+
+@dataclass(frozen=True)
+class GpuText:
+    """A `gpu.module` of one `gpu.func @KERNEL(arrays..., i64 sizes..., i64 tasks)`."""
+
+    signature: KernelSignature
+    declared: str
+    """Lines of the module in front of the function."""
+    body: str
+    """Lines of the function."""
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The module."""
+        made = self.signature
+        width = (
+            " attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>}"
+            if made.index_bits == 32
+            else ""
+        )
+        maps = ", ".join(f'"{described}"' for described in made.maps)
+        described = f"    disc.maps = [{maps}],\n" if maps else ""
+        return (
+            f"gpu.module @kernels{width} {{\n{self.declared}"
+            f"gpu.func @KERNEL({_parameters(made)}) kernel attributes {{\n"
+            f"    known_block_size = array<i32: {made.threads}, 1, 1>,\n{described}"
+            f"    disc.tasks = {made.tasks} : i64, disc.shared = {made.shared_bytes} : i64}} {{\n"
+            f"{self.body}  gpu.return\n}}\n}}\n"
+        )
+
+
+def _parameters(made: KernelSignature) -> str:
+    """Pointers %aN, scalars %vN and tensor maps %mN by their number, then sizes %pN."""
+    names = [f"%a{k}: !llvm.ptr" for k in range(made.arrays)]
+    for position, size in made.by_value:
+        names[position] = f"%v{position}: i{8 * size}"
+    for described in made.maps:
+        names[described.argument] = f"%m{described.argument}: !llvm.ptr"
+    names += ["%memory: !llvm.ptr"] * made.needs_memory
+    names += [f"%p{k}: i64" for k in range(made.sizes)]
+    names += ["%bytes: i64", "%all: i64"] * made.needs_memory
+    return ", ".join([*names, "%tasks: i64"])
+
+
+def signed(source: KernelText) -> GpuText:
+    """The text of a kernel for a GPU; InternalError for one of another target."""
+    if not isinstance(source, GpuText):
+        raise InternalError(f"a kernel of a GPU has no signature: {source}")
+    return source
