@@ -17,8 +17,9 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.dense import gemm
+from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS
-from tests.lower.test_codegen import ANSWER
+from tests.lower.test_codegen import ANSWER, called
 
 SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))
 
@@ -190,6 +191,39 @@ def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_pat
     function.finish()
     assert function.is_finished
     assert COUNTS.now()["stored"] == key_count + 1
+
+
+def test_short_kernels_are_quickly_made_in_one_module(in_background, monkeypatch):
+    made, object_code = [], codegen._object_code
+
+    def noted(module, name, level):
+        made.append(level)
+        return object_code(module, name, level)
+
+    monkeypatch.setattr(codegen, "_object_code", noted)
+    texts = [ANSWER.format(n) for n in range(8100, 8120)]
+    known = codegen.compile_functions(texts[4:5])
+    made.clear()
+    with codegen.Builder() as builder:
+        for text in texts:
+            builder.add(text)
+        functions = builder.functions(texts)
+    assert made == [codegen._QUICK]
+    assert functions[4:5] == known
+    assert [called(function) for function in functions] == [*range(8100, 8120)]
+    assert not functions[0].is_finished
+    assert shlo_disc.finish_compiling(120)
+    assert all(function.is_finished for function in functions)
+    assert [called(function) for function in functions] == [*range(8100, 8120)]
+
+
+def test_of_kernels_made_together_those_that_do_not_compile_are_told(in_background):
+    bad = "func.func @KERNEL(%args: !llvm.ptr) -> i64 { wrong }"
+    texts = [ANSWER.format(8201), bad, ANSWER.format(8202)]
+    with pytest.raises(KernelsRefused) as raised, codegen.Builder() as builder:
+        builder.functions(texts)
+    assert [*raised.value.errors] == [bad]
+    assert called(codegen.compile_functions(texts[2:])[0]) == 8202
 
 
 def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeypatch):

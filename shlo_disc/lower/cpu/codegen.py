@@ -19,8 +19,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import heapq
 import itertools
+import logging
 import os
 import subprocess
 import tempfile
@@ -28,6 +28,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
@@ -57,6 +58,8 @@ from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
+
+_log = logging.getLogger(__name__)
 
 __all__ = [
     "RECENT",
@@ -322,6 +325,8 @@ class _Code(NamedTuple):
     size_bytes: int
     """Without its constants."""
     owner: LoadedCode
+    mapped_bytes: int
+    """Its share of the memory of `owner`."""
     from_store: bool
     is_best: bool
     """False: it was made quickly."""
@@ -336,16 +341,13 @@ class Function:
     """
 
     def __init__(
-        self,
-        name: str,
-        make: Callable[[bool], _Code] | None = None,
-        *,
-        code: _Code | None = None,
+        self, name: str, source: _Source | None = None, *, code: _Code | None = None
     ) -> None:
+        """`source`: that of this function alone."""
         self.name = name
         self.cell = KernelCell()
         """Where programs find the code."""
-        self._make, self._context = make, copy_context()
+        self._source, self._context = source, copy_context()
         self._lock = locks.lock()
         self._codes: list[_Code] = []
         self._late: weakref.WeakSet[LateFunction] = weakref.WeakSet()
@@ -377,7 +379,7 @@ class Function:
     @property
     def mapped_bytes(self) -> int:
         """Memory of its code, shared with the functions of the same text."""
-        return sum(code.owner.mapped_bytes for code in self._codes)
+        return sum(code.mapped_bytes for code in self._codes)
 
     @property
     def from_store(self) -> bool:
@@ -406,9 +408,40 @@ class Function:
                 self._make_code(False)
 
     def _make_code(self, quickly: bool) -> None:
-        assert self._make is not None, self.name
-        self._put(self._context.run(self._make, quickly))
+        assert self._source is not None, self.name
+        (code,) = self._context.run(_compile, self._source, quickly=quickly)
+        self._put(code)
         RECENT.add(self.name, (self,))
+
+    @classmethod
+    def compile_together(cls, functions: Sequence[Function]) -> None:
+        """Give functions code, quickly: those that nobody has so far are one module of LLVM.
+
+        A module takes 8 ms by itself, and short kernels little more. Raises what the code generator
+        does, and then some functions may have no code.
+        """
+        with ExitStack() as held:
+            for function in sorted(functions, key=lambda function: function.name):
+                held.enter_context(function._lock)
+            missing = []
+            for function in functions:
+                assert function._source is not None, function.name
+                if not function._codes and (kept := _kept(function._source)) is not None:
+                    function._put(*kept)
+                if not function._codes:
+                    missing.append(function._source)
+            if missing:
+                names = [source.symbol for source in missing]
+                text = "\n".join(source.text() for source in missing)
+                object_code = _generated(text, names, missing[0].machine, _QUICK)
+                made = dict(zip(names, _new(object_code, names, is_best=False), strict=True))
+                for function in functions:
+                    if function.name in made:
+                        function._put(made[function.name])
+            for function in functions:
+                RECENT.add(function.name, (function,))
+                if not function.is_finished:
+                    finish_later(function)
 
 
 class LateFunction:
@@ -479,7 +512,7 @@ _functions: weakref.WeakValueDictionary[str, Function] = weakref.WeakValueDictio
 
 def _kept_bytes(functions: tuple[Function, ...]) -> int:
     """Of the functions of one text, which share their memory."""
-    return functions[0].mapped_bytes
+    return sum(function.mapped_bytes for function in functions)
 
 
 RECENT = Recent(32 << 20, _kept_bytes)
@@ -512,6 +545,8 @@ class _Source:
 
 _ENTRIES = ("prepare", "run")
 """Functions of a host program."""
+_TOGETHER = 50_000
+"""Characters of texts that are compiled together when that is quick: 60 ms of LLVM."""
 _BEST, _LOOPS, _ONCE = 3, 1, 0
 """Levels of LLVM: of kernels, of host programs with loops, of those that run once a call."""
 
@@ -538,8 +573,11 @@ class Builder:
         self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
-        self._waiting: list[tuple[int, int, KernelText]] = []
-        self._begun: dict[KernelText, Future[None]] = {}
+        self._waiting: list[KernelText] = []
+        self._room = _TOGETHER if flags.compile_ahead() else 0
+        """Characters of texts that are begun together."""
+        self._wanted: set[KernelText] = set()
+        self._begun: list[Future[None]] = []
         self._found: dict[KernelText, Function | LateFunction] = {}
         self._refused: dict[KernelText, Exception] = {}
 
@@ -568,28 +606,43 @@ class Builder:
                     if found.address:
                         RECENT.add(found.name, (found,))
                 self._found[source] = found
-            if wanted and not found.address and source not in self._begun:
-                length = len(text_of(source))
-                heapq.heappush(self._waiting, (-length, len(self._begun), source))
-                self._begun[source] = self._pool.submit(copy_context().run, self._longest)
+            if wanted and not found.address and source not in self._wanted:
+                self._wanted.add(source)
+                self._waiting.append(source)
+                if sum(len(text_of(source)) for source in self._waiting) >= self._room:
+                    self._begin()
+
+    def _begin(self) -> None:
+        """Begin what waits."""
+        waiting, self._waiting = self._waiting, []
+        self._begun.append(self._pool.submit(copy_context().run, self._compile, waiting))
 
     def _function(self, text: str) -> Function:
         """The function of `text` that programs share."""
         name = function_name(text, self._machine)
-        make = partial(_kernel_code, _kernel_source(text, self._opt_level, self._machine))
-        return _functions.setdefault(name, Function(name, make))
+        source = _kernel_source(text, self._opt_level, self._machine)
+        return _functions.setdefault(name, Function(name, source))
 
-    def _longest(self) -> None:
-        """Compile the longest text that waits: begun last, it would keep the others waiting."""
-        with self._lock:
-            *_, source = heapq.heappop(self._waiting)
-            function = self._found[source]
-        try:
-            function.compiled()
-        except MemoryError:
-            raise
-        except Exception as error:  # told by `functions`, which knows whether it is wanted
-            self._refused[source] = error
+    @lets_others_run
+    def _compile(self, sources: Sequence[KernelText]) -> None:
+        """Compile some texts; errors are kept for `functions`, which knows which are wanted."""
+        if len(sources) > 1:
+            functions = {source: self._function(text_of(source)) for source in sources}
+            try:
+                Function.compile_together([*dict.fromkeys(functions.values())])
+            except MemoryError:
+                raise
+            except Exception as error:  # one by one, it is told of which
+                _log.info("%d kernels do not compile together: %s", len(sources), error)
+            else:
+                return
+        for source in sources:
+            try:
+                self._found[source].compiled()
+            except MemoryError:
+                raise
+            except Exception as error:
+                self._refused[source] = error
 
     def functions(self, sources: Sequence[KernelText]) -> list[Function | LateFunction]:
         """The functions of kernels; waits for all that were added and wanted.
@@ -599,7 +652,10 @@ class Builder:
         for source in sources:
             if source not in self._found:
                 self.add(source)
-        for future in self._begun.values():
+        with self._lock:
+            if self._waiting:
+                self._begin()
+        for future in self._begun:
             future.result()
         refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}
         if refused:
@@ -630,7 +686,7 @@ def kept_functions(
     for number, (symbol, key) in enumerate(names.kernels):
         text = partial(_named_text, details, number, symbol)
         source = _Source(symbol, (symbol,), text, _BEST, machine, known_key=key)
-        made = _functions.setdefault(symbol, Function(symbol, partial(_kernel_code, source)))
+        made = _functions.setdefault(symbol, Function(symbol, source))
         if not made.address:
             finish_later(made)
         kernels.append(made)
@@ -692,41 +748,53 @@ def _lowered(
     return module
 
 
-def _kernel_code(source: _Source, quickly: bool) -> _Code:
-    (made,) = _compile(source, quickly=quickly)
-    return made
-
-
 def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
     """The functions of `source`, from the kernel store if it has them.
 
     The store has the best code alone: what is made `quickly` is not kept there.
     """
-    store, names = current(), source.names
-    key = b""
-    if store is not None:
-        key = source.key
-        kept = store.read(key)
-        if kept is not None:
-            try:
-                functions = _loaded(kept, names, from_store=True)
-            except ObjectCodeError:  # written by a mistake of ours
-                COUNTS.add("damaged")
-            else:
-                COUNTS.add("loaded")
-                return functions
-    text, level = source.text(), _QUICK if quickly else source.opt_level
-    module = _lowered(text, source.machine, host=level is None, quickly=quickly)
+    kept = _kept(source)
+    if kept is not None:
+        return kept
+    level = _QUICK if quickly else source.opt_level
+    object_code = _generated(source.text(), source.names, source.machine, level)
+    functions = _new(object_code, source.names, is_best=not quickly)
+    store = current()
+    if store is not None and not quickly:
+        store.write(source.key, object_code)
+    return functions
+
+
+def _kept(source: _Source) -> list[_Code] | None:
+    """The functions of `source` from the kernel store; None if it has none."""
+    store = current()
+    kept = None if store is None else store.read(source.key)
+    if kept is None:
+        return None
+    try:
+        functions = _loaded(kept, source.names, from_store=True)
+    except ObjectCodeError:  # written by a mistake of ours
+        COUNTS.add("damaged")
+        return None
+    COUNTS.add("loaded")
+    return functions
+
+
+def _generated(
+    text: str, names: Sequence[str], machine: Machine | None, level: int | None
+) -> bytes:
+    """The object file of the functions `names` of `text`; without a `level`, a host program."""
+    module = _lowered(text, machine, host=level is None, quickly=level == _QUICK)
     if level is None:
         level = _LOOPS if _has_loops(text) else _ONCE
-    object_code = _object_code(module, names[0], level)
+    return _object_code(module, names[0], level)
+
+
+def _new(object_code: bytes, names: Sequence[str], *, is_best: bool) -> list[_Code]:
     try:
-        functions = _loaded(object_code, names, is_best=not quickly)
+        return _loaded(object_code, names, is_best=is_best)
     except ObjectCodeError as error:
         raise InternalError(f"generated code was refused: {error}") from error
-    if store is not None and not quickly:
-        store.write(key, object_code)
-    return functions
 
 
 _QUICK = 0
@@ -736,7 +804,8 @@ _QUICK = 0
 def _loaded(
     object_code: bytes, names: Sequence[str], *, from_store: bool = False, is_best: bool = True
 ) -> list[_Code]:
-    return [_Code(*found, from_store, is_best) for found in load(object_code, names)]
+    found = load(object_code, names)
+    return [_Code(*one, one.owner.mapped_bytes // len(found), from_store, is_best) for one in found]
 
 
 def _refuse_foreign_ops(module: ir.Module) -> None:
