@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import shlo_disc
 from shlo_disc.base.errors import InternalError
@@ -44,6 +45,10 @@ def first_called():
     function = shlo_disc.jit(layer)
     function(*operands(200, 40, 48))
     return function
+
+
+def broken(*_):
+    raise ValueError("no code today")
 
 
 def near(got, x, w):
@@ -94,10 +99,6 @@ def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monk
     function(*operands(200, 40, 48))
     given = operands(*SIZES[0])
     with monkeypatch.context() as patched:
-
-        def broken(*_):
-            raise ValueError("no code today")
-
         patched.setattr(codegen, "_object_code", broken)
         with pytest.raises(InternalError, match=r"kernel \d+: .*test_late.py:\d+.*: no code today"):
             function(*given)
@@ -105,6 +106,32 @@ def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monk
             jax.jit(function)(*given).block_until_ready()
     x, w = (np.asarray(one, np.float64) for one in given)
     np.testing.assert_allclose(function(*given), 0.8125 * np.tanh(x @ w), rtol=0, atol=4e-6)
+
+
+def test_what_loops_run_is_asked_for_before_them(compiled_anew, monkeypatch):
+    def repeated(x, w):
+        def body(state):
+            k, y = state
+            return k + (y.max() < 2), jnp.tanh(y @ w) * 0.78125  # no other program has it
+
+        return lax.while_loop(lambda state: state[0] < 3, body, (0, x))[1]
+
+    function, other = shlo_disc.jit(repeated), shlo_disc.jit(repeated)
+    sizes = [(200, 40, 40), (1, 40, 40), (7, 300, 300), (1, 1, 1)]
+    function(*operands(*sizes[0]))
+    with monkeypatch.context() as patched:
+        patched.setattr(codegen, "_object_code", broken)
+        with pytest.raises(InternalError, match="no code today"):
+            function(*operands(*sizes[1]))
+    for some in sizes:
+        given = operands(*some)
+        x, w = (np.asarray(one, np.float64) for one in given)
+        for _ in range(3):
+            x = np.tanh(x @ w) * 0.78125
+        np.testing.assert_allclose(function(*given), x, rtol=0, atol=4e-6)
+    for some in reversed(sizes):
+        given = operands(*some)
+        assert np.array_equal(function(*given), other(*given))
 
 
 PROGRAM = """

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.ir.mlir import ir, terminator
-from shlo_disc.lower.host.foreign import unless_failed
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.values.typed import Mask, Pointer
 from shlo_disc.passes.place import Place
@@ -67,7 +66,7 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         put(condition.arguments, carried)
         block(condition)
         go = frame.flag(terminator(condition).operands[0])
-        return unless_failed(w, go) if can_fail else go
+        return go & w.goes_on() if can_fail else go
 
     def step(carried: list[Pointer]) -> list[Pointer]:
         outer_next = frame.next

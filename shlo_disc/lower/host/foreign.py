@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from shlo_disc.ir.mlir import ir, walk
 from shlo_disc.lower.host.memory import HostMemory
-from shlo_disc.lower.host.writer import ADDRESS, FAILED, FFT, FOREIGN, HostWriter
+from shlo_disc.lower.host.writer import ADDRESS, FFT, FOREIGN, HostWriter
 from shlo_disc.lower.plan import FfiCall, FftCall
-from shlo_disc.lower.values.typed import Mask, Pointer
+from shlo_disc.lower.values.typed import Pointer
 from shlo_disc.passes.records import may_fail
 
-__all__ = ["can_fail", "emit_fft", "emit_foreign", "unless_failed"]
+__all__ = ["can_fail", "emit_fft", "emit_foreign"]
 
 _FFT_BUFFERS = 4
 
@@ -61,9 +61,3 @@ def emit_fft(w: HostWriter, call: FftCall, addresses: Sequence[Pointer]) -> None
     function = w.context(FFT)
     sizes = [w.size(size) for size in (call.batch, call.length, call.inner)]
     w.call(function, w.the_context, w.const(call.options), *sizes, buffers)
-
-
-def unless_failed(w: HostWriter, go: Mask) -> Mask:
-    """`go`, false once a call has failed: what a loop computes may then never end it."""
-    failed = w.load(w.element_address(w.the_context, FAILED, "i64"), hint="failed")
-    return go & failed.equals(0)

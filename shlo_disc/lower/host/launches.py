@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,6 +64,8 @@ class Tables:
         """Those of kernels that the first call needs."""
         self.unasked: set[int] = set()
         """Kernels that the host program calls without asking for them first."""
+        self.asked_before: set[KernelText] = set()
+        """Those of kernels that it asks for before a loop."""
         self.pack_slots: dict[str, int] = {}
         self.packed_arguments: set[int] = set()
         self.sites: list[Site] = []
@@ -130,8 +134,8 @@ class PlanWriter:
         self._in_loop, self._call = in_loop, call
         self._copies: dict[Buffer, Pointer] = {}
         """The addresses of packed copies."""
-        self._variants = 0
-        """Choices around what is written now."""
+        self._choices: list[Mask | None] = []
+        """Those around what is written now: by sizes, or None by what only the runtime knows."""
 
     def steps(self, steps: tuple[Step, ...]) -> None:
         """Write `steps`."""
@@ -139,9 +143,11 @@ class PlanWriter:
             if isinstance(step, Launch):
                 self._launch(step)
             elif isinstance(step, If):
-                with self.w.if_(self._condition(step.condition)) as branch, self._variant():
-                    self.steps(step.then)
-                    with branch.otherwise():
+                condition = self._condition(step.condition)
+                with self.w.if_(condition) as branch:
+                    with self._choice(condition):
+                        self.steps(step.then)
+                    with branch.otherwise(), self._choice(~condition):
                         self.steps(step.otherwise)
             elif isinstance(step, Pack):
                 self._pack(step)
@@ -151,10 +157,10 @@ class PlanWriter:
                     self._call(step)
 
     @contextmanager
-    def _variant(self) -> Iterator[None]:
-        self._variants += 1
+    def _choice(self, condition: Mask | None) -> Iterator[None]:
+        self._choices.append(condition)
         yield
-        self._variants -= 1
+        self._choices.pop()
 
     def _condition(self, condition: Condition | All) -> Mask:
         w = self.w
@@ -217,15 +223,21 @@ class PlanWriter:
 
     def _kernel(self, kernel: Kernel) -> Pointer:
         """The address of a kernel."""
-        # After a failure loops would go on for ever: what they run is compiled before the call.
-        is_late = self._variants > 0 and self.memory.calls_kernels and not self._in_loop
+        w = self.w
+        is_late = bool(self._choices) and self.memory.calls_kernels
         index = self.tables.kernel(kernel, wanted=not is_late)
+        if is_late and not self._in_loop:
+            make = w.context(KERNEL)
+            return w.call_for_address(make, w.the_context, w.const(index), hint="k")
         if is_late:
-            make = self.w.context(KERNEL)
-            return self.w.call_for_address(make, self.w.the_context, self.w.const(index), hint="k")
-        self.tables.unasked.add(index)
-        entry = self.w.pointer(self.w.context(KERNELS), index)
-        return self.w.load_address(entry, "k") if self.memory.calls_kernels else entry
+            # Before the loop: after a failure it would go on for ever.
+            known = [choice for choice in self._choices if choice is not None]
+            self.tables.asked_before.add(kernel.source)
+            w.ask(index, functools.reduce(operator.and_, known) if known else None)
+        else:
+            self.tables.unasked.add(index)
+        entry = w.pointer(w.context(KERNELS), index)
+        return w.load_address(entry, "k") if self.memory.calls_kernels else entry
 
     def _pack(self, pack: Pack) -> None:
         w = self.w
@@ -237,7 +249,7 @@ class PlanWriter:
             given = w.the_context, *place, w.size(part.bytes), found
             state = w.call_for(32, keeper, *given, hint="state")
             here = w.load_address(found, "kept")
-            with w.if_(state.equals(2)), self._variant():
+            with w.if_(state.equals(2)), self._choice(None):
                 self._copies = {Packed(part.operand): here}
                 self._launch(part.fill, packs=True)
                 w.call(w.context(PACKED_DONE), w.the_context, *place, here)
@@ -246,7 +258,7 @@ class PlanWriter:
             missing = none if missing is None else missing | none
         assert missing is not None, "a pack without parts"
         self._copies = outside
-        with w.if_(missing) as branch, self._variant():
+        with w.if_(missing) as branch, self._choice(None):
             self.steps(pack.otherwise)
             with branch.otherwise():
                 self._copies = {**outside, **copies}

@@ -75,10 +75,16 @@ class PlanCalls:
         frame = self.frame
         if plan.workspaces:
             self.workspaces[plan.workspaces] = None
-        if not frame.memory.calls_kernels or frame.loops:
+        if not frame.memory.calls_kernels:
             self._in_place(plan, op)
             return
-        for kernel in _chosen(plan.steps, frame.shapes.at_call):
+        if frame.loops:
+            self._in_place(plan, op)
+            for kernel in _chosen(plan.steps, frame.shapes.at_call, in_loop=True):
+                if kernel.source in self.tables.asked_before:  # others have copies, or are wanted
+                    self.tables.kernel(kernel, wanted=True)
+            return
+        for kernel in _chosen(plan.steps, frame.shapes.at_call, in_loop=False):
             self.tables.kernel(kernel, wanted=True)
         if any(isinstance(step, If | Pack) for step in plan.steps):
             self._call(plan, op)
@@ -285,22 +291,27 @@ def _packs(steps: tuple[Step, ...]) -> Iterator[Pack]:
             yield from _packs((*step.then, *step.otherwise))
 
 
-def _chosen(steps: tuple[Step, ...], sizes: Mapping[str, int] | None) -> Iterator[Kernel]:
-    """The kernels that a call at `sizes` may run; None: any call. The first call packs."""
+def _chosen(
+    steps: tuple[Step, ...], sizes: Mapping[str, int] | None, *, in_loop: bool
+) -> Iterator[Kernel]:
+    """The kernels that a call at `sizes` may run; None: any call.
+
+    The first call packs. Those that a loop may run are asked for before it, packed or not.
+    """
     for step in steps:
         if isinstance(step, Launch):
             yield from (step.kernel, *step.calls)
         elif isinstance(step, If):
             holds = None if sizes is None else _holds(step.condition, sizes)
             if holds is not False:
-                yield from _chosen(step.then, sizes)
+                yield from _chosen(step.then, sizes, in_loop=in_loop)
             if not holds:
-                yield from _chosen(step.otherwise, sizes)
+                yield from _chosen(step.otherwise, sizes, in_loop=in_loop)
         elif isinstance(step, Pack):
-            yield from _chosen(tuple(part.fill for part in step.parts), sizes)
-            yield from _chosen(step.then, sizes)
-            if sizes is None:
-                yield from _chosen(step.otherwise, sizes)
+            yield from _chosen(tuple(part.fill for part in step.parts), sizes, in_loop=in_loop)
+            yield from _chosen(step.then, sizes, in_loop=in_loop)
+            if sizes is None or in_loop:
+                yield from _chosen(step.otherwise, sizes, in_loop=in_loop)
 
 
 def _holds(condition: Condition | All, sizes: Mapping[str, int]) -> bool | None:

@@ -7,8 +7,10 @@ where it is computed once. Its *body* holds launches, control flow, and reads of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from operator import itemgetter
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -74,6 +76,8 @@ class HostWriter(TextBuilder):
         self._arrays: dict[tuple[Expr | int | None, ...], Pointer] = {}
         self._symbols = self.argument(symbols)
         self._index = {name: k for k, name in enumerate(order)}
+        self._asked: dict[tuple[Mask | None, int], None] = {}
+        """What :meth:`ask` was given."""
         self._open(barrier=False)
 
     def argument(self, name: str) -> Pointer:
@@ -301,6 +305,30 @@ class HostWriter(TextBuilder):
 
     # ---------------------------------------------------------------- control flow, the end
 
+    def ask(self, kernel: int, when: Mask | None) -> None:
+        """Have a kernel compiled in front of the body, which does not run if that fails.
+
+        `when`: the calls that need it, by sizes; None: all.
+        """
+        self._asked[when, kernel] = None
+
+    def _ask(self) -> None:
+        """Write in front of the body what :meth:`ask` was given."""
+        body = self._close().lines
+        self._open(barrier=False)
+        make = self.context(KERNEL)
+        for when, asked in itertools.groupby(self._asked, key=itemgetter(0)):
+            with nullcontext() if when is None else self.if_(when):
+                for _, kernel in asked:
+                    self.call_for_address(make, self.the_context, self.const(kernel), hint="k")
+        with self.if_(self.goes_on()):
+            self._regions[-1].lines += body
+
+    def goes_on(self) -> Mask:
+        """False once a step has failed: the call ends, and what it computes does not matter."""
+        failed = self.element_address(self.the_context, FAILED, "i64")
+        return self.load(failed, hint="failed").equals(0)
+
     def switch(self, number: Register) -> None:
         """A `case` for each number must follow, then one for None: all others."""
         right = f"arith.index_cast {number} : {number.type} to index"
@@ -329,6 +357,8 @@ class HostWriter(TextBuilder):
 
     def parts(self, signature: str, result: Register | None = None) -> list[str | Mark]:
         """The finished function, which returns `result`: text, with marks between the lines."""
+        if self._asked:
+            self._ask()
         returned = "" if result is None else f" {result} : {result.type}"
         entry, body = self._regions
         lines = [*self._entry, *entry.lines, *body.lines, f"func.return{returned}"]
