@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import gcd, lcm
+from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Atom, Expr
 from shlo_disc.dynamic.intervals import (
@@ -30,6 +31,8 @@ from shlo_disc.dynamic.monomial import Monomial, common_monomial, monomial_quoti
 from shlo_disc.dynamic.samples import CounterexampleSamples
 
 __all__ = ["Constraints"]
+
+_F = TypeVar("_F")
 
 _STEPS = 16
 """Reductions by known equalities tried for one question; programs seen need one or two."""
@@ -61,6 +64,7 @@ class Constraints:
         """Symbols that may be negative: numbers that are no sizes."""
         self._at_least_zero: list[Expr] = []
         self._canonical: dict[Expr, Expr] = {}
+        self._equal_products: dict[tuple[tuple[Expr | int, ...], ...], bool] = {}
         self._lows: dict[tuple[Expr, int], Bound] = {}
         self._intervals: dict[tuple[Atom, int], Interval] = {}
         self._divided: dict[tuple[Expr, int], bool] = {}
@@ -103,6 +107,10 @@ class Constraints:
         divisor = self._divisor.pop(name, 1)
         zeros, congruent, positive = self._zero, self._congruent, self._at_least_zero
         self._zero, self._congruent, self._at_least_zero = [], [], []
+        if solution.is_const:  # it says nothing of facts without the symbol
+            zeros, self._zero = _with_symbol(name, zeros, Expr.symbols)
+            positive, self._at_least_zero = _with_symbol(name, positive, Expr.symbols)
+            congruent, self._congruent = _with_symbol(name, congruent, lambda f: f[0].symbols())
         for other in self._solved_with.pop(name, ()):
             self._replace(other, self._solved[other].substitute({name: solution}))
         self._replace(name, solution)
@@ -272,6 +280,7 @@ class Constraints:
         No proof of divisibility reads bounds. A canonical form that they change is another key.
         """
         self._canonical.clear()
+        self._equal_products.clear()
         self._lows.clear()
         self._intervals.clear()
         if divisors:
@@ -412,7 +421,13 @@ class Constraints:
 
     def product_equal(self, xs: Iterable[Expr | int], ys: Iterable[Expr | int]) -> bool:
         """True if the product of `xs` is proved equal to that of `ys`."""
-        a, b = Expr.product(xs), Expr.product(ys)
+        key = tuple(xs), tuple(ys)
+        known = self._equal_products.get(key)
+        if known is None:
+            known = self._equal_products[key] = self._is_equal_product(*map(Expr.product, key))
+        return known
+
+    def _is_equal_product(self, a: Expr, b: Expr) -> bool:
         if self.equal(a, b):
             return True
         a, b = self.canonical(a), self.canonical(b)
@@ -792,6 +807,15 @@ def _solving_order(name: str) -> tuple[bool, int, int, str]:
     if name[0] == "d" and head.isdecimal() and tail.isdecimal():
         return True, int(head), int(tail), name
     return False, 0, 0, name
+
+
+def _with_symbol(
+    name: str, facts: list[_F], symbols: Callable[[_F], frozenset[str]]
+) -> tuple[list[_F], list[_F]]:
+    """`facts` to record again, and those that stay: all of either, for their order matters."""
+    if any(name in symbols(fact) for fact in facts):
+        return facts, []
+    return [], facts
 
 
 def _primitive(expr: Expr) -> Expr:
