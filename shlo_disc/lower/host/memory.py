@@ -84,7 +84,10 @@ class OwnMemory(Memory):
 
     def zero(self, w: HostWriter, address: Pointer, count: Expr) -> None:
         """See Memory."""
-        w.set_bytes(address, w.const(0, 8), w.size(count))
+        if count.is_const and count.value in (1, 2, 4, 8):
+            w.store(w.const(0, 8 * count.value), address)  # no call of `memset`
+        else:
+            w.set_bytes(address, w.const(0, 8), w.size(count))
 
     def read(self, w: HostWriter, address: Pointer, bits: int, hint: str) -> Register:
         """See Memory."""

@@ -31,7 +31,7 @@ def raise_flags(
         truth = Mask.of(e.value_at(flag.truths, index(flag), mask))
         if truth.lanes:
             truth = (truth if mask is None else truth & b.broadcast(mask, truth.lanes)).any()
-        with b.if_(truth):
+        with b.if_(b.unlikely(truth)):
             _raise(e, flag)
 
 
@@ -52,7 +52,7 @@ def _clamp(e: Elemental, flag: Flag, index: Index, mask: Mask | None) -> bool:
     register = e.value_at(integers, index, mask)
     at = e.to_index(register, element_of(integers))
     count = b.param(size)
-    with b.if_(b.cmpi("uge", at, count), IndexValue) as branch:
+    with b.if_(b.unlikely(b.cmpi("uge", at, count)), IndexValue) as branch:
         _raise(e, flag)
         branch.yield_(b.max(b.min(at, count - 1), 0))
         with branch.otherwise():

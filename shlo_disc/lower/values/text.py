@@ -252,6 +252,14 @@ class TextBuilder:
         """
         return function(value)
 
+    def unlikely(self, condition: Mask) -> Mask:
+        """A scalar `condition` that hardly ever holds: code for it is not in the way of the rest.
+
+        It holds for the text of branches alone; the value is the same.
+        """
+        right = f"llvm.intr.expect {condition}, {self.flags(False)} : i1"
+        return self.define(Mask, right, "i1", [condition])
+
     @overload
     def loop(
         self,
