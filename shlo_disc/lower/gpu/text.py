@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.records import dataclass
 from shlo_disc.lower.images import KernelSignature
 from shlo_disc.lower.plan import KernelText
 
