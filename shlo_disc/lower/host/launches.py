@@ -134,8 +134,9 @@ class PlanWriter:
         self._in_loop, self._call = in_loop, call
         self._copies: dict[Buffer, Pointer] = {}
         """The addresses of packed copies."""
-        self._choices: list[Mask | None] = []
-        """Those around what is written now: by sizes, or None by what only the runtime knows."""
+        self._choices: list[tuple[Mask, bool] | None] = []
+        """Those around what is written now: a condition on sizes and whether it holds, or None for
+        what only the runtime knows."""
 
     def steps(self, steps: tuple[Step, ...]) -> None:
         """Write `steps`."""
@@ -145,9 +146,9 @@ class PlanWriter:
             elif isinstance(step, If):
                 condition = self._condition(step.condition)
                 with self.w.if_(condition) as branch:
-                    with self._choice(condition):
+                    with self._choice((condition, True)):
                         self.steps(step.then)
-                    with branch.otherwise(), self._choice(~condition):
+                    with branch.otherwise(), self._choice((condition, False)):
                         self.steps(step.otherwise)
             elif isinstance(step, Pack):
                 self._pack(step)
@@ -157,8 +158,8 @@ class PlanWriter:
                     self._call(step)
 
     @contextmanager
-    def _choice(self, condition: Mask | None) -> Iterator[None]:
-        self._choices.append(condition)
+    def _choice(self, choice: tuple[Mask, bool] | None) -> Iterator[None]:
+        self._choices.append(choice)
         yield
         self._choices.pop()
 
@@ -231,7 +232,8 @@ class PlanWriter:
             return w.call_for_address(make, w.the_context, w.const(index), hint="k")
         if is_late:
             # Before the loop: after a failure it would go on for ever.
-            known = [choice for choice in self._choices if choice is not None]
+            by_size = [choice for choice in self._choices if choice is not None]
+            known = [condition if holds else ~condition for condition, holds in by_size]
             self.tables.asked_before.add(kernel.source)
             w.ask(index, functools.reduce(operator.and_, known) if known else None)
         else:
