@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
-from shlo_disc.lower.host.writer import HostWriter
+from shlo_disc.lower.host.writer import HostWriter, polynomial
 from shlo_disc.lower.values.typed import Mask, Register
 
 __all__ = ["MOST_BYTES", "TOO_LARGE", "prepare"]
@@ -116,15 +116,9 @@ def _multiplies(size: Expr) -> bool:
 
 def _estimate(w: HostWriter, size: Expr) -> Register:
     """`size` in f64, which does not wrap; a remainder counts as its divisor."""
-    total = w.constant(0.0, "f64")
-    for monomial, coefficient in size.terms:
-        term = w.constant(coefficient, "f64")
-        for atom, power in monomial:
-            factor = _estimated_atom(w, atom)
-            for _ in range(power):
-                term = term * factor
-        total = total + term
-    return total
+    return polynomial(
+        size.terms, lambda atom: _estimated_atom(w, atom), lambda number: w.constant(number, "f64")
+    )
 
 
 def _estimated_atom(w: HostWriter, atom: Atom) -> Register:

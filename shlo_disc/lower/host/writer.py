@@ -8,13 +8,14 @@ where it is computed once. Its *body* holds launches, control flow, and reads of
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from operator import itemgetter
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.monomial import Atom
+from shlo_disc.dynamic.monomial import Atom, Monomial
 from shlo_disc.lower.host.record import Mark
 from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register, Value
@@ -37,6 +38,7 @@ __all__ = [
     "PACKED_DONE",
     "PARALLEL_FOR",
     "HostWriter",
+    "polynomial",
 ]
 
 PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
@@ -109,23 +111,8 @@ class HostWriter(TextBuilder):
             return self.const(expr)
         known = self._sizes.get(expr)
         if known is None:
-            known = self._sizes[expr] = self._polynomial(expr)
+            known = self._sizes[expr] = polynomial(expr.terms, self._atom, self.const)
         return known
-
-    def _polynomial(self, expr: Expr) -> Register:
-        total: Register | None = None
-        for monomial, coefficient in expr.terms:
-            term: Register | None = None
-            for atom, power in monomial:
-                factor = self._atom(atom)
-                for _ in range(power):
-                    term = factor if term is None else term * factor
-            if term is None:
-                term = self.const(coefficient)
-            elif coefficient != 1:
-                term = term * coefficient
-            total = term if total is None else total + term
-        return self.const(0) if total is None else total
 
     def _atom(self, atom: Atom) -> Register:
         if not atom.op:
@@ -382,6 +369,46 @@ def _call(function: Pointer, operands: Sequence[Value], result: str) -> str:
     types = ", ".join(operand.type for operand in operands)
     given = ", ".join(map(str, operands))
     return f"llvm.call {function}({given}) : {ADDRESS}, ({types}) -> {result}"
+
+
+def polynomial(
+    terms: Sequence[tuple[Monomial, int]],
+    value: Callable[[Atom], Register],
+    const: Callable[[int], Register],
+) -> Register:
+    """The sum of `terms`; a factor of several of them multiplies their sum."""
+    shared = _most_shared(terms) if len(terms) > 1 else None
+    if shared is not None:
+        inside = [(_without(shared, m), c) for m, c in terms if shared in dict(m)]
+        outside = [(m, c) for m, c in terms if shared not in dict(m)]
+        product = value(shared) * polynomial(inside, value, const)
+        return product + polynomial(outside, value, const) if outside else product
+    total: Register | None = None
+    for monomial, coefficient in terms:
+        term: Register | None = None
+        for atom, power in monomial:
+            factor = value(atom)
+            for _ in range(power):
+                term = factor if term is None else term * factor
+        if term is None:
+            term = const(coefficient)
+        elif coefficient != 1:
+            term = term * const(coefficient)
+        total = term if total is None else total + term
+    return const(0) if total is None else total
+
+
+def _most_shared(terms: Sequence[tuple[Monomial, int]]) -> Atom | None:
+    """The first of the factors that most terms have; None if no two terms share one."""
+    terms_with = Counter(atom for monomial, _ in terms for atom, _ in monomial)
+    atom, count = max(terms_with.items(), key=itemgetter(1), default=(None, 0))
+    return atom if count > 1 else None
+
+
+def _without(factor: Atom, monomial: Monomial) -> Monomial:
+    """`monomial / factor`."""
+    left = ((atom, power - (atom is factor)) for atom, power in monomial)
+    return tuple((atom, power) for atom, power in left if power)
 
 
 def _is_positive(size: Expr) -> bool:
