@@ -44,7 +44,8 @@ def measured(target: str) -> tuple[float, list[tuple[int, float]]]:
 
 def _best_ns(executable: Executable, array: np.ndarray) -> float:
     """Nanoseconds of the quickest of a few launches."""
-    _, run = executable.target.compile_host(marked_host(executable.host))
+    prepare, run = executable.target.compile_host(marked_host(executable.host))
+    prepare.finish()  # and `run` with it
     times = []
     for _ in range(4):
         marks = executable.call_marked(run, [array]).marks

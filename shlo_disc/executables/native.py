@@ -44,10 +44,12 @@ def native_executable(
     program, host, signature = record.program, record.host, signature_of(record)
     donated, gpu = frozenset(record.donated), _gpu_program(record, kernels)
     prepare, run = entry_points
+    assert prepare.cell is not None
+    assert run.cell is not None
     return ral.Executable(
         name=record.name,
-        prepare=prepare.address,
-        run=run.address,
+        prepare=prepare.cell,
+        run=run.cell,
         kernels=[kernel.cell for kernel in kernels if kernel.cell is not None],
         constants=list(host.constants),
         arguments=[

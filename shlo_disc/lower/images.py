@@ -112,6 +112,9 @@ class KernelImage:
         """Images are not kept on disk."""
         return False
 
+    def finish(self) -> None:
+        """There is one code."""
+
     def compiled(self) -> KernelImage:
         """Itself: it has its code."""
         return self

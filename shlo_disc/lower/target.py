@@ -75,6 +75,9 @@ class Function(Protocol):
     def compiled(self) -> Function:
         """The function with its code: compiles it first if that was put off."""
 
+    def finish(self) -> None:
+        """Have the best code that it can have."""
+
 
 class CodeGenerator(Protocol):
     """A context that compiles kernel texts while more are written."""

@@ -170,7 +170,7 @@ class KernelCell:
 class Executable:
     """A compiled program; stateless in calls, callable from any number of threads.
 
-    prepare, run: addresses (see `disc_ral.h`). kernels: cells, which keep_alive owns. constants:
+    prepare, run, kernels: cells (see `disc_ral.h`), which keep_alive owns. constants:
     arrays, copied. arguments: rows `(dtype, sizes with -1 for any, path)`. results: rows `(dtype,
     rank, weak_type)`. symbols: how many `prepare` writes. pack_layouts: the key of each pack slot.
     packable: the arguments that may be packed. guards: what each guard asks, for messages. donated:
@@ -188,8 +188,8 @@ class Executable:
         self,
         *,
         name: str,
-        prepare: int,
-        run: int,
+        prepare: KernelCell,
+        run: KernelCell,
         kernels: Sequence[KernelCell],
         constants: Sequence[npt.NDArray[Any]],
         arguments: Sequence[tuple[np.dtype[Any], Sequence[int], str]],

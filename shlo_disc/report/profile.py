@@ -205,7 +205,8 @@ def profile(executable: Reported, leaves: Sequence[Any], calls: int | None = Non
             for leaf, foreign in zip(leaves, is_foreign, strict=True)
         ]
     executable.run_numpy(leaves)  # raises what a call raises
-    _, run = executable.target.compile_host(marked_host(executable.host))
+    prepare, run = executable.target.compile_host(marked_host(executable.host))
+    prepare.finish()  # and `run` with it
     program = executable.program
     leaves = [
         np.from_dlpack(x) if foreign else x for x, foreign in zip(leaves, is_foreign, strict=True)

@@ -78,16 +78,19 @@ class Programs:
             machine_code=list(machine_code),
             kernels=[ral.GpuKernel(**row | (kernel or {}))],
         )
+        prepare, run = (
+            ral.KernelCell(self._address(f"{program}_{name}")) for name in ("prepare", "run")
+        )
         return ral.Executable(
             name=program,
-            prepare=self._address(f"{program}_prepare"),
-            run=self._address(f"{program}_run"),
+            prepare=prepare,
+            run=run,
             kernels=[],
             constants=options.pop("constants", ()),
             arguments=[(np.dtype(d), tuple(sizes), name) for d, sizes, name in arguments],
             results=[(np.dtype(d), rank, options.get("weak", False)) for d, rank in results],
             symbols=2,
-            keep_alive=self.library,
+            keep_alive=(self.library, prepare, run),
             gpu=gpu,
             **{k: v for k, v in options.items() if k != "weak"},
         )

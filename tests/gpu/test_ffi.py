@@ -218,10 +218,11 @@ def test_the_handler_of_gpus_gives_work_to_the_stream_of_xla(stand_in, programs)
 
 def test_the_handler_of_gpus_refuses_programs_of_the_cpu(stand_in):
     frame = Frame(stand_in.library)
+    cell = ral.KernelCell(1)
     exe = ral.Executable(
         name="f",
-        prepare=1,
-        run=1,
+        prepare=cell,
+        run=cell,
         kernels=[],
         constants=[],
         arguments=[(np.dtype("f4"), (-1,), "x")],

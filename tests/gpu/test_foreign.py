@@ -181,8 +181,8 @@ def test_programs_of_the_cpu_call_no_handlers_of_gpus(handlers):
     with pytest.raises(ValueError, match="calls no handlers of GPUs"):
         ral.Executable(
             name="f",
-            prepare=1,
-            run=1,
+            prepare=ral.KernelCell(1),
+            run=ral.KernelCell(1),
             kernels=[],
             constants=[],
             arguments=[],

@@ -206,6 +206,33 @@ def test_better_code_takes_the_place_of_quick_code(in_background):
     assert np.array_equal(function(*given), first)
 
 
+def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch):
+    made, object_code = [], codegen._object_code
+
+    def noted(module, name, level):
+        if name == "prepare":
+            made.append(level)
+        return object_code(module, name, level)
+
+    monkeypatch.setattr(codegen, "_object_code", noted)
+
+    @shlo_disc.jit
+    def function(x, trips):
+        return lax.fori_loop(0, trips, lambda _, y: jnp.sin(y) * 0.59375, x)
+
+    x = jnp.linspace(-1, 1, 24)
+    first = np.asarray(function(x, 5))
+    want = np.linspace(-1, 1, 24)
+    for _ in range(5):
+        want = np.sin(want) * 0.59375
+    np.testing.assert_allclose(first, want, rtol=0, atol=1e-6)
+    assert made == [codegen._QUICK]
+    assert shlo_disc.finish_compiling(120)
+    assert made == [codegen._QUICK, codegen._LOOPS]
+    assert np.array_equal(function(x, 5), first)
+    assert np.array_equal(jax.jit(function)(x, 5), first)
+
+
 def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_path):
     monkeypatch.setenv("SHLO_DISC_CACHE", "1")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path))

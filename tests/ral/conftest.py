@@ -46,12 +46,14 @@ class Standins:
         def row(dtype, sizes, name=""):
             return np.dtype(dtype), tuple(sizes), name
 
-        cells = [ral.KernelCell(self.address(name)) for name in options.pop("kernels", ())]
+        entries = f"{prepare or program}_prepare", f"{program}_run"
+        names = *entries, *options.pop("kernels", ())
+        cells = [ral.KernelCell(self.address(name)) for name in names]
         return ral.Executable(
             name=program,
-            prepare=self.address(f"{prepare or program}_prepare"),
-            run=self.address(f"{program}_run"),
-            kernels=cells,
+            prepare=cells[0],
+            run=cells[1],
+            kernels=cells[2:],
             constants=options.pop("constants", ()),
             arguments=[row(*a) for a in arguments],
             results=[(np.dtype(d), rank, weak) for d, rank, weak in results],

@@ -341,19 +341,20 @@ class Function:
     """
 
     def __init__(
-        self, name: str, source: _Source | None = None, *, code: _Code | None = None
+        self, name: str, source: _Source | None = None, others: tuple[Function, ...] = ()
     ) -> None:
-        """`source`: that of this function alone."""
+        """`source`: that of this function and `others`, in this order.
+
+        Without one it is among the others of some function.
+        """
         self.name = name
         self.cell = KernelCell()
         """Where programs find the code."""
-        self._source, self._context = source, copy_context()
+        self._source, self._others, self._context = source, others, copy_context()
         self._lock = locks.lock()
         self._codes: list[_Code] = []
         self._late: weakref.WeakSet[LateFunction] = weakref.WeakSet()
         """Functions of the same text, which have its code, too."""
-        if code is not None:
-            self._put(code)
 
     def _put(self, code: _Code) -> None:
         self._codes.append(code)
@@ -409,9 +410,11 @@ class Function:
 
     def _make_code(self, quickly: bool) -> None:
         assert self._source is not None, self.name
-        (code,) = self._context.run(_compile, self._source, quickly=quickly)
-        self._put(code)
-        RECENT.add(self.name, (self,))
+        functions = (self, *self._others)
+        codes = self._context.run(_compile, self._source, quickly=quickly)
+        for function, code in zip(functions, codes, strict=True):
+            function._put(code)
+        RECENT.add(self._source.symbol, functions)
 
     @classmethod
     def compile_together(cls, functions: Sequence[Function]) -> None:
@@ -548,7 +551,7 @@ _ENTRIES = ("prepare", "run")
 _TOGETHER = 50_000
 """Characters of texts that are compiled together when that is quick: 60 ms of LLVM."""
 _BEST, _LOOPS, _ONCE = 3, 1, 0
-"""Levels of LLVM: of kernels, of host programs with loops, of those that run once a call."""
+"""Levels of LLVM: of kernels, of host programs with loops, of those whose text runs once a call."""
 
 
 def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
@@ -719,12 +722,11 @@ def compile_host(text: str, machine: Machine | None = None) -> tuple[Function, F
 
 
 def _host_functions(source: _Source) -> tuple[Function, Function]:
-    key = "host " + source.symbol
-    known = RECENT.get(key)
+    known = RECENT.get(source.symbol)
     if known is None:
-        codes = _compile(source)
-        known = tuple(Function(n, code=c) for n, c in zip(source.names, codes, strict=True))
-        RECENT.add(key, known)
+        first, second = source.names
+        run = Function(second)
+        known = Function(first, source, (run,)).compiled(), run
     prepare, run = known
     return prepare, run
 
@@ -756,11 +758,18 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
     kept = _kept(source)
     if kept is not None:
         return kept
-    level = _QUICK if quickly else source.opt_level
-    object_code = _generated(source.text(), source.names, source.machine, level)
-    functions = _new(object_code, source.names, is_best=not quickly)
+    text, level, is_best = source.text(), source.opt_level, not quickly
+    if level is None and not _has_loops(text):
+        level, is_best = _ONCE, True
+    elif quickly:
+        level = _QUICK
+    elif level is None:
+        level = _LOOPS
+    is_host = source.opt_level is None
+    object_code = _generated(text, source.names, source.machine, level, is_host=is_host)
+    functions = _new(object_code, source.names, is_best=is_best)
     store = current()
-    if store is not None and not quickly:
+    if store is not None and is_best:
         store.write(source.key, object_code)
     return functions
 
@@ -781,12 +790,10 @@ def _kept(source: _Source) -> list[_Code] | None:
 
 
 def _generated(
-    text: str, names: Sequence[str], machine: Machine | None, level: int | None
+    text: str, names: Sequence[str], machine: Machine | None, level: int, *, is_host: bool = False
 ) -> bytes:
-    """The object file of the functions `names` of `text`; without a `level`, a host program."""
-    module = _lowered(text, machine, host=level is None, quickly=level == _QUICK)
-    if level is None:
-        level = _LOOPS if _has_loops(text) else _ONCE
+    """The object file of the functions `names` of `text`."""
+    module = _lowered(text, machine, host=is_host, quickly=level == _QUICK)
     return _object_code(module, names[0], level)
 
 

@@ -60,13 +60,25 @@ struct ResultSpec {
 using KernelCell = std::atomic<disc_kernel>;
 static_assert(sizeof(KernelCell) == sizeof(disc_kernel), "generated code reads it");
 
+// The same for a function of the host program: a call reads it when it begins.
+using HostCell = KernelCell;
+
+template <typename Function>
+Function code_of(const HostCell& cell) {
+  const auto code = reinterpret_cast<void (*)()>(cell.load(std::memory_order_acquire));
+  return reinterpret_cast<Function>(code);
+}
+
 // Has kernel `index` compiled, into its cell; a message if that fails. Any thread may call it.
 using MakeKernel = std::function<bool(int64_t index, std::string* message)>;
 
 struct ProgramSpec {
+  disc_prepare prepare() const { return code_of<disc_prepare>(*host_prepare); }
+  disc_run run() const { return code_of<disc_run>(*host_run); }
+
   std::string name;
-  disc_prepare prepare = nullptr;
-  disc_run run = nullptr;
+  const HostCell* host_prepare = nullptr;  // `code` owns both
+  const HostCell* host_run = nullptr;
   std::vector<KernelCell*> kernels;  // empty ones: `make_kernel` fills them when they are first needed
   MakeKernel make_kernel;
   std::shared_ptr<const void> code;  // owns the machine code; any thread may drop it
@@ -151,14 +163,14 @@ class Executable {
   // All of the following: see disc_prepare and disc_run.
   int64_t prepare(const int64_t* argument_sizes, int64_t* symbols, int64_t* result_sizes,
                   int64_t* arena_bytes) const {
-    return spec_.prepare(argument_sizes, symbols, result_sizes, arena_bytes);
+    return spec_.prepare()(argument_sizes, symbols, result_sizes, arena_bytes);
   }
 
   // False: `failure` tells why. `owners` has one entry per argument (null: not packable in this
   // call); null when no argument is.
   bool run(void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
            PackOwner* const* owners, RunFailure* failure) const {
-    return run(spec_.run, nullptr, arguments, results, symbols, arena, owners, failure);
+    return run(spec_.run(), nullptr, arguments, results, symbols, arena, owners, failure);
   }
 
   // As run, by another host program of the same kernels that reports to `marks`. For programs of the CPU;

@@ -135,7 +135,7 @@ Error* run(CallFrame* frame, const Executable& executable, const GpuPlace& place
   if (Error* const failed = arena(call.arena_bytes(), &memory)) return failed;
   ++executable.gpu_calls().enqueued;
   RunFailure failure;
-  if (run_on_gpu(executable, place, executable.spec().run, nullptr, call.arguments(),
+  if (run_on_gpu(executable, place, executable.spec().run(), nullptr, call.arguments(),
                  call.results(), call.symbols(), memory, &failure)) {
     return nullptr;
   }

@@ -347,7 +347,7 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
   }
   GpuGraphs& graphs = loaded->graphs();
   const ProgramSpec& spec = executable.spec();
-  if (host != spec.run || !graphs.is_usable()) return run(place, nullptr, false, &trace, failure);
+  if (host != spec.run() || !graphs.is_usable()) return run(place, nullptr, false, &trace, failure);
   GpuGraphs::Key key;
   key.reserve(spec.arguments.size() + spec.results.size() + static_cast<size_t>(spec.symbols) + 1);
   const auto address = [](const void* data) { return reinterpret_cast<uint64_t>(data); };

@@ -157,7 +157,8 @@ MakeKernel kernel_maker(const nb::object& make) {
 }
 
 void init_executable(
-    PyExecutable* self, std::string name, uint64_t prepare, uint64_t run, const std::vector<KernelCell*>& kernels,
+    PyExecutable* self, std::string name, const HostCell* prepare, const HostCell* run,
+    const std::vector<KernelCell*>& kernels,
     const std::vector<nb::object>& constants, std::vector<ArgumentRow> arguments,
     std::vector<ResultRow> results, int64_t symbols, std::vector<std::string> pack_layouts,
     const std::vector<int64_t>& packable, std::vector<std::string> guards,
@@ -165,13 +166,15 @@ void init_executable(
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
     const std::vector<int64_t>& unread, const std::vector<SharedForeignCall>& foreign,
     const SharedGpuProgram* gpu, const nb::object& make_kernel) {
-  if (prepare == 0 || run == 0) throw nb::value_error("prepare and run must be addresses");
+  if (prepare->load() == nullptr || run->load() == nullptr) {
+    throw nb::value_error("prepare and run have their code");
+  }
   drop_waiting_references();
   if (symbols < 0) throw nb::value_error("symbols must not be negative");
   ProgramSpec spec;
   spec.name = std::move(name);
-  spec.prepare = function_at<disc_prepare>(prepare);
-  spec.run = function_at<disc_run>(run);
+  spec.host_prepare = prepare;
+  spec.host_run = run;
   spec.code = shared_reference(keep_alive.ptr());
   spec.symbols = symbols;
   spec.pack_layouts = std::move(pack_layouts);

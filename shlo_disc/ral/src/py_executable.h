@@ -42,7 +42,7 @@ class PyExecutable {
   // Runs the program; a new list of results, jax.Arrays with a bridge and numpy arrays without.
   // Null with a Python error set.
   PyObject* call(JaxBridge* bridge, PyObject* leaves) const {
-    return call(executable_->spec().run, nullptr, bridge, leaves);
+    return call(executable_->spec().run(), nullptr, bridge, leaves);
   }
 
   // As call, with tensors of `bridge` as results. `weights`: null where no argument is one. `over`:
@@ -50,7 +50,7 @@ class PyExecutable {
   // are read only. `flag`: a result that is given as a Python integer, a scalar; kNoFlag for none.
   PyObject* call_tensors(const TensorBridge& bridge, PyObject* leaves, const WeightVersions* weights,
                          PyObject* over, size_t flag) const {
-    return call(executable_->spec().run, nullptr, nullptr, leaves, &bridge, weights, over, flag);
+    return call(executable_->spec().run(), nullptr, nullptr, leaves, &bridge, weights, over, flag);
   }
   static constexpr size_t kNoFlag = SIZE_MAX;
 
@@ -62,7 +62,7 @@ class PyExecutable {
   // Runs a program for GPUs on one of them: NumPy arguments are copied there, results copied back. Null
   // with a Python error set: DeviceError for what the driver or the device refuses.
   PyObject* run_gpu(int ordinal, PyObject* leaves) const {
-    return run_gpu(executable_->spec().run, nullptr, ordinal, leaves);
+    return run_gpu(executable_->spec().run(), nullptr, ordinal, leaves);
   }
   PyObject* run_gpu(disc_run host, Marks* marks, int ordinal, PyObject* leaves) const;
 
