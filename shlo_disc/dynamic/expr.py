@@ -66,11 +66,10 @@ class Expr:
     """Monomials with non-zero coefficients, sorted; () is zero."""
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        divides = _has_quotients(terms)
-        if divides:
-            terms = _reduced(tuple(terms.items()))
-            divides = _has_quotients(terms)
-        self._set(_sorted(terms), divides)
+        if _has_quotients(terms):
+            self._set(*_reduced(tuple(terms.items())))
+        else:
+            self._set(_sorted(terms), False)
 
     def _set(self, terms: tuple[tuple[Monomial, int], ...], divides: bool) -> None:
         self.terms = terms
@@ -160,15 +159,10 @@ class Expr:
             return self
         if not self.terms:
             return other
-        terms = dict(self.terms)
-        for monomial, coefficient in other.terms:
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-        return _polynomial(terms, self._divides or other._divides)
+        return _sum(self, other)
 
     def __neg__(self) -> Expr:
-        if self._divides:
-            return Expr({m: -c for m, c in self.terms})
-        return _in_order(tuple([(m, -c) for m, c in self.terms]))
+        return _scaled(self, -1)
 
     def __sub__(self, other: Expr | int) -> Expr:
         if not isinstance(other, Expr):
@@ -177,12 +171,7 @@ class Expr:
             return Expr.const(0)
         if not other.terms:
             return self
-        if self._divides or other._divides:
-            return self + -other
-        terms = dict(self.terms)
-        for monomial, coefficient in other.terms:
-            terms[monomial] = terms.get(monomial, 0) - coefficient
-        return _polynomial(terms, False)
+        return _difference(self, other)
 
     def __rsub__(self, other: Expr | int) -> Expr:
         return -self + other
@@ -191,32 +180,12 @@ class Expr:
         if not isinstance(other, Expr):
             if not isinstance(other, int):
                 return NotImplemented
-            if other == 1:
-                return self
-            if self._divides or not other:
-                return Expr({m: c * other for m, c in self.terms})
-            return _in_order(tuple([(m, c * other) for m, c in self.terms]))
+            return self if other == 1 else _scaled(self, other)
         if other.is_const:
             return self * other.value
         if self.is_const:
             return other * self.value
-        if len(self.terms) * len(other.terms) > MAX_PRODUCT_TERMS:
-            raise FormulaTooLongError(
-                f"a size is a product of {len(self.terms)} and {len(other.terms)} terms; the limit "
-                f"is {MAX_PRODUCT_TERMS} for the product of these counts. Make it of fewer sums of "
-                "sizes, or pass it as an integer argument"
-            )
-        if self.degree + other.degree > MAX_DEGREE:
-            raise FormulaTooLongError(
-                f"a size is a product of {self.degree + other.degree} sizes; the limit is "
-                f"{MAX_DEGREE}. Pass it as an integer argument"
-            )
-        terms: Terms = {}
-        for m, c in self.terms:
-            for n, d in other.terms:
-                product = times(m, n)
-                terms[product] = terms.get(product, 0) + c * d
-        return _polynomial(terms, self._divides or other._divides)
+        return _product(self, other)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -431,6 +400,55 @@ def _of_atom(atom: Atom) -> Expr:
     return Expr({((atom, 1),): 1})
 
 
+# -- sums and products: what a program asks for is asked for five times -------------------------
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _sum(a: Expr, b: Expr) -> Expr:
+    terms = dict(a.terms)
+    for monomial, coefficient in b.terms:
+        terms[monomial] = terms.get(monomial, 0) + coefficient
+    return _polynomial(terms, a._divides or b._divides)
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _difference(a: Expr, b: Expr) -> Expr:
+    if a._divides or b._divides:
+        return a + -b
+    terms = dict(a.terms)
+    for monomial, coefficient in b.terms:
+        terms[monomial] = terms.get(monomial, 0) - coefficient
+    return _polynomial(terms, False)
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _scaled(a: Expr, number: int) -> Expr:
+    if a._divides or not number:
+        return Expr({m: c * number for m, c in a.terms})
+    return _in_order(tuple([(m, c * number) for m, c in a.terms]))
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _product(a: Expr, b: Expr) -> Expr:
+    if len(a.terms) * len(b.terms) > MAX_PRODUCT_TERMS:
+        raise FormulaTooLongError(
+            f"a size is a product of {len(a.terms)} and {len(b.terms)} terms; the limit "
+            f"is {MAX_PRODUCT_TERMS} for the product of these counts. Make it of fewer sums of "
+            "sizes, or pass it as an integer argument"
+        )
+    if a.degree + b.degree > MAX_DEGREE:
+        raise FormulaTooLongError(
+            f"a size is a product of {a.degree + b.degree} sizes; the limit is "
+            f"{MAX_DEGREE}. Pass it as an integer argument"
+        )
+    terms: Terms = {}
+    for m, c in a.terms:
+        for n, d in b.terms:
+            product = times(m, n)
+            terms[product] = terms.get(product, 0) + c * d
+    return _polynomial(terms, a._divides or b._divides)
+
+
 # -- division -----------------------------------------------------------------------------------
 
 
@@ -609,14 +627,19 @@ def _has_quotients(terms: Iterable[Monomial]) -> bool:
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
-def _reduced(terms: tuple[tuple[Monomial, int], ...]) -> Mapping[Monomial, int]:
-    """`terms` with the identities of sums of quotients applied until none applies."""
+def _reduced(
+    terms: tuple[tuple[Monomial, int], ...],
+) -> tuple[tuple[tuple[Monomial, int], ...], bool]:
+    """`terms` with the identities of sums of quotients applied until none applies, sorted.
+
+    And whether quotients are left.
+    """
     found = _without_quotients(dict(terms))
     for _ in range(_ROUNDS):
         before, found = found, _without_quotients(_without_sums(found))
         if found == before:
             break
-    return found
+    return _sorted(found), _has_quotients(found)
 
 
 _ROUNDS = 8
