@@ -731,6 +731,32 @@ def test_a_cache_of_many_leaves_is_no_set_of_parameters():
     same(f, *calls, misses=1)
 
 
+def test_few_leaves_of_floats_are_parameters_until_their_sizes_change():
+    def f(layers, x):
+        for w, b in layers:
+            x = jnp.tanh(x @ w + b)
+        return x
+
+    def layers(d):
+        return [(F(d, d), F(d))] * 3
+
+    same(f, *[(layers(4), F(b, 4)) for b in (2, 3, 7)], misses=1)
+    same(f, *[(layers(d), F(2, d)) for d in (4, 5, 7)], misses=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_a_batch_of_few_leaves_is_no_set_of_parameters(dtype):
+    def f(batch, w):
+        total = sum((v if v.ndim == 1 else v.sum(1)) for v in batch.values())
+        return total[:, None] * w + batch["x"] @ w[: batch["x"].shape[1], None]
+
+    def batch(n, m):
+        of_one = {name: np.arange(n).astype(dtype) for name in "abcde"}
+        return {**of_one, "x": F(n, m).astype(dtype), "y": F(n, m).astype(dtype)}
+
+    same(f, *[(batch(n, m), F(8)) for n, m in ((2, 5), (3, 4), (7, 6))], misses=1)
+
+
 def test_sizes_equal_by_accident_are_symbols_of_their_own():
     calls = [(F(8, 8), F(8, 8)), (F(3, 8), F(8, 5)), (F(2, 4), F(4, 7))]
     same(lambda x, w: jnp.tanh(x @ w), *calls, misses=1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import export
 
 from shlo_disc.base.records import dataclass
@@ -22,13 +22,13 @@ from shlo_disc.jax.symbols import methods
 
 __all__ = ["PARAMETER_LEAVES", "Choice", "data_groups", "first_choice"]
 
-PARAMETER_LEAVES = 16
+PARAMETER_LEAVES = 6
 """An argument with this many leaves may be parameters, whose sizes are constants until they
 change. The trace tells parameters from other arguments (`parameters.py`); with the constants right
 at once, it need not be repeated. """
 
-PARAMETER_SHAPES = 3
-"""Parameters have matrices, biases and scales: at least so many shapes."""
+MANY_LEAVES = 16
+"""Batches have fewer leaves: below this number, parameters are floats, and most are weights."""
 
 _TAKEN = re.compile(r"d(\d+)\Z")
 
@@ -399,14 +399,28 @@ def _parameters_note(leaves: Sequence[Leaf], groups: frozenset[int]) -> Note:
 def parameter_groups(leaves: Sequence[Leaf]) -> frozenset[int]:
     """The arguments (by `Leaf.group`) that have as many leaves and shapes as parameters do.
 
-    Caches of keys and values, and batches with many features, have many leaves of few shapes.
+    Caches of keys and values have many leaves of few shapes, and batches have integers.
     """
-    counts = Counter(leaf.group for leaf in leaves)
-    shapes = Counter(group for group, _ in {(leaf.group, leaf.shape) for leaf in leaves})
     return frozenset(
-        group
-        for group, count in counts.items()
-        if count >= PARAMETER_LEAVES and shapes[group] >= PARAMETER_SHAPES
+        group for group, members in _groups(leaves).items() if _are_like_parameters(members)
+    )
+
+
+def _groups(leaves: Sequence[Leaf]) -> dict[int, list[Leaf]]:
+    groups: dict[int, list[Leaf]] = {}
+    for leaf in leaves:
+        groups.setdefault(leaf.group, []).append(leaf)
+    return groups
+
+
+def _are_like_parameters(leaves: Sequence[Leaf]) -> bool:
+    arrays = [leaf for leaf in leaves if leaf.shape]
+    shapes = {leaf.shape for leaf in arrays}
+    are_several = len(shapes) > 2 or len(set(map(len, shapes))) > 1  # matrices, biases, scales
+    if len(leaves) < PARAMETER_LEAVES or not are_several:
+        return False
+    return len(leaves) >= MANY_LEAVES or all(
+        jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in arrays
     )
 
 
@@ -414,20 +428,26 @@ def data_groups(leaves: Sequence[Leaf], weights: set[int]) -> frozenset[int]:
     """Those of `parameter_groups` that are data after all.
 
     `weights`: leaves that the program uses as weights. Parameters are arguments with some weights
-    (an eighth: a program may combine the others first), and arguments of just the same shapes
-    (gradients, moments of an optimiser).
+    (of many leaves an eighth: a program may combine the others first), and arguments of just the
+    same shapes (gradients, moments of an optimiser).
     """
-    members: dict[int, list[int]] = {}
-    for index, leaf in enumerate(leaves):
-        members.setdefault(leaf.group, []).append(index)
     groups = parameter_groups(leaves)
-    sure = {g for g in groups if 8 * len(weights.intersection(members[g])) >= len(members[g])}
+    members: dict[int, list[int]] = {group: [] for group in groups}
+    for index, leaf in enumerate(leaves):
+        if leaf.group in groups:
+            members[leaf.group].append(index)
+    sure = {group for group, found in members.items() if _have_weights(found, weights)}
     known = {leaves[k].shape for group in sure for k in members[group]}
     return frozenset(
         group
         for group in groups - sure
         if not {leaves[k].shape for k in members[group] if leaves[k].shape} <= known
     )
+
+
+def _have_weights(members: Sequence[int], weights: set[int]) -> bool:
+    share = 8 if len(members) >= MANY_LEAVES else 2
+    return share * len(weights.intersection(members)) >= len(members)
 
 
 def _as_order(a: Expr, b: Expr) -> tuple[Expr, str, Expr]:
