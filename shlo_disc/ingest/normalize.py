@@ -7,23 +7,20 @@ from types import MappingProxyType
 from typing import Any
 
 from shlo_disc.base.errors import InternalError, InvalidModuleError, UnsupportedError
+from shlo_disc.base.later import imported_later
 from shlo_disc.ingest.accumulators import promote_accumulators
-from shlo_disc.ingest.approx_top_k import expand_approx_top_k
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
 from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.branches import BRANCHES, select_in_regions
 from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
-from shlo_disc.ingest.complex_numbers import is_complex, split_complex_numbers
+from shlo_disc.ingest.complex_numbers.planes import is_complex
 from shlo_disc.ingest.concatenations import split_concatenations
 from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
-from shlo_disc.ingest.effects import order_effects
 from shlo_disc.ingest.equal_calls import share_equal_calls
 from shlo_disc.ingest.expand_ops import RULES as EXPANDED
 from shlo_disc.ingest.expand_ops import expand_ops
-from shlo_disc.ingest.foreign_calls import expand_foreign_calls
-from shlo_disc.ingest.linear_algebra import call_lapack
-from shlo_disc.ingest.mixed import has_mixture, take_mixture
+from shlo_disc.ingest.mixed.rewriter import has_mixture
 from shlo_disc.ingest.quantized import expand_quantized_types, is_quantized
 from shlo_disc.ingest.resources import read_resources
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
@@ -35,6 +32,15 @@ from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, stablehlo, 
 from shlo_disc.ir.ops import names
 
 __all__ = ["normalize"]
+
+call_lapack = imported_later("shlo_disc.ingest.linear_algebra", "call_lapack")
+expand_approx_top_k = imported_later("shlo_disc.ingest.approx_top_k", "expand_approx_top_k")
+expand_foreign_calls = imported_later("shlo_disc.ingest.foreign_calls", "expand_foreign_calls")
+order_effects = imported_later("shlo_disc.ingest.effects", "order_effects")
+split_complex_numbers = imported_later(
+    "shlo_disc.ingest.complex_numbers.split", "split_complex_numbers"
+)
+take_mixture = imported_later("shlo_disc.ingest.mixed.take", "take_mixture")
 
 _PLATFORM_INDEX = "_platform_index"
 

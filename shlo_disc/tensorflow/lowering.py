@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.threads import lets_others_run
-from shlo_disc.ingest.mixed import RULES
 from shlo_disc.ingest.mixed.rewriter import rewrite_mixture
+from shlo_disc.ingest.mixed.take import RULES
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, new_context, parse_module, run_pipeline, walk
 from shlo_disc.tensorflow.convert import Converted

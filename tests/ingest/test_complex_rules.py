@@ -13,7 +13,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.complex_numbers import RULES
+from shlo_disc.ingest.complex_numbers.rules import RULES
 from shlo_disc.ir.mlir import ir, new_context, stablehlo
 
 A, B = "tensor<3x4xcomplex<f32>>", "tensor<?x4xcomplex<f32>>"

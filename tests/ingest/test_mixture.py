@@ -12,7 +12,7 @@ import shlo_disc
 from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
 from shlo_disc.executables.executable import Executable
 from shlo_disc.ingest import ingest
-from shlo_disc.ingest.mixed import RULES
+from shlo_disc.ingest.mixed.take import RULES
 from shlo_disc.ir.mlir import ir, new_context, walk
 
 

@@ -46,6 +46,9 @@ def imported(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative imports hide who is imported"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "imported_later":
+            module, name = map(ast.literal_eval, node.args)
+            yield f"{module}.{name}"
 
 
 def violations(folder: Path, forbidden: tuple[str, ...]) -> list[str]:

@@ -10,24 +10,5 @@ PyTorch and TensorFlow write sizes this way. A number is a rank-0 tensor and an 
 shape is an i64 vector. Conditions on shapes become assertions, which every call checks. What the
 sizes are is not decided here: the shape analysis follows their arithmetic.
 
-Each op has one rule, found by its name: :data:`RULES`.
+Each op has one rule, found by its name: :data:`take.RULES`.
 """
-
-from __future__ import annotations
-
-from shlo_disc.ingest.mixed.arith import ARITH
-from shlo_disc.ingest.mixed.math import MATH
-from shlo_disc.ingest.mixed.rewriter import Rule, has_mixture, rewrite_mixture
-from shlo_disc.ingest.mixed.shape import SHAPE
-from shlo_disc.ingest.mixed.tensor import TENSOR
-from shlo_disc.ir.mlir import ir
-
-__all__ = ["RULES", "has_mixture", "take_mixture"]
-
-RULES: dict[str, Rule] = {**ARITH, **MATH, **SHAPE, **TENSOR}
-"""Op name -> what the op becomes."""
-
-
-def take_mixture(module: ir.Module) -> None:
-    """Rewrite every function of `module`. Raises UnsupportedError for ops without a rule."""
-    rewrite_mixture(module, RULES)

@@ -212,9 +212,11 @@ def _plain_attribute(value: Any, name: str) -> Any:
 
 def _spelled_callee(code: CodeType, at: int) -> tuple[str, ...] | None:
     """`("jax", "nn", "one_hot")` for the call instruction at `at`; None for any other."""
+    if not _opname(code, at).startswith("CALL"):  # a function of JAX takes a ms to disassemble
+        return None
     instructions = list(dis.get_instructions(code))
     index = next((k for k, i in enumerate(instructions) if i.offset == at), None)
-    if index is None or not instructions[index].opname.startswith("CALL"):
+    if index is None:
         return None
     place = instructions[index].positions
     if place is None or place.lineno is None:
@@ -245,10 +247,15 @@ def range_asked(frame: FrameType | None) -> range | None:
     return _range_of_frame(frame)
 
 
+def _opname(code: CodeType, at: int) -> str:
+    return dis.opname[code.co_code[at]] if 0 <= at < len(code.co_code) else ""
+
+
 def _spelled_range(code: CodeType, at: int) -> range | None:
+    if _opname(code, at) != "CONTAINS_OP":
+        return None
     before = [i for i in dis.get_instructions(code) if i.offset < at]
-    here = next((i for i in dis.get_instructions(code) if i.offset == at), None)
-    if here is None or here.opname != "CONTAINS_OP" or not before:
+    if not before:
         return None
     call = before.pop()
     if call.opname != "CALL" or _spelled_callee(code, call.offset) != ("range",):

@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shlo_disc.lower.cpu import codegen, loop, row, short_scan
-from shlo_disc.lower.cpu.attention import emit_attention
-from shlo_disc.lower.cpu.conv import emit_conv
+from shlo_disc.base.later import imported_later
+from shlo_disc.lower.cpu import codegen, loop, row
 from shlo_disc.lower.cpu.dense import emit_dense
-from shlo_disc.lower.cpu.fft import emit_fft
 from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.probes import probes
-from shlo_disc.lower.kernels.ffi_call import emit_ffi
-from shlo_disc.lower.kernels.rng import emit_rng
-from shlo_disc.lower.kernels.scatter import emit_scatter
-from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
-from shlo_disc.lower.kernels.sort import emit_sort
-from shlo_disc.lower.kernels.top_k import emit_top_k
-from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import Target
 from shlo_disc.passes.records import Planned
@@ -29,21 +20,25 @@ from shlo_disc.passes.records import Planned
 __all__ = ["ELEMENTAL_OPS", "EMITTERS", "Machine", "target"]
 
 EMITTERS: dict[str, Callable[[Planned[Any], Machine], KernelPlan]] = {
-    "attention": emit_attention,
+    "attention": imported_later("shlo_disc.lower.cpu.attention", "emit_attention"),
     "column": row.emit,
-    "conv": emit_conv,
+    "conv": imported_later("shlo_disc.lower.cpu.conv", "emit_conv"),
     "dense": emit_dense,
-    "dynamic_update_slice": emit_dynamic_update_slice,
-    "ffi": emit_ffi,
-    "fft": emit_fft,
+    "dynamic_update_slice": imported_later(
+        "shlo_disc.lower.kernels.update_slice", "emit_dynamic_update_slice"
+    ),
+    "ffi": imported_later("shlo_disc.lower.kernels.ffi_call", "emit_ffi"),
+    "fft": imported_later("shlo_disc.lower.cpu.fft", "emit_fft"),
     "loop": loop.emit,
-    "rng": emit_rng,
+    "rng": imported_later("shlo_disc.lower.kernels.rng", "emit_rng"),
     "row": row.emit,
-    "scan": short_scan.emit,
-    "scatter": emit_scatter,
-    "select_and_scatter": emit_select_and_scatter,
-    "sort": emit_sort,
-    "top_k": emit_top_k,
+    "scan": imported_later("shlo_disc.lower.cpu.short_scan", "emit"),
+    "scatter": imported_later("shlo_disc.lower.kernels.scatter", "emit_scatter"),
+    "select_and_scatter": imported_later(
+        "shlo_disc.lower.kernels.select_and_scatter", "emit_select_and_scatter"
+    ),
+    "sort": imported_later("shlo_disc.lower.kernels.sort", "emit_sort"),
+    "top_k": imported_later("shlo_disc.lower.kernels.top_k", "emit_top_k"),
 }
 """The emitter of every kind of fusion."""
 
