@@ -11,6 +11,7 @@ Every answer is a proof: False means "not proved". Facts are kept in four forms:
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import gcd, lcm
@@ -33,6 +34,15 @@ from shlo_disc.dynamic.samples import CounterexampleSamples
 __all__ = ["Constraints"]
 
 _F = TypeVar("_F")
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 _STEPS = 16
 """Reductions by known equalities tried for one question; programs seen need one or two."""
@@ -305,8 +315,17 @@ class Constraints:
         """
         return tuple(self._samples.values(expr))
 
+    def _at_samples(self, expr: Expr) -> Iterator[int]:
+        """As :meth:`sampled`, of an expression in any symbols."""
+        return self._samples.values(expr.substitute(self._solved) if self._solved else expr)
+
     def implies(self, lhs: Expr | int, op: str, rhs: Expr | int) -> bool | None:
         """True if `lhs op rhs` is proved, False if its opposite is, None if neither is."""
+        holds = _COMPARISONS.get(op)
+        if holds is None:
+            raise ValueError(f"{op!r} is not a comparison")
+        if len({holds(value, 0) for value in self._at_samples(Expr.of(lhs) - rhs)}) > 1:
+            return None
         a, b = self.canonical(lhs), self.canonical(rhs)
         if op in ("==", "!="):
             if self.equal(a, b):
@@ -316,8 +335,6 @@ class Constraints:
             return None
         if op in ("<", "<="):
             a, b, op = b, a, {"<": ">", "<=": ">="}[op]
-        if op not in (">", ">="):
-            raise ValueError(f"{op!r} is not a comparison")
         margin = 1 if op == ">" else 0
         if self.at_least(a, b + margin):
             return True
@@ -411,10 +428,10 @@ class Constraints:
         difference = self.canonical(Expr.of(a) - b)
         if difference.is_const:
             return difference.value == 0
-        if difference.vanishes:
-            return True
         if self._samples.against(difference, lambda value: value == 0):
             return False
+        if difference.vanishes:
+            return True
         if self._zero and self._reduced(difference).vanishes:
             return True
         return self._range(difference, _DEPTH) == (0, 0)
@@ -431,6 +448,8 @@ class Constraints:
         if self.equal(a, b):
             return True
         a, b = self.canonical(a), self.canonical(b)
+        if self._samples.against(a - b, lambda value: value == 0):
+            return False
         shared = common_monomial([*a.terms, *b.terms], a.terms[0][0]) if a.terms else ()
         if not shared:
             return False

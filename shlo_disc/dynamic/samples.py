@@ -21,6 +21,9 @@ _STEPS = 64
 _SPREAD = 61
 """Sizes are taken from so many above their lower bound: both parities, several remainders."""
 
+_SPREADS = {0: 8191, 1: 1}
+"""The same of the first samples: claims such as `n < 64` are decided by large and least sizes."""
+
 
 class _Point(dict[str, int]):
     """Values of symbols, chosen when first asked for; the same in every run."""
@@ -37,9 +40,9 @@ class _Point(dict[str, int]):
         divisor = self._divisors.get(name, 1)
         if low is None or low < -_SPREAD:
             low = -(_SPREAD // 2) if high is None else min(high, 0) - _SPREAD // 2
-        first = -(-low // divisor)
-        room = _SPREAD if high is None else max(high // divisor - first, 0) + 1
-        offset = zlib.crc32(f"{name} {self._number}".encode()) % min(room, _SPREAD)
+        first, spread = -(-low // divisor), _SPREADS.get(self._number, _SPREAD)
+        room = spread if high is None else max(high // divisor - first, 0) + 1
+        offset = zlib.crc32(f"{name} {self._number}".encode()) % min(room, spread)
         value = self[name] = (first + offset) * divisor
         return value
 
