@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.base.errors import (
+    CacheMismatchError,
     ChangedArrayError,
     DeletedArrayError,
     DeviceError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheInfo",
+    "CacheMismatchError",
     "ChangedArrayError",
     "DataSizedExecutable",
     "DeletedArrayError",

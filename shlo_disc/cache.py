@@ -28,6 +28,8 @@ def stats() -> dict[str, int]:
     - `missing`: texts that had none.
     - `programs_loaded`: programs that were loaded whole.
     - `programs_missing`: programs that were compiled, for there was none.
+    - `programs_not_kept`: programs that were compiled and that no later process can load.
+    - `calls_not_kept`: first calls that later processes trace with symbols all the same.
     - `calls_missing`: first calls that no earlier process had made at their sizes.
     - `damaged`: files that are not what was written, or that others may write.
     - `unreadable`: files that the system did not read.

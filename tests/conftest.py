@@ -6,7 +6,8 @@ module of a program, not up to 32, which is a sixth less work. jaxlib 0.12 has n
 emitters, and XLA ends the process for flags it does not know.
 
 Machine code that an earlier run or another worker compiled is loaded (CONTRIBUTING.md). Tests of
-compilation itself ask for the fixture `compiled_anew`.
+compilation itself ask for the fixture `compiled_anew`. A run with SHLO_DISC_CACHE=1 loads programs
+and first calls, too, and tells in the end how many, and why not the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -43,6 +46,37 @@ if "SHLO_DISC_TEST_RAL" in os.environ:  # a runtime built for a sanitizer (tools
     assert spec.loader is not None
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[spec.name])
+
+
+_programs: Counter[str] = Counter()
+"""Loaded, compiled, and why they were not kept; of all workers."""
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    """Count the programs of this process."""
+    entries = sys.modules.get("shlo_disc.store.entries")
+    if entries is None or os.environ["SHLO_DISC_CACHE"] == "kernels":
+        return
+    now = entries.COUNTS.now()
+    own = {name: now[name] for name in ("programs_loaded", "programs_missing")}
+    reasons = entries.COUNTS.reasons.items()
+    own |= {f"{name}: it {reason}": count for (name, reason), count in reasons}
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["programs"] = own
+    else:
+        _programs.update(own)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker counted."""
+    _programs.update(getattr(node, "workeroutput", {}).get("programs", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tell which share of programs was loaded."""
+    for name, count in sorted(_programs.items(), key=lambda row: -row[1]):
+        terminalreporter.write_line(f"{count:6} {name}")
 
 
 @pytest.fixture(autouse=True, scope="module")

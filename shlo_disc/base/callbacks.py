@@ -8,6 +8,7 @@ goes with them.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import traceback
 import weakref
@@ -17,9 +18,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Attempts", "PythonCallback", "attempts", "callback_of", "is_callback", "last_failure"]
+__all__ = [
+    "Attempts",
+    "PythonCallback",
+    "attempts",
+    "callback_of",
+    "is_callback",
+    "last_failure",
+    "without_numbers",
+]
 
 _PREFIX = "shlo_disc.callback."
+_TARGET = re.compile(re.escape(_PREFIX) + r"\d+")
 _numbers = itertools.count(1)
 _living: weakref.WeakValueDictionary[str, PythonCallback] = weakref.WeakValueDictionary()
 
@@ -120,6 +130,16 @@ def attempts() -> Iterator[Attempts]:
 def is_callback(target: str) -> bool:
     """True for the custom-call target of a :class:`PythonCallback`."""
     return target.startswith(_PREFIX)
+
+
+def without_numbers(text: str) -> tuple[str, list[str]]:
+    """A program without the numbers of its callbacks, and their targets in order.
+
+    Equal programs are equal so; the numbers are those of one process.
+    """
+    targets = [t for t in dict.fromkeys(_TARGET.findall(text)) if t in _living]
+    places = {target: f"\0callback {place}" for place, target in enumerate(targets)}
+    return _TARGET.sub(lambda found: places.get(found[0], found[0]), text), targets
 
 
 def callback_of(target: str) -> PythonCallback | None:

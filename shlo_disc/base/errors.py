@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "ELSEWHERE",
     "ArgumentPlaceError",
+    "CacheMismatchError",
     "ChangedArrayError",
     "DeletedArrayError",
     "DeviceError",
@@ -57,6 +58,10 @@ class DeletedArrayError(ShloDiscError, RuntimeError, ValueError):
 
 class ChangedArrayError(ShloDiscError, RuntimeError):
     """Another thread gave an argument other memory during a call, whose results are worthless."""
+
+
+class CacheMismatchError(ShloDiscError, RuntimeError):
+    """SHLO_DISC_CACHE=verify found an entry on disk that is not what compiling anew gives."""
 
 
 class DeviceError(ShloDiscError, RuntimeError, ValueError, TypeError):

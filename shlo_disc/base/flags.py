@@ -25,6 +25,7 @@ __all__ = [
     "cache_bytes",
     "cache_dir",
     "cache_programs",
+    "cache_verifies",
     "check",
     "check_runtime",
     "compile_ahead",
@@ -61,7 +62,7 @@ class Kind:
 
 
 _SWITCH = Kind("0 or 1", "[01]")
-_CACHE = Kind("0, 1 or kernels", "[01]|kernels")
+_CACHE = Kind("0, 1, kernels or verify", "[01]|kernels|verify")
 _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
 _BYTES = Kind("a whole number of bytes from 0 to 2^63 - 1", "[0-9]{1,30}", 2**63 - 1)
@@ -92,7 +93,8 @@ _TABLE = (
         "1",
         _CACHE,
         "0 keeps no compiled code on disk, and uses none that is there; `kernels` keeps machine "
-        "code, but has every process compile its programs from it (docs/cache.md).",
+        "code, but has every process compile its programs from it; `verify` compiles what it finds "
+        "once more, and raises CacheMismatchError for an entry that differs (docs/cache.md).",
     ),
     Flag(
         "SHLO_DISC_CACHE_BYTES",
@@ -324,7 +326,12 @@ def cache() -> bool:
 
 def cache_programs() -> bool:
     """Whether `SHLO_DISC_CACHE` lets programs be kept on disk."""
-    return value("cache") == "1"
+    return value("cache") in ("1", "verify")
+
+
+def cache_verifies() -> bool:
+    """Whether `SHLO_DISC_CACHE` has what is found on disk compared with what is compiled anew."""
+    return value("cache") == "verify"
 
 
 def compile_ahead() -> bool:

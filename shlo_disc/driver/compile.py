@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shlo_disc.driver.kept import keep, load, place_of
+from shlo_disc.base import flags
+from shlo_disc.driver.kept import Place, check, find, keep, load, not_kept, place_of
 from shlo_disc.driver.options import check_symbols, stated_text
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.executables.data_sized import DataSizedExecutable
@@ -82,15 +83,19 @@ def compile_one(
 
 def _made(request: Request) -> Executable | DataSizedExecutable:
     place = place_of(request)
-    found = None if place is None else load(place, request)
-    if found is not None:
-        return found
+    found = find(place) if isinstance(place, Place) else None
+    if found is not None and not flags.cache_verifies():
+        return load(found, request)
     # Only here: what compiles takes longer to load than a program.
     from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
 
     made = compile_request(request)
-    if place is not None:
+    if not isinstance(place, Place):
+        not_kept(made, place)
+    elif found is None:
         keep(place, made)
+    else:
+        check(place, found, made)
     return made
 
 

@@ -16,11 +16,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from shlo_disc.base import flags
-from shlo_disc.base.callbacks import is_callback
+from shlo_disc.base.callbacks import is_callback, without_numbers
+from shlo_disc.base.errors import CacheMismatchError
 from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.base.later import Later
 from shlo_disc.driver.request import Request
@@ -33,18 +35,25 @@ from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, pro
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
-from shlo_disc.store.entries import COUNTS, current
+from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.format import KEY_BYTES, key_of
 
 __all__ = [
+    "Found",
+    "NotKept",
     "Place",
+    "are_kept",
     "call_key",
+    "check",
+    "find",
     "is_call_kept",
     "keep",
     "keep_call",
     "load",
+    "not_kept",
     "place_of",
     "program_of_call",
+    "wrong_call",
 ]
 
 _log = logging.getLogger("shlo_disc")
@@ -58,21 +67,30 @@ class Place(NamedTuple):
 
     key: bytes
     lines: Sequence[str]
-    """Source lines of today, of which the entry has numbers."""
+    """Source lines of today, of which the entry has numbers, and then names of callbacks."""
     seen: Mapping[str, int] | None = None
     """Sizes of the first call; the key of a program has those that matter (`_with_short`)."""
 
 
-def place_of(request: Request) -> Place | None:
-    """Where the program of `request` is kept; None where it is not."""
-    if not _are_kept():
-        return None
+class NotKept(NamedTuple):
+    """A program that no later process can load."""
+
+    reason: str
+    """Why, behind "it"; "" where nothing is kept."""
+
+
+def place_of(request: Request) -> Place | NotKept:
+    """Where the program of `request` is kept."""
+    if not are_kept():
+        return NotKept("")
     options, stated = request.options, request.stated
     family, _, architecture = options.target.partition(":")
     code = kept_code(family)
     source = _source(stated.source)
-    if code is None or source is None:
-        return None
+    if code is None:
+        return NotKept(f"is for {family}, of which machine code is not kept")
+    if isinstance(source, NotKept):
+        return source
     facts = (
         *(stated.shapes, stated.names, stated.constraints),
         *(tuple(options.weak_results), sorted(options.likely.items())),
@@ -93,7 +111,8 @@ def _with_short(place: Place, symbols: Sequence[str]) -> Place:
     return Place(key_of(place.key, repr((symbols, short)).encode()), place.lines)
 
 
-def _are_kept() -> bool:
+def are_kept() -> bool:
+    """Whether this process keeps programs on disk."""
     if not flags.cache_programs() or flags.dump_dir() is not None or flags.debug_level() > 1:
         return False  # to show what compiling does, it must be done
     return current() is not None
@@ -103,10 +122,17 @@ def _facts(target: str, *facts: object) -> str:
     return repr((target, flags.fusion(), flags.spec_checks(), flags.split(), *facts))
 
 
-def load(place: Place, request: Request | None) -> Executable | DataSizedExecutable | None:
-    """The program kept at `place`, which is that of `request`; None where there is none."""
+class Found(NamedTuple):
+    """A program that an earlier process compiled."""
+
+    place: Place
+    """Where it is kept."""
+    record: ProgramRecord | PartsRecord
+
+
+def find(place: Place) -> Found | None:
+    """The program kept at `place`; None where there is none."""
     store = current("programs")
-    start = time.perf_counter()
     if place.seen is not None:
         kept = current("symbols")
         symbols = None if kept is None else kept.read(place.key)
@@ -123,17 +149,63 @@ def load(place: Place, request: Request | None) -> Executable | DataSizedExecuta
     if not isinstance(record, ProgramRecord | PartsRecord):  # written by a mistake of ours
         COUNTS.add("damaged")
         return None
-    made = made_of(record, partial(_executable, request))
-    made.kept_at = place.key
+    return Found(place, record)
+
+
+def load(found: Found, request: Request | None) -> Executable | DataSizedExecutable:
+    """The program `found`, which is that of `request`, if anybody may ask for more of it."""
+    start = time.perf_counter()
+    made = made_of(found.record, partial(_executable, request))
+    made.kept_at = found.place.key
     assert isinstance(made, Executable | DataSizedExecutable)
     COUNTS.add("programs_loaded")
     _log.info("loaded %s in %.0f ms", made.name, (time.perf_counter() - start) * 1e3)
     return made
 
 
+def check(place: Place, found: Found, made: Executable | DataSizedExecutable) -> None:
+    """Raise CacheMismatchError if `found`, which is kept for `place`, is not what is `made` now."""
+    record, key = record_of(made), found.place.key
+    symbols, programs = current("symbols"), current("programs")
+    assert symbols is not None
+    assert programs is not None
+    if place.seen is not None and _with_short(place, _short_symbols(record)).key != key:
+        raise mismatch(symbols, place.key, "other sizes of a first call matter")
+    for part, values in _compared(found.record, place.lines).items():
+        if values != _compared(record, place.lines).get(part):
+            raise mismatch(programs, key, f"its record differs in {part}")
+    made.kept_at = key
+
+
+_TOLD = ("passes", "stage_ms", "texts")
+"""Fields of a record that tell how the program was compiled, in another first call perhaps."""
+
+
+def _compared(record: Record, lines: Sequence[str]) -> dict[str, bytes]:
+    """What of a record must be the same in every compilation, by words for it."""
+    programs = [*programs_of(record)]
+    names = [field.name for field in fields(ProgramRecord) if field.name not in _TOLD]
+    compared = {
+        name: to_bytes(tuple(getattr(program, name) for program in programs), lines)
+        for name in names
+    }
+    # The programs again, by their names alone: which of them run when.
+    return {"its steps": to_bytes(_steps(record), lines), **compared}
+
+
+def _steps(record: Any) -> object:
+    if isinstance(record, ProgramRecord):
+        return record.name
+    if isinstance(record, tuple):
+        return tuple(map(_steps, record))
+    if is_dataclass(record):
+        return tuple(_steps(getattr(record, field.name)) for field in fields(record))
+    return record
+
+
 def call_key(digest: bytes, target: str) -> bytes | None:
     """What the call that `digest` names is kept under; None where it is not kept."""
-    if not _are_kept():
+    if not are_kept():
         return None
     family, _, architecture = target.partition(":")
     code = kept_code(family)
@@ -151,8 +223,16 @@ def program_of_call(key: bytes) -> Executable | None:
     program = None if store is None else store.read(key)
     if program is None or len(program) != KEY_BYTES:
         return None
-    made = load(Place(program, _NoLines()), None)
+    found = find(Place(program, _NoLines()))
+    made = None if found is None else load(found, None)
     return made if isinstance(made, Executable) else None
+
+
+def wrong_call(key: bytes, how: str) -> CacheMismatchError:
+    """The error for a call that is kept under `key` with a program of other results."""
+    store = current("calls")
+    assert store is not None
+    return mismatch(store, key, how)
 
 
 def is_call_kept(hint: bytes) -> bool:
@@ -214,9 +294,15 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
     record = record_of(made)
     programs = [*programs_of(record)]
     # What is compiled apart of one of several programs is no request of its own.
-    needs_parts = isinstance(record, PartsRecord) and any(r.has_apart for r in programs)
-    if all(map(_can_be_kept, programs)) and not needs_parts:
-        symbols = sorted({name for program in programs for name in program.host.short_symbols})
+    if isinstance(record, PartsRecord) and any(r.has_apart for r in programs):
+        reason = "runs several programs in turn, and may have to compile regions of one apart"
+    else:
+        reasons = (_why_not_kept(program, place.lines) for program in programs)
+        reason = next(filter(None, reasons), "")
+    if reason:
+        not_kept(made, NotKept(reason))
+    else:
+        symbols = _short_symbols(record)
         own = place if place.seen is None else _with_short(place, symbols)
         made.kept_at = own.key
         do_later(partial(_write, own, record))
@@ -224,10 +310,25 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
             do_later(partial(_write_symbols, place.key, symbols))
 
 
-def _can_be_kept(record: ProgramRecord) -> bool:
-    """Callbacks are of one process; of a fusion without a kernel every compilation tells."""
-    calls_python = any(is_callback(call.target) for call, _ in record.host.foreign)
-    return record.code is not None and not record.unfused and not calls_python
+def _short_symbols(record: Record) -> list[str]:
+    return sorted({name for p in programs_of(record) for name in p.host.short_symbols})
+
+
+def not_kept(made: Executable | DataSizedExecutable, why: NotKept) -> None:
+    """Have `made` tell why no later process can load it."""
+    if why.reason:
+        made.not_kept = why.reason
+        COUNTS.tell_not_kept("programs_not_kept", why.reason)
+
+
+def _why_not_kept(record: ProgramRecord, lines: Sequence[str]) -> str:
+    """What follows "it"; "" if it is kept."""
+    targets = {call.target for call, _ in record.host.foreign}
+    if any(is_callback(target) and target not in lines for target in targets):
+        return "calls back into the Python of this process, and comes as bytecode"
+    if record.unfused:  # of which every compilation tells
+        return "has a fusion without a kernel, by a mistake of ours"
+    return "" if record.code is not None else "is for a target whose code is not kept"
 
 
 def _write(place: Place, record: Record) -> None:
@@ -242,6 +343,9 @@ def _write_symbols(key: bytes, symbols: Sequence[str]) -> None:
         store.write(key, " ".join(symbols).encode())
 
 
+_TOO_LARGE = NotKept(f"has constants of more than {_LARGEST >> 20} MiB in all")
+
+
 class _Source(NamedTuple):
     parts: tuple[bytes, ...]
     """All that ingest reads."""
@@ -249,16 +353,17 @@ class _Source(NamedTuple):
     """What `parts` have no part of."""
 
 
-def _source(source: Any) -> _Source | None:
-    """None for a kind that is not looked up."""
+def _source(source: Any) -> _Source | NotKept:
     lines: Sequence[str] = ()
     if isinstance(source, JaxModule):
         known = source.own, source.shapes, sorted(source.sizes.items()), source.constraints
         data = source.data
         if isinstance(data, str) and len(data) <= _LARGEST:
             data, lines = without_lines(data)
+            data, callbacks = without_numbers(data)
+            lines = [*lines, *callbacks]
         if sum(array.nbytes for array in source.weights) > _LARGEST:
-            return None
+            return _TOO_LARGE
         weights = (array.tobytes() for array in source.weights)
         parts: tuple[Any, ...] = ("JaxModule", data, repr(known), *weights)
     elif isinstance(source, str) and "\n" in source:
@@ -274,9 +379,9 @@ def _source(source: Any) -> _Source | None:
         types = kept, [str(aval) for aval in source.in_avals], source.platforms
         parts = ("Exported", artifact, repr(types))
     else:
-        return None
+        return NotKept("comes as a file, or in a form that is not looked up")
     if sum(map(len, parts)) > _LARGEST:
-        return None
+        return _TOO_LARGE
     return _Source(tuple(p if isinstance(p, bytes) else p.encode() for p in parts), lines)
 
 

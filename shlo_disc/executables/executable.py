@@ -116,6 +116,8 @@ class Executable(OfThisProcess):
         """JAX's name of what it runs on: "cpu"."""
         self.kept_at: bytes | None = None
         """The key that it is kept under on disk."""
+        self.not_kept = ""
+        """Why no later process can load it, behind "it"; "" if one can, or if nothing is kept."""
         self.was_loaded = False
         """True if it was not compiled in this process, but kept on disk."""
         self.keys = TypedKeys()

@@ -54,6 +54,7 @@ def describe(
         "loaded_kernels": executable.loaded_kernels,
         "late_kernels": executable.late_kernels,
         "code_bytes": executable.code_bytes,
+        "not_kept": executable.not_kept,
         "memory": {
             "temporary": _formula(memory, sizes),
             "slots": [

@@ -66,6 +66,7 @@ class Reported(Protocol):
     host: HostProgram
     donated: frozenset[int]
     on_host: frozenset[str]
+    not_kept: str
 
     @property
     def signature(self) -> _Signature: ...

@@ -30,6 +30,10 @@ def as_text(program: dict[str, Any]) -> str:
         f"{program['name']}: {len(kernels)} kernels, {different}, {program['code_bytes']:,} bytes "
         f"of machine code; compiled in {total:.0f} ms ({stages})"
     ]
+    if program["not_kept"]:
+        lines.append(f"every process compiles it: it {program['not_kept']}")
+    elif program.get("traced_anew"):
+        lines.append(f"every process traces it with symbols: it {program['traced_anew']}")
     given = program["sizes"]
     at = ""
     if given:

@@ -8,15 +8,17 @@ import os
 import secrets
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from shlo_disc.base import flags, locks
+from shlo_disc.base.errors import CacheMismatchError
 from shlo_disc.base.records import dataclass
 from shlo_disc.store.folder import configured, is_ours, opened
 from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
 
-__all__ = ["COUNTS", "KINDS", "Counts", "Entry", "Store", "current"]
+__all__ = ["COUNTS", "KINDS", "Counts", "Entry", "Store", "current", "mismatch"]
 
 _DAY_S = 24 * 60 * 60
 _SCAN_S = 60
@@ -31,17 +33,25 @@ class Counts:
     """What this process asked of stores."""
 
     NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
-             "damaged", "unreadable",
+             "programs_not_kept", "calls_not_kept", "damaged", "unreadable",
              "stored", "not_stored", "evicted")  # fmt: skip
 
     def __init__(self) -> None:
         self._lock = locks.lock()
         self._counts = dict.fromkeys(self.NAMES, 0)
+        self.reasons: Counter[tuple[str, str]] = Counter()
+        """Why programs were not kept, and first calls."""
 
     def add(self, name: str, count: int = 1) -> None:
         """Count one more."""
         with self._lock:
             self._counts[name] += count
+
+    def tell_not_kept(self, name: str, reason: str) -> None:
+        """Count a program or call that no later process can load, and why, behind "it"."""
+        self.add(name)
+        with self._lock:
+            self.reasons[name, reason] += 1
 
     def now(self) -> dict[str, int]:
         """All numbers by name."""
@@ -101,7 +111,7 @@ class Store:
     def read(self, key: bytes) -> bytes | None:
         """What is kept under `key`; None where there is none that can be used."""
         try:
-            found = unpacked(key, _contents(self._path(key)))
+            found = unpacked(key, _contents(self.path(key)))
         except FileNotFoundError:
             COUNTS.add(_MISSING[self.kind])
         except OSError:
@@ -117,7 +127,7 @@ class Store:
         file = packed(key, content)
         if len(file) > MOST_BYTES:
             return
-        path = self._path(key)
+        path = self.path(key)
         name = f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
             try:
@@ -168,7 +178,8 @@ class Store:
         COUNTS.add("evicted", removed)
         return removed
 
-    def _path(self, key: bytes) -> Path:
+    def path(self, key: bytes) -> Path:
+        """Where the entry of `key` is, if there is one."""
         name = key.hex()
         return self.root / self.kind / name[:2] / name
 
@@ -187,6 +198,14 @@ class Store:
                 self.prune(int(limit * _KEPT_SHARE))
         finally:
             os.close(descriptor)
+
+
+def mismatch(store: Store, key: bytes, how: str) -> CacheMismatchError:
+    """The error for an entry that differs from what is compiled now."""
+    return CacheMismatchError(
+        f"{store.path(key)} is not what is compiled now: {how}; `disc-cache clear` removes all "
+        "entries, and SHLO_DISC_CACHE=1 does not compare them"
+    )
 
 
 def _listed(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:

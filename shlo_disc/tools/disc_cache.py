@@ -102,7 +102,7 @@ def clear(store: Store) -> None:
 @click.option("--remove", is_flag=True, help="Remove the damaged ones.")
 @click.pass_obj
 def verify(store: Store, remove: bool) -> None:
-    """Check every entry; the exit status is 1 if one is damaged."""
+    """Check that every file is what was written; the exit status is 1 if one is not."""
     entries = list(store.entries())
     damaged = [(entry, reason) for entry in entries if (reason := _damage(entry))]
     for entry, reason in damaged:

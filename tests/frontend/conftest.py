@@ -74,7 +74,7 @@ class Standin:
         return {"name": self.name, "arguments": [], "results": [], "symbols": [], "sizes": sizes,
                 "calls": sum(n for _, n in calls), "checks": [], "compile_ms": {}, "passes": [],
                 "distinct_kernels": 0, "loaded_kernels": 0, "late_kernels": 0,
-                "code_bytes": 0, "kernels": [], "unfused": [], "bounds": [],
+                "code_bytes": 0, "not_kept": "", "kernels": [], "unfused": [], "bounds": [],
                 "copied_arguments": {"calls": {}, "bytes": 0}, "gpu_calls": {},
                 "unused_donations": {},
                 "memory": {"temporary": {"formula": "0", "value": 0}, "slots": [],

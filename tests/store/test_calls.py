@@ -16,8 +16,9 @@ from jax.extend.core import Primitive
 
 import shlo_disc
 from shlo_disc import cache
-from shlo_disc.jax.equations.digest import digest_of
+from shlo_disc.jax.equations.digest import NamelessError, digest_of
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.store.entries import current
 from tests.children import python
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -181,6 +182,8 @@ class Way(enum.Enum):
 def programs() -> dict[str, Any]:
     """Functions of one array of 3 by 4; no two compute the same."""
     some, other = np.arange(4, dtype=np.float32), np.arange(1, 5, dtype=np.float32)
+    some_key, other_key = jax.random.key(3), jax.random.key(4)
+    wide_key = jax.random.key(3, impl="unsafe_rbg")
 
     def pooled(x, reducer, start):
         return jax.lax.reduce_window(x, start, reducer, (1, 2), (1, 2), "VALID")
@@ -230,6 +233,9 @@ def programs() -> dict[str, Any]:
         "normal": lambda x: x + jax.random.normal(jax.random.key(0), x.shape),
         "other seed": lambda x: x + jax.random.normal(jax.random.key(1), x.shape),
         "other generator": lambda x: x + jax.random.normal(jax.random.key(0, impl="rbg"), x.shape),
+        "key": lambda x: x + jax.random.normal(some_key, x.shape),
+        "other key": lambda x: x + jax.random.normal(other_key, x.shape),
+        "key of another generator": lambda x: x + jax.random.normal(wide_key, x.shape),
         "solve": lambda x: jnp.linalg.solve(x @ x.T + jnp.eye(3), x),
         "reduce": lambda x: jax.lax.reduce(x, np.float32(0), lambda a, b: a + b * 2, (0,)),
         "other reduce": lambda x: jax.lax.reduce(x, np.float32(0), lambda a, b: a + b * 3, (0,)),
@@ -237,11 +243,10 @@ def programs() -> dict[str, Any]:
 
 
 def test_equal_programs_have_equal_digests_and_no_others_have():
-    def digests() -> dict[str, bytes | None]:
+    def digests() -> dict[str, bytes]:
         return {n: digest_of(jax.jit(f).trace(X).jaxpr) for n, f in programs().items()}
 
     first = digests()
-    assert None not in first.values(), [name for name, d in first.items() if d is None]
     assert len({*first.values()}) == len(first)
     jax.clear_caches()
     assert digests() == first
@@ -275,13 +280,14 @@ NAMELESS = {
     "a callback": lambda x: jax.pure_callback(np.sin, x, x),
     "a print": lambda x: [jax.debug.print("{}", x), x][1],
     "a primitive of somebody else's": mine.bind,
-    "a large constant": lambda x: x.sum() + np.ones(1 << 19, np.float32),
+    "a large constant": lambda x: x.sum() + np.ones(1 << 25, np.float32),
 }
 
 
 @pytest.mark.parametrize("name", NAMELESS)
 def test_what_cannot_be_named_has_no_digest(name):
-    assert digest_of(jax.jit(NAMELESS[name]).trace(X).jaxpr) is None
+    with pytest.raises(NamelessError):
+        digest_of(jax.jit(NAMELESS[name]).trace(X).jaxpr)
 
 
 def test_a_digest_is_the_same_in_every_process():
@@ -297,23 +303,97 @@ def test_a_digest_is_the_same_in_every_process():
 
 
 def test_calls_that_are_not_kept():
-    key = jax.random.key(0)
-    for f, args in (
-        (lambda x: jax.pure_callback(np.sin, x, x), (X,)),
-        (lambda k, x: jax.random.normal(k, x.shape), (key, X)),
-        (lambda x: shlo_disc.numpy.nonzero(x > 0)[0], (X[0],)),
+    for f, args, reason in (
+        (lambda x: jax.pure_callback(np.sin, x, x), (X,), "pure_callback"),
+        (lambda x: shlo_disc.numpy.nonzero(x > 0)[0], (X[0],), ""),
     ):
         for _ in range(2):
             g = shlo_disc.jit(f)
             ours, theirs = g(*args), f(*args)
             for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-6)
+            assert "every process traces it with symbols: it " in g.explain()
+            assert reason in g.explain().partition("symbols: it ")[2].partition("\n")[0]
             del g
             forget()
     assert entries() == 0
-    g = shlo_disc.jit(lambda x: x * 2, shapes="(a, b)")
-    g(X)
-    assert entries() == 0
+
+
+def kinds() -> dict[str, Any]:
+    """Functions with arguments and options, whose calls were not kept once."""
+    weights = np.random.default_rng(0).standard_normal((1 << 19, 4)).astype(np.float32)
+    key = jax.random.key(7)
+    return {
+        "a key": (lambda k, x: jax.random.normal(k, x.shape) + x, (key, X), {}),
+        "keys": (lambda k: jax.random.split(k, 3), (key,), {}),
+        "keys in a structure": (lambda k, x: {"k": jax.random.split(k), "x": x * 2}, (key, X), {}),
+        "a key of rbg": (
+            lambda k, x: (jax.random.fold_in(k, 1), x + jax.random.uniform(k, x.shape)),
+            (jax.random.key(7, impl="rbg"), X),
+            {},
+        ),
+        "a key closed over": (lambda x: jax.random.normal(key, x.shape) + x, (X,), {}),
+        "8 MiB of constants": (lambda x: weights @ x.T, (X,), {}),
+        "sizes": (lambda x: x * 2, (X,), {"shapes": "a, b"}),
+        "sizes and a rule": (lambda x: x * 2, (X,), {"shapes": "a, b", "constraints": ["b > a"]}),
+        "sizes by name": (lambda x, y: x + y, (X, X), {"shapes": {"x": "a, b"}}),
+    }
+
+
+def raw(value: Any) -> bytes:
+    """The elements of an array, of words where it is of keys."""
+    is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_calls_of_every_kind_are_kept(kind):
+    found = []
+    for is_second in (False, True):
+        f, args, options = kinds()[kind]
+        counted = traces(f) if not options else f
+        g = shlo_disc.jit(counted, **options)
+        results = g(*args)
+        wanted = f(*args)
+        assert jax.tree.structure(results) == jax.tree.structure(wanted)
+        for a, b in zip(jax.tree.leaves(results), jax.tree.leaves(wanted), strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+                assert raw(a) == raw(b)
+            else:
+                np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+        again = g(*args)
+        found.append([raw(value) for value in jax.tree.leaves(results)])
+        assert found[-1] == [raw(value) for value in jax.tree.leaves(again)]
+        assert g.cache_info().loaded == is_second
+        if is_second and not options:
+            assert counted.symbolic == 0
+        del g
+        forget()
+    assert found[0] == found[1]
+    assert entries() == 2
+
+
+def test_stated_sizes_count():
+    """The same function with other sizes stated is another call; broken rules are told."""
+    x = np.ones((3, 3), np.float32)
+    for shapes, constraints in (("a, b", ()), ("a, a", ()), ("a, b", ("a >= 3",)), (None, ())):
+        g = shlo_disc.jit(lambda x: x * 2, shapes=shapes, constraints=constraints)
+        np.testing.assert_array_equal(g(x), 2 * x)
+        assert g.cache_info().loaded in (0, 1)
+        del g
+        forget()
+    assert len({e for e in calls() if len(e.content()) == 32}) >= 4
+    for shapes, constraints in (("a, a", ()), ("a, b", ("a >= 4",))):
+        g = shlo_disc.jit(lambda x: x * 2, shapes=shapes, constraints=constraints)
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            g(X)
+        del g
+        forget()
+
+
+def calls():
+    return [entry for entry in current().entries() if entry.kind == "calls"]
 
 
 def test_donated_arguments_are_given_up_again():

@@ -310,13 +310,49 @@ def test_what_must_be_compiled_is(monkeypatch, tmp_path, way):
     assert not loaded(lambda: shlo_disc.compile(SMALL))
 
 
-def test_callbacks_are_of_one_process():
-    def f(x):
-        return jax.pure_callback(lambda x: x + 1, x, x)
+def test_programs_with_callbacks_call_those_of_today():
+    """The machine code is that of any function of these types."""
+    for is_second, more in ((False, 1), (True, 5), (True, 1)):
+        told = []
 
-    for _ in range(2):
+        def f(x, more=more, told=told):
+            jax.debug.callback(told.append, x.sum())
+            y = jax.pure_callback(lambda x, n=more: x + n, x, x)
+            return y * 2, jax.pure_callback(lambda y, n=more: y - n, y, y), x.sum()
+
         g = shlo_disc.jit(f)
-        np.testing.assert_array_equal(g(np.ones(3, np.float32)), 2 * np.ones(3))
+        found = g(np.ones(3, np.float32))
+        jax.effects_barrier()
+        wanted = ((1.0 + more) * 2, 1.0, 3.0)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a, np.full(a.shape, b))
+        assert told == [3.0]
+        assert g.cache_info().loaded == is_second
+        assert np.asarray(g(np.ones(7, np.float32))[1]).tolist() == [1.0] * 7
+        rows = json.loads(g.explain("json"))
+        row = rows[0] if isinstance(rows, list) else rows
+        loaded_or_late = row["loaded_kernels"] + row["late_kernels"]
+        assert (loaded_or_late == row["distinct_kernels"]) == is_second
+        del g, f
+        gc.collect()
+
+
+def test_other_callbacks_are_another_program():
+    """Their order and types count, not what they are called."""
+
+    def two(first, second):
+        def f(x):
+            y = jax.pure_callback(lambda x: x + 1, x, x)
+            return [y, jax.pure_callback(lambda x: x * 3, x, x)][first], (y, x)[second]
+
+        return f
+
+    x = np.ones(3, np.float32)
+    for first, second in ((0, 0), (1, 0), (0, 1)):
+        g = shlo_disc.jit(two(first, second))
+        a, b = g(x)
+        np.testing.assert_array_equal(a, [x + 1, x * 3][first])
+        np.testing.assert_array_equal(b, [x + 1, x][second])
         assert g.cache_info().loaded == 0
 
 

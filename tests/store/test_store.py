@@ -38,7 +38,7 @@ def store(tmp_path) -> Store:
 def file(store) -> Path:
     """The file of an entry."""
     store.write(KEY, CODE)
-    return store._path(KEY)
+    return store.path(KEY)
 
 
 def counted(action) -> dict[str, int]:
@@ -54,9 +54,9 @@ def test_what_is_written_is_read(store):
     store.write(OTHER, b"")
     assert (store.read(KEY), store.read(OTHER)) == (CODE, b"")
     assert not list((store.root / "tmp").iterdir())
-    for path in (store.root, store.root / "kernels", store._path(KEY).parent):
+    for path in (store.root, store.root / "kernels", store.path(KEY).parent):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    assert stat.S_IMODE(store._path(KEY).stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.path(KEY).stat().st_mode) == 0o600
 
 
 def test_mutations_are_misses(store, file):
@@ -81,7 +81,7 @@ class _nothing:
 
 def of_another_key(path, store):
     store.write(OTHER, CODE)
-    path.write_bytes(store._path(OTHER).read_bytes())
+    path.write_bytes(store.path(OTHER).read_bytes())
 
 
 def newer(path, store):
@@ -178,7 +178,7 @@ def filled(store: Store, count: int) -> list[bytes]:
     for age, key in enumerate(reversed(keys), 1):
         store.write(key, CODE)
         then = time.time() - 3600 * age
-        os.utime(store._path(key), (then, then))
+        os.utime(store.path(key), (then, then))
     return keys
 
 

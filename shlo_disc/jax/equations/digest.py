@@ -20,6 +20,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 from shlo_disc.jax_private import (
     JAX_VERSIONS,
     LEFT_TO_DERIVATIVES,
+    KeyArray,
     is_array,
     is_typed_number,
     known_primitives,
@@ -29,32 +30,30 @@ from shlo_disc.jax_private import (
     trivially_placed,
 )
 
-__all__ = ["digest_of"]
+__all__ = ["NamelessError", "digest_of"]
 
-_MOST_CONSTANT_BYTES = 1 << 20
-"""Larger constants take longer to digest than a program to trace."""
+MOST_CONSTANT_BYTES = 64 << 20
+"""Larger constants take as long to digest as a program to lower and to compile."""
 
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 """Types of what `repr` tells in full."""
 
 
-class _NamelessError(Exception):
-    """Something has no name that is the same in every process."""
+class NamelessError(Exception):
+    """Something has no name that is the same in every process; the text tells what, behind "it"."""
 
 
-def digest_of(program: Any, *facts: object) -> bytes | None:
-    """The digest of a `ClosedJaxpr` and `facts`, whose `repr` names them; None if it has none.
+def digest_of(program: Any, *facts: object) -> bytes:
+    """The digest of a `ClosedJaxpr` and `facts`, whose `repr` names them.
 
-    JAX's version and configuration count: primitives are lowered by them.
+    JAX's version and configuration count: primitives are lowered by them. Raises NamelessError for
+    a program that has none.
     """
     digest = _Digest()
     digest.add(*JAX_VERSIONS)
-    try:
-        digest.value(trace_context())
-        digest.closed(program)
-    except _NamelessError:
-        return None
+    digest.value(trace_context())
+    digest.closed(program)
     digest.add(*map(repr, facts))
     return digest.hash.digest()
 
@@ -66,7 +65,7 @@ class _Digest:
         """Of the values of the program at hand."""
         self._known: dict[int, tuple[object, bytes]] = {}
         """Digests of programs inside by address; many are the same object. They are kept."""
-        self._room = [_MOST_CONSTANT_BYTES]
+        self._room = [MOST_CONSTANT_BYTES]
 
     def add(self, *parts: str | bytes) -> None:
         for part in parts:
@@ -81,14 +80,14 @@ class _Digest:
 
     def open(self, program: Any) -> None:
         if program.effects:
-            raise _NamelessError
+            kinds = sorted({type(effect).__name__ for effect in program.effects})
+            raise NamelessError(f"has effects ({', '.join(kinds)})")
         for kind, values in (("takes", program.invars), ("reads", program.constvars)):
             self.add(kind, str(len(values)))
             self._bind(values)
         for equation in program.eqns:
             primitive = equation.primitive
-            if primitive not in known_primitives():
-                raise _NamelessError
+            self._known_primitive(primitive)
             self.add("equation", primitive.name)
             for value in equation.invars:
                 self._use(value)
@@ -102,6 +101,12 @@ class _Digest:
         self.add("results")
         for value in program.outvars:
             self._use(value)
+
+    def _known_primitive(self, primitive: Any) -> None:
+        if primitive not in known_primitives():
+            raise NamelessError(
+                f"has the operation {primitive.name}, whose parameters do not tell all"
+            )
 
     def _bind(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -120,9 +125,9 @@ class _Digest:
     def _type(self, aval: Any) -> None:
         shape = getattr(aval, "shape", None)
         if shape is None or not trivially_placed(aval):
-            raise _NamelessError
+            raise NamelessError("places arrays on devices or in memory of their own")
         if not all(isinstance(size, int) for size in shape):
-            raise _NamelessError
+            raise NamelessError("has symbolic sizes of an outer trace")
         weak = getattr(aval, "weak_type", False)
         self.add(type(aval).__name__, repr(tuple(shape)), _dtype(aval.dtype), str(weak))
 
@@ -137,15 +142,14 @@ class _Digest:
         self.add(known[1])
 
     def value(self, value: Any) -> None:
-        """A parameter or constant. Raises _NamelessError."""
+        """A parameter or constant. Raises NamelessError."""
         kind = type(value)
         if value is None or kind in _PLAIN or is_typed_number(value):
             self.add(kind.__name__, repr(value))
         elif kind in (ClosedJaxpr, Jaxpr):
             self._inner(value)
         elif isinstance(value, Primitive):
-            if value not in known_primitives():
-                raise _NamelessError
+            self._known_primitive(value)
             self.add("primitive", value.name)
         elif isinstance(value, enum.Enum):
             self.add("enum", kind.__qualname__, value.name)
@@ -157,7 +161,7 @@ class _Digest:
             self.add("dict", str(len(value)))
             for name, item in sorted(value.items()):
                 if not isinstance(name, str):
-                    raise _NamelessError
+                    raise NamelessError(f"has a parameter of the type {kind.__name__}")
                 self.add(name)
                 self.value(item)
         elif says_nothing(value):
@@ -173,23 +177,29 @@ class _Digest:
             for field in fields(value):
                 self.value(getattr(value, field.name))
         else:
-            raise _NamelessError
+            raise NamelessError(f"has a parameter of the type {kind.__name__}")
 
     def _array(self, value: Any) -> None:
+        if isinstance(value, jax.core.Tracer):
+            raise NamelessError("reads a value of an outer trace")
+        dtype = _dtype(value.dtype)
+        if isinstance(value, KeyArray):
+            value = value._base_array
         self._room[0] -= value.nbytes
-        if self._room[0] < 0 or isinstance(value, jax.core.Tracer):
-            raise _NamelessError
+        if self._room[0] < 0:
+            raise NamelessError(f"has constants of more than {MOST_CONSTANT_BYTES >> 20} MiB")
         data = np.ascontiguousarray(value)
         weak = getattr(value, "weak_type", False)
-        self.add("array", repr(data.shape), _dtype(data.dtype), str(weak), data.tobytes())
+        self.add("array", repr(data.shape), dtype, str(weak))
+        self.hash.update(data.reshape(-1).view(np.uint8).data)
 
 
 def _dtype(dtype: Any) -> str:
-    """Its name; raises _NamelessError for one of PRNG keys."""
+    """Its name; raises NamelessError for one of PRNG keys."""
     try:
         return str(np.dtype(dtype).name)
     except TypeError:
         name = prng_name(getattr(dtype, "_impl", None))
         if not name:
-            raise _NamelessError from None
+            raise NamelessError(f"has the type {dtype}") from None
         return f"key {name}"

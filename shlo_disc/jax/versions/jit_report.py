@@ -63,7 +63,11 @@ class Report:
         if version.is_in_parts:
             programs = [program.executable for program in version.in_parts.programs]
             return [
-                {**program.describe(), "assumes": list(map(str, pattern.notes))}
+                {
+                    **program.describe(),
+                    "assumes": list(map(str, pattern.notes)),
+                    "traced_anew": version.not_kept,
+                }
                 for program in programs
             ]
         calls = []
@@ -79,4 +83,5 @@ class Report:
                 calls.append((pattern.values(found.shapes or ()), found.calls))
         assumed = [*(guard.note for guard in pattern.guards), *pattern.notes]
         notes = list(dict.fromkeys(str(note) for note in assumed))
-        return [{**version.executable.describe(calls=calls), "assumes": notes}]
+        told = {"assumes": notes, "traced_anew": version.not_kept}
+        return [{**version.executable.describe(calls=calls), **told}]

@@ -12,19 +12,32 @@ import logging
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc.base import flags
 from shlo_disc.base.threads import lets_others_run
-from shlo_disc.driver.kept import call_key, is_call_kept, keep_call, program_of_call
+from shlo_disc.driver.kept import (
+    are_kept,
+    call_key,
+    is_call_kept,
+    keep_call,
+    program_of_call,
+    wrong_call,
+)
 from shlo_disc.executables.devices import Place
 from shlo_disc.executables.executable import Executable
 from shlo_disc.jax.arguments.leaves import abstract
+from shlo_disc.jax.arguments.stated import stated_shapes
 from shlo_disc.jax.calls.call import Call, Options
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.runs import Runs, calls_before_xla
-from shlo_disc.jax.equations.digest import digest_of
+from shlo_disc.jax.equations.digest import NamelessError, digest_of
 from shlo_disc.jax.sizes.fresh import FreshSizes
 from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.versions.tracing import check
-from shlo_disc.jax.versions.versions import Version
+from shlo_disc.jax.versions.versions import Version, typed_keys_of
+from shlo_disc.store.entries import COUNTS
 
 __all__ = ["KeptCall", "KeptCalls"]
 
@@ -34,8 +47,10 @@ _log = logging.getLogger("shlo_disc")
 class KeptCall(Runs):
     """A call that an earlier process made."""
 
-    def __init__(self, executable: Executable, call: Call, tree: Any) -> None:
-        self._executable, self._tree = executable, tree
+    def __init__(self, executable: Executable, call: Call, traced: Any) -> None:
+        """`traced`: the function at the sizes of the call."""
+        self._executable, self._tree = executable, traced.out_tree
+        self._keys = typed_keys_of(traced.jaxpr.out_avals)
         self.leaves = call.leaves
         self._donates = bool(call.donated)
 
@@ -46,8 +61,8 @@ class KeptCall(Runs):
 
     @property
     def keys(self) -> tuple[tuple[int, str], ...]:
-        """There are none: calls with typed keys are not kept."""
-        return ()
+        """Of the results."""
+        return self._keys
 
     def out_tree(self, shapes: Any) -> Any:
         """The structure of the results."""
@@ -63,39 +78,48 @@ class KeptCalls:
 
     def __init__(self, options: Options, call: Call) -> None:
         self._options, self._call = options, call
+        self._doubted: tuple[Executable, list[npt.NDArray[Any]]] | None = None
+        """What an earlier process ran, and arguments as they are now (SHLO_DISC_CACHE=verify)."""
+
+    @property
+    def _reason(self) -> str:
+        """Why calls like this one are not kept, behind "it"; "" if they may be."""
+        options, call = self._options, self._call
+        if options.checked:
+            return "is compared with a trace at every new shape"
+        if call.captured or not call.is_concrete:
+            return "is a part of an outer trace"
+        return "" if call.place.is_cpu else "runs on a GPU"
 
     @cached_property
     def _hint(self) -> bytes | None:
         """Names calls like this one, without a trace; None where they are not kept."""
-        options, call = self._options, self._call
-        if (
-            options.shapes is not None
-            or options.constraints
-            or options.checked
-            or call.captured
-            or not call.place.is_cpu
-            or not call.is_concrete
-            or any(leaf.is_key for leaf in call.leaves)
-        ):
+        call = self._call
+        if self._reason:
             return None
         leaves = [(leaf.name, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in call.leaves]
         hint = hashlib.blake2b(repr((self._facts, leaves)).encode()).digest()
         return call_key(hint, call.place.target)
 
-    @property
+    @cached_property
     def _facts(self) -> tuple[object, ...]:
+        """What is known without a trace, stated sizes as they are spread over the arguments."""
         options, call = self._options, self._call
+        stated = stated_shapes(
+            options.shapes, call.dynamic, call.named, call.top_names, call.own_leaves
+        )
+        sizes = [None if row is None else [*map(str, row)] for row in stated]
+        rules = [constraint.stated for constraint in options.constraints]
         likely = sorted(options.likely.items())
-        return options.name, options.dynamic, likely, call.donated
+        return options.name, options.dynamic, likely, call.donated, sizes, rules
 
     def _key(self, program: Any) -> bytes | None:
-        """What the call of this jaxpr at its sizes is kept under; None where it is not."""
+        """What the call of this jaxpr at its sizes is kept under; None where nothing is.
+
+        Raises NamelessError.
+        """
         types = [type(value).__name__ for value in program.in_avals]
-        digest = digest_of(program, self._facts, types)
-        if digest is None:
-            _log.debug("%s: its trace has no digest", self._options.name)
-            return None
-        return call_key(digest, self._call.place.target)
+        return call_key(digest_of(program, self._facts, types), self._call.place.target)
 
     @property
     def abstract(self) -> Call:
@@ -122,26 +146,68 @@ class KeptCalls:
         except Exception as error:  # tracing for a version raises it, unless it is about numbers
             _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
             return None
-        key = None if fresh.assumed else self._key(traced.jaxpr)
+        try:
+            key = None if fresh.assumed else self._key(traced.jaxpr)
+        except NamelessError:
+            return None
         executable = None if key is None else program_of_call(key)
         if executable is None:
             return None
+        if flags.cache_verifies():
+            self._doubted = executable, [np.array(value) for value in self._call.values]
+            return None
         _log.info("%s: a call that an earlier process made", self._options.name)
-        return KeptCall(executable, self._call, traced.out_tree)
+        return KeptCall(executable, self._call, traced)
+
+    def _verify(self, key: bytes, made: Executable) -> None:
+        """Raise CacheMismatchError if another program ran this call, with other results.
+
+        Another program alone is no mistake: the function may have changed at other sizes.
+        """
+        if self._doubted is None or self._doubted[0].kept_at == made.kept_at:
+            return
+        kept, arguments = self._doubted
+        results = [
+            [result.tobytes() for result in program.run_numpy([*map(np.copy, arguments)])]
+            for program in (kept, made)
+        ]
+        if results[0] != results[1]:
+            raise wrong_call(key, f"its program has other results in a call of {made.name}")
 
     def keep(self, version: Version) -> None:
-        """Keep the call, which `version` has just run."""
-        if self._hint is None or version.is_in_parts or version.keys or version.has_static_sizes:
+        """Keep the call, which `version` has just run, or have `version` tell why not."""
+        if not are_kept():
             return
+        reason = self._reason or self._why_not(version)
+        if not reason:
+            # The trace with which the version was compared; without symbols its own.
+            at_numbers = self._call.at_numbers
+            try:
+                key = self._key(version.jaxpr if at_numbers is None else at_numbers.jaxpr)
+            except NamelessError as error:
+                reason = str(error)
+            else:
+                if key is not None and self._hint is not None:
+                    executable: Any = version.executable
+                    self._verify(key, executable)
+                    keep_call(key, self._hint, executable)
+        if reason:
+            COUNTS.tell_not_kept("calls_not_kept", reason)
+            version.not_kept = reason
+
+    def _why_not(self, version: Version) -> str:
+        """Why the call is not kept, behind "it"; "" if it may be."""
+        if version.is_in_parts:
+            return "runs in parts"
+        if version.has_static_sizes:
+            return "returns a structure with sizes in it"
         executable: Any = version.executable
-        if (
-            getattr(executable, "kept_at", None) is None
-            or executable.donated != frozenset(self._call.donated)
-            or any(advice(note.reason) for note in version.pattern.notes)
-        ):
-            return
-        # The trace with which the version was compared; without symbols its own.
-        at_numbers = self._call.at_numbers
-        key = self._key(version.jaxpr if at_numbers is None else at_numbers.jaxpr)
-        if key is not None:
-            keep_call(key, self._hint, executable)
+        if getattr(executable, "kept_at", None) is None:
+            return getattr(executable, "not_kept", "") or "was compiled by another compiler"
+        if executable.record.has_apart:
+            return "may have to compile regions apart, of which a call alone says too little"
+        if executable.donated != frozenset(self._call.donated):
+            return "keeps arguments that were donated"
+        if any(advice(note.reason) for note in version.pattern.notes):
+            return "has sizes that are constants, about which every process is told"
+        return ""

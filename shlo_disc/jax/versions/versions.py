@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ from shlo_disc.jax.versions.segmented import Segmented, Trial
 from shlo_disc.jax.versions.tracing import Concrete, InParts, Trace, Traced, problem_of
 from shlo_disc.jax_private import inputs_used, key_impl
 
-__all__ = ["Version"]
+__all__ = ["Version", "typed_keys_of"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -148,6 +148,8 @@ class Version(Runs):
         self._compilation = _Compilation(options, call, found, donated)
         self._root = _Root(options, call, found, trace, self._compilation, donated)
         self._in_parts: Segmented | None = None
+        self.not_kept = ""
+        """Why every process traces it with symbols first, behind "it"; "" if it need not."""
         self._lock = locks.lock()
         self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
         if call.captured:
@@ -299,6 +301,11 @@ class Version(Runs):
         )
 
 
+def typed_keys_of(avals: Sequence[Any]) -> tuple[tuple[int, str], ...]:
+    """(index, PRNG implementation) of those of `avals` that are typed keys."""
+    return tuple((k, key_impl(a.dtype)) for k, a in enumerate(avals) if is_key_dtype(a.dtype))
+
+
 class _Root:
     """Makes the program of a version for transformations of JAX, also at other sizes.
 
@@ -328,11 +335,7 @@ class _Root:
         self.at_numbers: dict[Sizes, Any] = {}
         """Jaxprs by the sizes they were traced at, where the function cannot be traced again."""
         self._compilation = compilation
-        self.keys = tuple(
-            (index, key_impl(aval.dtype))
-            for index, aval in enumerate(compilation.lowered.out_avals)
-            if is_key_dtype(aval.dtype)
-        )
+        self.keys = typed_keys_of(compilation.lowered.out_avals)
 
     def program(self) -> Program:
         """The program as it was traced."""

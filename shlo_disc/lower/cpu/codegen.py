@@ -35,7 +35,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from shlo_disc.base import flags, locks
-from shlo_disc.base.errors import InternalError, UnsupportedError
+from shlo_disc.base.errors import CacheMismatchError, InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
@@ -56,7 +56,7 @@ from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.plan import KernelText, LateText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
-from shlo_disc.store.entries import COUNTS, current
+from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 
 _log = logging.getLogger(__name__)
@@ -642,7 +642,7 @@ class Builder:
         for source in sources:
             try:
                 self._found[source].compiled()
-            except MemoryError:
+            except (CacheMismatchError, MemoryError):
                 raise
             except Exception as error:
                 self._refused[source] = error
@@ -778,8 +778,13 @@ def _kept(source: _Source) -> list[_Code] | None:
     """The functions of `source` from the kernel store; None if it has none."""
     store = current()
     kept = None if store is None else store.read(source.key)
-    if kept is None:
+    if store is None or kept is None:
         return None
+    if flags.cache_verifies():
+        object_code = _generated(source.text(), source.names, source.machine, source.opt_level)
+        if object_code != kept:
+            raise mismatch(store, source.key, "it has other machine code")
+        return _new(object_code, source.names, is_best=True)
     try:
         functions = _loaded(kept, source.names, from_store=True)
     except ObjectCodeError:  # written by a mistake of ours
