@@ -20,6 +20,8 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from shlo_disc.base import flags
 from shlo_disc.base.callbacks import is_callback, without_numbers
 from shlo_disc.base.errors import CacheMismatchError
@@ -27,7 +29,14 @@ from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.base.later import Later
 from shlo_disc.driver.request import Request
 from shlo_disc.dynamic.seen import SHORT
-from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
+from shlo_disc.executables.codec import (
+    NO_WEIGHTS,
+    NoLines,
+    RecordError,
+    Weights,
+    from_bytes,
+    to_bytes,
+)
 from shlo_disc.executables.data_sized import DataSizedExecutable, made_of, record_of
 from shlo_disc.executables.executable import Executable, warn_of_donated
 from shlo_disc.executables.lines import without_lines
@@ -36,7 +45,13 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
 from shlo_disc.store.entries import COUNTS, current, mismatch
-from shlo_disc.store.format import KEY_BYTES, key_of
+from shlo_disc.store.format import (
+    KEY_BYTES,
+    MOST_CONSTANT_BYTES,
+    TOO_MANY_CONSTANTS,
+    key_of,
+    name_of,
+)
 
 __all__ = [
     "Found",
@@ -70,6 +85,8 @@ class Place(NamedTuple):
     """Source lines of today, of which the entry has numbers, and then names of callbacks."""
     seen: Mapping[str, int] | None = None
     """Sizes of the first call; the key of a program has those that matter (`_with_short`)."""
+    weights: Weights = NO_WEIGHTS
+    """Large constants by name: the entry has none of them."""
 
 
 class NotKept(NamedTuple):
@@ -98,7 +115,7 @@ def place_of(request: Request) -> Place | NotKept:
     )
     named = _facts(options.target, *facts)
     key = key_of(_compiler(), code.identity(architecture), named, *source.parts)
-    return Place(key, source.lines, stated.seen)
+    return Place(key, source.lines, stated.seen, source.weights)
 
 
 def _with_short(place: Place, symbols: Sequence[str]) -> Place:
@@ -108,7 +125,8 @@ def _with_short(place: Place, symbols: Sequence[str]) -> Place:
     """
     seen = [(place.seen or {}).get(symbol, 0) for symbol in symbols]
     short = [n if n <= SHORT else 0 for n in seen]
-    return Place(key_of(place.key, repr((symbols, short)).encode()), place.lines)
+    key = key_of(place.key, repr((symbols, short)).encode())
+    return place._replace(key=key, seen=None)
 
 
 def are_kept() -> bool:
@@ -143,7 +161,7 @@ def find(place: Place) -> Found | None:
     if data is None:
         return None
     try:
-        record = from_bytes(data, place.lines)
+        record = from_bytes(data, place.lines, place.weights)
     except RecordError:
         record = None
     if not isinstance(record, ProgramRecord | PartsRecord):  # written by a mistake of ours
@@ -156,8 +174,8 @@ def load(found: Found, request: Request | None) -> Executable | DataSizedExecuta
     """The program `found`, which is that of `request`, if anybody may ask for more of it."""
     start = time.perf_counter()
     made = made_of(found.record, partial(_executable, request))
-    made.kept_at = found.place.key
     assert isinstance(made, Executable | DataSizedExecutable)
+    _tell_place(made, found.place)
     COUNTS.add("programs_loaded")
     _log.info("loaded %s in %.0f ms", made.name, (time.perf_counter() - start) * 1e3)
     return made
@@ -174,7 +192,12 @@ def check(place: Place, found: Found, made: Executable | DataSizedExecutable) ->
     for part, values in _compared(found.record, place.lines).items():
         if values != _compared(record, place.lines).get(part):
             raise mismatch(programs, key, f"its record differs in {part}")
-    made.kept_at = key
+    _tell_place(made, found.place)
+
+
+def _tell_place(made: Executable | DataSizedExecutable, place: Place) -> None:
+    """Have `made` know where it is kept."""
+    made.kept_at, made.weights = place.key, frozenset(place.weights)
 
 
 _TOLD = ("passes", "stage_ms", "texts")
@@ -214,16 +237,17 @@ def call_key(digest: bytes, target: str) -> bytes | None:
     return key_of(_compiler(), code.identity(architecture), _facts(target), digest)
 
 
-def program_of_call(key: bytes) -> Executable | None:
+def program_of_call(key: bytes, weights: Weights) -> Executable | None:
     """The program that runs the call kept under `key`; None where there is none.
 
-    It is known to be right at the sizes of this call alone. It has no source lines.
+    `weights`: large constants of the call by name. It is known to be right at the sizes of this
+    call alone, and has no source lines.
     """
     store = current("calls")
     program = None if store is None else store.read(key)
     if program is None or len(program) != KEY_BYTES:
         return None
-    found = find(Place(program, _NoLines()))
+    found = find(Place(program, NoLines(), None, weights))
     made = None if found is None else load(found, None)
     return made if isinstance(made, Executable) else None
 
@@ -247,16 +271,6 @@ def keep_call(key: bytes, hint: bytes, made: Executable) -> None:
     if store is not None and made.kept_at is not None and not made.record.has_apart:
         do_later(partial(store.write, key, made.kept_at))
         do_later(partial(store.write, hint, key))
-
-
-class _NoLines(Sequence[str]):
-    """Of a program whose module nobody has lowered."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return "a source line"
-
-    def __len__(self) -> int:
-        return 0
 
 
 def _executable(request: Request | None, record: ProgramRecord) -> Executable:
@@ -304,7 +318,7 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
     else:
         symbols = _short_symbols(record)
         own = place if place.seen is None else _with_short(place, symbols)
-        made.kept_at = own.key
+        _tell_place(made, own)
         do_later(partial(_write, own, record))
         if own is not place:
             do_later(partial(_write_symbols, place.key, symbols))
@@ -334,7 +348,7 @@ def _why_not_kept(record: ProgramRecord, lines: Sequence[str]) -> str:
 def _write(place: Place, record: Record) -> None:
     store = current("programs")
     if store is not None:
-        store.write(place.key, to_bytes(record, place.lines))
+        store.write(place.key, to_bytes(record, place.lines, place.weights))
 
 
 def _write_symbols(key: bytes, symbols: Sequence[str]) -> None:
@@ -343,18 +357,23 @@ def _write_symbols(key: bytes, symbols: Sequence[str]) -> None:
         store.write(key, " ".join(symbols).encode())
 
 
-_TOO_LARGE = NotKept(f"has constants of more than {_LARGEST >> 20} MiB in all")
+_TOO_LARGE = NotKept(f"is a module of more than {_LARGEST >> 20} MiB")
 
 
 class _Source(NamedTuple):
+    """All that ingest reads, and what stands for large constants."""
+
     parts: tuple[bytes, ...]
     """All that ingest reads."""
     lines: Sequence[str] = ()
     """What `parts` have no part of."""
+    weights: Weights = NO_WEIGHTS
+    """Large constants; `parts` have their names."""
 
 
 def _source(source: Any) -> _Source | NotKept:
     lines: Sequence[str] = ()
+    weights = NO_WEIGHTS
     if isinstance(source, JaxModule):
         known = source.own, source.shapes, sorted(source.sizes.items()), source.constraints
         data = source.data
@@ -362,10 +381,12 @@ def _source(source: Any) -> _Source | NotKept:
             data, lines = without_lines(data)
             data, callbacks = without_numbers(data)
             lines = [*lines, *callbacks]
-        if sum(array.nbytes for array in source.weights) > _LARGEST:
-            return _TOO_LARGE
-        weights = (array.tobytes() for array in source.weights)
-        parts: tuple[Any, ...] = ("JaxModule", data, repr(known), *weights)
+        if sum(array.nbytes for array in source.weights) > MOST_CONSTANT_BYTES:
+            return NotKept(TOO_MANY_CONSTANTS)
+        elements = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in source.weights]
+        named = [name_of(array.data) for array in elements]
+        weights = dict(zip(named, elements, strict=True))
+        parts: tuple[Any, ...] = ("JaxModule", data, repr(known), *named)
     elif isinstance(source, str) and "\n" in source:
         parts = ("text", source)
     elif isinstance(source, bytes | bytearray | memoryview):
@@ -382,7 +403,8 @@ def _source(source: Any) -> _Source | NotKept:
         return NotKept("comes as a file, or in a form that is not looked up")
     if sum(map(len, parts)) > _LARGEST:
         return _TOO_LARGE
-    return _Source(tuple(p if isinstance(p, bytes) else p.encode() for p in parts), lines)
+    encoded = tuple(p if isinstance(p, bytes) else p.encode() for p in parts)
+    return _Source(encoded, lines, weights)
 
 
 @functools.cache
@@ -408,6 +430,7 @@ def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _files(entry.path)
+                if entry.name != "__pycache__":
+                    yield from _files(entry.path)
             elif entry.name.endswith((".py", ".so")):
                 yield entry.path, entry.stat()

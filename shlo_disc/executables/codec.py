@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
@@ -37,7 +38,7 @@ from shlo_disc.lower.host.record import (
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.place import At, Place
 
-__all__ = ["RecordError", "from_bytes", "to_bytes"]
+__all__ = ["NO_WEIGHTS", "NoLines", "RecordError", "Weights", "from_bytes", "to_bytes"]
 
 _RECORDS: dict[str, type] = {
     kind.__name__: kind
@@ -57,6 +58,8 @@ _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _RECORD
 _LONGEST_MESSAGE = 10_000
 """Longer texts are programs, which have no source lines."""
 
+NO_WEIGHTS: Mapping[str, npt.NDArray[np.uint8]] = {}
+
 _LEVEL = 1
 """Of compression. Texts of kernels become a seventh; higher levels take longer than a kernel."""
 
@@ -65,32 +68,51 @@ class RecordError(ValueError):
     """Bytes are no record."""
 
 
-def to_bytes(value: object, lines: Sequence[str] = ()) -> bytes:
+Weights = Mapping[str, npt.NDArray[np.uint8]]
+"""Arrays that are not written, by name."""
+
+
+class NoLines(Sequence[str]):
+    """The source lines of a program whose module nobody has lowered: any number of them."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return "a source line"
+
+    def __len__(self) -> int:
+        return 0
+
+
+def to_bytes(value: object, lines: Sequence[str] = (), weights: Weights = NO_WEIGHTS) -> bytes:
     """`value` as bytes: the same in every process. Raises TypeError for what is no plain data.
 
     `lines`: source lines, such as "model.py:7". Texts with one of them have its number instead.
+    An array in the memory of one of `weights` is written as its name.
     """
     numbers = {line: n for n, line in reversed([*enumerate(lines)]) if line}
-    return _Writer(numbers).bytes_of(value)
+    names = {_place(array): name for name, array in weights.items()}
+    return _Writer(numbers, names).bytes_of(value)
 
 
-def from_bytes(data: bytes | memoryview, lines: Sequence[str] = ()) -> Any:
+def from_bytes(
+    data: bytes | memoryview, lines: Sequence[str] = (), weights: Weights = NO_WEIGHTS
+) -> Any:
     """The value that `data` was written from, which was checked to be whole.
 
-    `lines` are the source lines of today, by number. Raises RecordError for other bytes.
+    `lines` are the source lines of today, by number, and `weights` the arrays that were not
+    written. Raises RecordError for other bytes, and for names that these lack.
     """
     blobs = memoryview(data)
     try:
         length = int.from_bytes(blobs[:8], "little")
         nodes = json.loads(zlib.decompress(blobs[8 : 8 + length]))
-        return _read(nodes, blobs[8 + length :], lines)
+        return _read(nodes, blobs[8 + length :], lines, weights)
     except (zlib.error, ValueError, TypeError, KeyError, IndexError) as error:
         raise RecordError(f"no record: {error}") from error
 
 
 class _Writer:
-    def __init__(self, lines: Mapping[str, int]) -> None:
-        self._lines = lines
+    def __init__(self, lines: Mapping[str, int], names: Mapping[tuple[int, int], str]) -> None:
+        self._lines, self._names = lines, names
         longest_first = sorted(map(re.escape, lines), key=len, reverse=True)
         self._line = re.compile(f"({'|'.join(longest_first)})(?!\\d)") if lines else None
         self.nodes: list[list[Any]] = []
@@ -134,6 +156,8 @@ class _Writer:
             return kind.__name__, value
         if kind in (set, frozenset):
             return "frozenset", sorted(value)
+        if kind is np.ndarray and (name := self._names.get(_place(value))) is not None:
+            return "weight", [name]
         if kind is bytes or isinstance(value, np.ndarray):
             return kind.__name__, self._blob(bytes(value))
         if kind is Later:
@@ -143,7 +167,7 @@ class _Writer:
         raise TypeError(f"a {kind.__name__} is no plain data: {value!r}")
 
     def _later(self, value: object) -> bytes:
-        return _Writer(self._lines).bytes_of(value)
+        return _Writer(self._lines, self._names).bytes_of(value)
 
     def _blob(self, data: bytes) -> tuple[int, int]:
         self.blobs += data
@@ -159,13 +183,18 @@ class _Writer:
         return place
 
 
-def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str]) -> Any:
+def _place(array: npt.NDArray[np.uint8]) -> tuple[int, int]:
+    return array.ctypes.data, array.nbytes
+
+
+def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str], weights: Weights) -> Any:
     makers: dict[str, Callable[..., Any]] = {
         **_RECORDS,
         "At": At,
         "Later": lambda begin, length: Later(
-            partial(from_bytes, _blob(blobs, begin, length), lines)
+            partial(from_bytes, _blob(blobs, begin, length), lines, weights)
         ),
+        "weight": lambda name: weights[name],
         "told": lambda *parts: "".join(lines[p] if type(p) is int else p for p in parts),
         "atom": lambda op, key, *arguments: intern(op, key, arguments),
         "size": lambda *terms: Expr(dict(zip(terms[::2], terms[1::2], strict=True))),

@@ -63,6 +63,8 @@ class DataSizedExecutable(OfThisProcess):
         self.signature = Signature(signature.arguments[:arguments], signature.results)
         self.kept_at: bytes | None = None
         """As of an `Executable`."""
+        self.weights: frozenset[str] = frozenset()
+        """As of an `Executable`."""
         self.not_kept = ""
         """As of an `Executable`."""
         self.keys = TypedKeys()

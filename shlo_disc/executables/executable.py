@@ -116,6 +116,8 @@ class Executable(OfThisProcess):
         """JAX's name of what it runs on: "cpu"."""
         self.kept_at: bytes | None = None
         """The key that it is kept under on disk."""
+        self.weights: frozenset[str] = frozenset()
+        """Names of large constants that its entry on disk has none of."""
         self.not_kept = ""
         """Why no later process can load it, behind "it"; "" if one can, or if nothing is kept."""
         self.was_loaded = False

@@ -66,7 +66,8 @@ with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   `emit_python_callback`, which every rule of a callback uses; JAX's takes no symbols and needs
   XLA's runtime. `HeldSizes`: the sizes that such a function of Python holds.
   `portable_artifact`: a module as `jax.export` serialises it. `put_back`: large constants, which
-  `register_constant_handler` leaves beside a module, are in it again (`weights.py`).
+  `register_constant_handler` leaves beside a module, are in it again (`weights.py`). `is_large`:
+  which constants these are.
 * `platform_index_p` and `_cond_lowering`: what `lax.platform_dependent` makes.
 * `constraints_of`: the relations of sizes that a scope was told.
 * `auto_insert_reshard`, `standard_vma_rule`, `ManualAxisType`: what
@@ -187,7 +188,7 @@ from shlo_disc.jax_private.states import (
     trace_context,
     usual_states,
 )
-from shlo_disc.jax_private.weights import put_back
+from shlo_disc.jax_private.weights import is_large, put_back
 
 __all__ = [
     "BEST",
@@ -238,6 +239,7 @@ __all__ = [
     "is_callback_effect",
     "is_export",
     "is_jaxpr",
+    "is_large",
     "is_library_file",
     "is_staging",
     "is_transforming",

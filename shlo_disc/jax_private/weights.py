@@ -26,7 +26,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 
 from shlo_disc.base.jax_module import WEIGHT
 
-__all__ = ["Weights", "put_back", "weights_of"]
+__all__ = ["Weights", "is_large", "put_back", "weights_of"]
 
 _LEAST_BYTES = 1 << 16
 _SAMPLES = 64
@@ -58,7 +58,7 @@ class Weights:
 
     def call(self, value: Any) -> Any:
         """The value that stands for a constant in the module at hand; None: it is to be in it."""
-        if not _is_large(value):
+        if not is_large(value):
             return None
         number = self._numbers.get(id(value))
         if number is None:
@@ -84,7 +84,7 @@ class _State(threading.local):
 _state = _State()
 
 
-def _is_large(value: Any) -> bool:
+def is_large(value: Any) -> bool:
     """True for an array that a module need not hold: of plain numbers, as the module has them."""
     if not isinstance(value, np.ndarray | _ArrayImpl) or value.nbytes < _LEAST_BYTES:
         return False
@@ -106,7 +106,7 @@ def _is_splat(array: Array) -> bool:
 
 def weights_of(jaxpr: Any) -> Weights | None:
     """Where the large constants of a closed jaxpr go; None if it has none."""
-    if any(map(_is_large, jaxpr.consts)):
+    if any(map(is_large, jaxpr.consts)):
         return Weights()
     for equation in jaxpr.jaxpr.eqns:
         for value in equation.params.values():

@@ -5,7 +5,18 @@ from __future__ import annotations
 import hashlib
 import struct
 
-__all__ = ["KEY_BYTES", "MOST_BYTES", "VERSION", "DamagedError", "key_of", "packed", "unpacked"]
+__all__ = [
+    "KEY_BYTES",
+    "MOST_BYTES",
+    "MOST_CONSTANT_BYTES",
+    "TOO_MANY_CONSTANTS",
+    "VERSION",
+    "DamagedError",
+    "key_of",
+    "name_of",
+    "packed",
+    "unpacked",
+]
 
 MAGIC = b"\x93shlodsc"
 VERSION = 1
@@ -13,6 +24,10 @@ VERSION = 1
 KEY_BYTES = 32
 MOST_BYTES = 256 << 20
 """Of a file; the largest kernels take 100 kB."""
+
+MOST_CONSTANT_BYTES = 1 << 30
+"""Of a program that is kept: more take as long to digest as a program to lower and compile."""
+TOO_MANY_CONSTANTS = f"has constants of more than {MOST_CONSTANT_BYTES >> 20} MiB in all"
 
 _HEAD = struct.Struct(f"<8sIIQ{KEY_BYTES}s{hashlib.blake2b().digest_size}s")
 """Magic, version, 0, bytes of the content, key, digest."""
@@ -26,6 +41,11 @@ def key_of(*parts: str | bytes) -> bytes:
         key.update(len(data).to_bytes(8, "little"))
         key.update(data)
     return key.digest()
+
+
+def name_of(elements: bytes | memoryview) -> str:
+    """What a large constant is called on disk: equal elements have equal names."""
+    return hashlib.blake2b(elements, digest_size=KEY_BYTES).hexdigest()
 
 
 class DamagedError(ValueError):

@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import numpy.typing as npt
 
 from shlo_disc.base import flags
-from shlo_disc.executables.codec import RecordError, from_bytes
+from shlo_disc.executables.codec import NoLines, RecordError, from_bytes
 from shlo_disc.store.entries import Entry, Store, current
 from shlo_disc.store.folder import opened
 from shlo_disc.store.format import KEY_BYTES, DamagedError
@@ -22,6 +25,8 @@ from shlo_disc.store.loader import ObjectCodeError, check_object_code
 
 __all__ = ["main"]
 
+_ANY_WEIGHTS: defaultdict[str, npt.NDArray[np.uint8]] = defaultdict(lambda: np.empty(0, np.uint8))
+"""Stand for constants, which no entry has."""
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _PERIODS = {"s": 1, "m": 60, "h": 60 * 60, "d": 24 * 60 * 60}
 
@@ -119,7 +124,7 @@ def _damage(entry: Entry) -> str:
     try:
         content = entry.content()
         if entry.kind == "programs":
-            from_bytes(content)
+            from_bytes(content, NoLines(), _ANY_WEIGHTS)
         elif entry.kind == "calls":
             if len(content) != KEY_BYTES:
                 return "no key of a program"

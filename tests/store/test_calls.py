@@ -280,7 +280,6 @@ NAMELESS = {
     "a callback": lambda x: jax.pure_callback(np.sin, x, x),
     "a print": lambda x: [jax.debug.print("{}", x), x][1],
     "a primitive of somebody else's": mine.bind,
-    "a large constant": lambda x: x.sum() + np.ones(1 << 25, np.float32),
 }
 
 
@@ -372,6 +371,40 @@ def test_calls_of_every_kind_are_kept(kind):
         forget()
     assert found[0] == found[1]
     assert entries() == 2
+
+
+def test_large_constants_are_in_no_entry(monkeypatch):
+    """They are read where the function has them, and only equal ones will do."""
+    rows = np.random.default_rng(0).standard_normal((1 << 18, 4)).astype(np.float32)
+    of_jax = jnp.asarray(rows)
+    for weights, is_kept in ((of_jax, False), (of_jax, True), (rows, True), (rows + 1, False)):
+        g = shlo_disc.jit(lambda x, w=weights: (w @ x.T).sum(0))
+        np.testing.assert_allclose(g(X), (np.asarray(weights) @ X.T).sum(0), rtol=1e-3, atol=1e-2)
+        assert g.cache_info().loaded == is_kept
+        small = np.ones((2, 4), np.float32)  # by way of the symbols
+        np.testing.assert_allclose(g(small), (np.asarray(weights) @ small.T).sum(0), rtol=1e-3)
+        constants = g.lower(X).compile().executable.host.constants
+        of_arrays = [c for c in constants if np.shares_memory(c, np.asarray(of_jax))]
+        assert len(of_arrays) == (weights is of_jax)
+        if weights is of_jax:
+            assert max(entry.size_bytes for entry in current().entries()) < 1 << 20
+        del g
+        forget()
+    monkeypatch.setattr("shlo_disc.jax.equations.digest.MOST_CONSTANT_BYTES", 1 << 20)
+    with pytest.raises(NamelessError, match="constants of more than"):
+        digest_of(jax.jit(lambda x: x.sum() + rows).trace(X).jaxpr)
+
+
+def test_numpy_arrays_may_change_after_the_call_is_loaded():
+    for _ in range(2):
+        rows = np.ones((1 << 16, 4), np.float32)
+        rows[0] = 2  # else it is one number
+        g = shlo_disc.jit(lambda x, w=rows: (w @ x.T).sum(0))
+        wanted = np.asarray(g(X))
+        rows[:] = 0
+        np.testing.assert_array_equal(g(X), wanted)
+        del g
+        forget()
 
 
 def test_stated_sizes_count():

@@ -486,3 +486,21 @@ def test_records_are_frozen():
     with pytest.raises(AttributeError):
         record.name = "other"
     assert replace(record, name="other").name == "other"
+
+
+def test_disc_cache_verify_needs_neither_lines_nor_functions_nor_constants(place):
+    """An entry that has numbers of them is as whole as any."""
+    from click.testing import CliRunner  # noqa: PLC0415
+
+    from shlo_disc.tools import disc_cache  # noqa: PLC0415
+
+    rows = np.random.default_rng(0).standard_normal((1 << 15, 2)).astype(np.float32)
+
+    def f(x):
+        y = jax.pure_callback(lambda x: x + 1, x, x)
+        return rows @ y.reshape(2, -1)
+
+    shlo_disc.jit(f)(np.ones((4, 3), np.float32))
+    told = CliRunner().invoke(disc_cache.main, ["--dir", str(place), "verify"])
+    assert ", 0 damaged" in told.output, told.output
+    assert told.exit_code == 0

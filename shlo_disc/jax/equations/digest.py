@@ -22,6 +22,7 @@ from shlo_disc.jax_private import (
     LEFT_TO_DERIVATIVES,
     KeyArray,
     is_array,
+    is_large,
     is_typed_number,
     known_primitives,
     prng_name,
@@ -29,12 +30,9 @@ from shlo_disc.jax_private import (
     trace_context,
     trivially_placed,
 )
+from shlo_disc.store.format import MOST_CONSTANT_BYTES, TOO_MANY_CONSTANTS, name_of
 
 __all__ = ["NamelessError", "digest_of"]
-
-MOST_CONSTANT_BYTES = 64 << 20
-"""Larger constants take as long to digest as a program to lower and to compile."""
-
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 """Types of what `repr` tells in full."""
@@ -44,34 +42,40 @@ class NamelessError(Exception):
     """Something has no name that is the same in every process; the text tells what, behind "it"."""
 
 
-def digest_of(program: Any, *facts: object) -> bytes:
+def digest_of(program: Any, *facts: object, constants: dict[str, Any] | None = None) -> bytes:
     """The digest of a `ClosedJaxpr` and `facts`, whose `repr` names them.
 
-    JAX's version and configuration count: primitives are lowered by them. Raises NamelessError for
-    a program that has none.
+    `constants` takes the bytes of its large constants, by what they are called on disk. JAX's
+    version and configuration count: primitives are lowered by them. Raises NamelessError for a
+    program that has none.
     """
-    digest = _Digest()
+    digest = _Digest({} if constants is None else constants)
     digest.add(*JAX_VERSIONS)
     digest.value(trace_context())
     digest.closed(program)
     digest.add(*map(repr, facts))
-    return digest.hash.digest()
+    return digest.digest()
 
 
 class _Digest:
-    def __init__(self) -> None:
-        self.hash = hashlib.blake2b(digest_size=32)
+    def __init__(self, constants: dict[str, Any]) -> None:
+        self._constants = constants
+        self._texts: list[str] = []
+        """What is digested, each behind its length."""
         self._numbers: dict[Any, int] = {}
         """Of the values of the program at hand."""
-        self._known: dict[int, tuple[object, bytes]] = {}
+        self._types: dict[int, tuple[object, tuple[str, ...]]] = {}
+        """Texts of types by address; most values of a program share some. They are kept."""
+        self._known: dict[int, tuple[object, str]] = {}
         """Digests of programs inside by address; many are the same object. They are kept."""
         self._room = [MOST_CONSTANT_BYTES]
 
-    def add(self, *parts: str | bytes) -> None:
-        for part in parts:
-            data = part if isinstance(part, bytes) else part.encode()
-            self.hash.update(len(data).to_bytes(8, "little"))
-            self.hash.update(data)
+    def add(self, *parts: str) -> None:
+        self._texts += [f"{len(part)}:{part}" for part in parts]
+
+    def digest(self) -> bytes:
+        text = "".join(self._texts).encode(errors="surrogatepass")
+        return hashlib.blake2b(text, digest_size=32).digest()
 
     def closed(self, program: Any) -> None:
         self.add("constants")
@@ -123,22 +127,28 @@ class _Digest:
             self.add(str(self._numbers[value]))
 
     def _type(self, aval: Any) -> None:
+        known = self._types.get(id(aval))
+        if known is None:
+            known = self._types[id(aval)] = aval, self._type_texts(aval)
+        self.add(*known[1])
+
+    def _type_texts(self, aval: Any) -> tuple[str, ...]:
         shape = getattr(aval, "shape", None)
         if shape is None or not trivially_placed(aval):
             raise NamelessError("places arrays on devices or in memory of their own")
         if not all(isinstance(size, int) for size in shape):
             raise NamelessError("has symbolic sizes of an outer trace")
         weak = getattr(aval, "weak_type", False)
-        self.add(type(aval).__name__, repr(tuple(shape)), _dtype(aval.dtype), str(weak))
+        return type(aval).__name__, repr(tuple(shape)), _dtype(aval.dtype), str(weak)
 
     def _inner(self, program: Any) -> None:
         """A program inside, with values of its own."""
         known = self._known.get(id(program))
         if known is None:
-            inner = _Digest()
-            inner._known, inner._room = self._known, self._room
+            inner = _Digest(self._constants)
+            inner._known, inner._room, inner._types = self._known, self._room, self._types
             inner.closed(program) if isinstance(program, ClosedJaxpr) else inner.open(program)
-            known = self._known[id(program)] = program, inner.hash.digest()
+            known = self._known[id(program)] = program, inner.digest().hex()
         self.add(known[1])
 
     def value(self, value: Any) -> None:
@@ -187,11 +197,15 @@ class _Digest:
             value = value._base_array
         self._room[0] -= value.nbytes
         if self._room[0] < 0:
-            raise NamelessError(f"has constants of more than {MOST_CONSTANT_BYTES >> 20} MiB")
+            raise NamelessError(TOO_MANY_CONSTANTS)
         data = np.ascontiguousarray(value)
         weak = getattr(value, "weak_type", False)
-        self.add("array", repr(data.shape), dtype, str(weak))
-        self.hash.update(data.reshape(-1).view(np.uint8).data)
+        elements = data.reshape(-1).view(np.uint8)
+        name = name_of(elements.data)
+        self.add("array", repr(data.shape), dtype, str(weak), name)
+        if is_large(value):
+            # An array of JAX never changes; one of NumPy may.
+            self._constants[name] = elements.copy() if isinstance(value, np.ndarray) else elements
 
 
 def _dtype(dtype: Any) -> str:

@@ -78,6 +78,8 @@ class KeptCalls:
 
     def __init__(self, options: Options, call: Call) -> None:
         self._options, self._call = options, call
+        self._constants: dict[str, npt.NDArray[np.uint8]] = {}
+        """The large ones of a trace, by what they are called on disk."""
         self._doubted: tuple[Executable, list[npt.NDArray[Any]]] | None = None
         """What an earlier process ran, and arguments as they are now (SHLO_DISC_CACHE=verify)."""
 
@@ -119,7 +121,8 @@ class KeptCalls:
         Raises NamelessError.
         """
         types = [type(value).__name__ for value in program.in_avals]
-        return call_key(digest_of(program, self._facts, types), self._call.place.target)
+        digest = digest_of(program, self._facts, types, constants=self._constants)
+        return call_key(digest, self._call.place.target)
 
     @property
     def abstract(self) -> Call:
@@ -150,7 +153,7 @@ class KeptCalls:
             key = None if fresh.assumed else self._key(traced.jaxpr)
         except NamelessError:
             return None
-        executable = None if key is None else program_of_call(key)
+        executable = None if key is None else program_of_call(key, self._constants)
         if executable is None:
             return None
         if flags.cache_verifies():
@@ -180,20 +183,26 @@ class KeptCalls:
             return
         reason = self._reason or self._why_not(version)
         if not reason:
-            # The trace with which the version was compared; without symbols its own.
-            at_numbers = self._call.at_numbers
             try:
-                key = self._key(version.jaxpr if at_numbers is None else at_numbers.jaxpr)
+                reason = self._keep(version)
             except NamelessError as error:
                 reason = str(error)
-            else:
-                if key is not None and self._hint is not None:
-                    executable: Any = version.executable
-                    self._verify(key, executable)
-                    keep_call(key, self._hint, executable)
         if reason:
             COUNTS.tell_not_kept("calls_not_kept", reason)
             version.not_kept = reason
+
+    def _keep(self, version: Version) -> str:
+        """Keep the call; why it is not kept, behind "it"."""
+        executable: Any = version.executable
+        # The trace with which the version was compared; without symbols its own.
+        at_numbers = self._call.at_numbers
+        key = self._key(version.jaxpr if at_numbers is None else at_numbers.jaxpr)
+        if not executable.weights <= self._constants.keys():
+            return "has large constants that its trace at the sizes of the call has not"
+        if key is not None and self._hint is not None:
+            self._verify(key, executable)
+            keep_call(key, self._hint, executable)
+        return ""
 
     def _why_not(self, version: Version) -> str:
         """Why the call is not kept, behind "it"; "" if it may be."""
