@@ -366,8 +366,9 @@ class JitFunction(ral.Dispatcher):
         if not family.versions and not self._background:
             found = kept.found()
             if found is not None:
-                self._compiler.counted(was_loaded=True)
-                family.first_call = kept.abstract
+                if family.first_call is None:  # the same comes again as an array of another class
+                    self._compiler.counted(was_loaded=True)
+                    family.first_call = kept.abstract
                 return self._first_run(key, call, family, Entry(found, found.executable, call))
         version = family.version(call)
         known = version.is_compiled

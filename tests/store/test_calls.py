@@ -407,6 +407,18 @@ def test_numpy_arrays_may_change_after_the_call_is_loaded():
         forget()
 
 
+def test_a_call_that_comes_as_arrays_of_another_class_is_counted_once():
+    for is_second in (False, True):
+        g = shlo_disc.jit(lambda x: x * 2)
+        for x in (X, jnp.asarray(X), X[:2]):
+            np.testing.assert_array_equal(g(x), x * 2)
+        info = g.cache_info()
+        assert (info.misses, info.loaded, info.currsize) == (1, is_second, 1)
+        assert "every process" not in g.explain()
+        del g
+        forget()
+
+
 def test_stated_sizes_count():
     """The same function with other sizes stated is another call; broken rules are told."""
     x = np.ones((3, 3), np.float32)

@@ -490,9 +490,9 @@ def test_records_are_frozen():
 
 def test_disc_cache_verify_needs_neither_lines_nor_functions_nor_constants(place):
     """An entry that has numbers of them is as whole as any."""
-    from click.testing import CliRunner  # noqa: PLC0415
+    from click.testing import CliRunner
 
-    from shlo_disc.tools import disc_cache  # noqa: PLC0415
+    from shlo_disc.tools import disc_cache
 
     rows = np.random.default_rng(0).standard_normal((1 << 15, 2)).astype(np.float32)
 

@@ -196,7 +196,10 @@ class KeptCalls:
         executable: Any = version.executable
         # The trace with which the version was compared; without symbols its own.
         at_numbers = self._call.at_numbers
-        key = self._key(version.jaxpr if at_numbers is None else at_numbers.jaxpr)
+        program = version.jaxpr if at_numbers is None else at_numbers.jaxpr
+        if any(not isinstance(size, int) for aval in program.in_avals for size in aval.shape):
+            return ""  # the version was made for the call that an earlier process made
+        key = self._key(program)
         if not executable.weights <= self._constants.keys():
             return "has large constants that its trace at the sizes of the call has not"
         if key is not None and self._hint is not None:
