@@ -307,12 +307,8 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
     """Keep a program that was compiled, if a later process can use it as it is."""
     record = record_of(made)
     programs = [*programs_of(record)]
-    # What is compiled apart of one of several programs is no request of its own.
-    if isinstance(record, PartsRecord) and any(r.has_apart for r in programs):
-        reason = "runs several programs in turn, and may have to compile regions of one apart"
-    else:
-        reasons = (_why_not_kept(program, place.lines) for program in programs)
-        reason = next(filter(None, reasons), "")
+    reasons = (_why_not_kept(program, place.lines) for program in programs)
+    reason = next(filter(None, reasons), "")
     if reason:
         not_kept(made, NotKept(reason))
     else:

@@ -93,9 +93,18 @@ def compile_request(request: Request) -> Executable | DataSizedExecutable:
 
 @lets_others_run
 def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutable:
-    """The program `name` of `request`, whose guards in regions count only if these run."""
+    """The program `name` of `request`, whose guards in regions count only if these run.
+
+    It is the whole, or one of those that it runs in turn.
+    """
     stated, options = request.stated, request.options
-    apart = _Apart.of(_ingested(stated, parse(options.target)), options)
+    target = parse(options.target)
+    module = _ingested(stated, target)
+    whole = request.name or _module_name(module)
+    if name == whole:
+        apart = _Apart.of(module, options)
+    else:
+        apart = _Parts(target, options.likely).apart_of(module, whole, options, name)
     assert apart is not None, name
     return apart.compiled(name)
 
@@ -180,6 +189,35 @@ class _Parts:
                 )
         return DataSizedExecutable(name, steps, arguments)
 
+    def apart_of(
+        self, module: ir.Module, name: str, options: Options | None, wanted: str
+    ) -> _Apart | None:
+        """What `of` would make the program `wanted` of, with its regions; None if it is not there.
+
+        `name` and `options` as of :meth:`of`.
+        """
+        with module.context, ir.Location.unknown():
+            parts = split_programs(module)
+        if len(parts) == 1 and isinstance(parts[0], ir.Module):
+            return _Apart.of(parts[0], options or self._plain) if name == wanted else None
+        rows: list[tuple[ir.Module, str, Options | None]] = []
+        for number, part in enumerate(parts, 1):
+            own = f"{name}_{number}"
+            if isinstance(part, Control):
+                regions = enumerate(part.regions, 1)
+                rows += [(region, f"{own}_{place}", None) for place, region in regions]
+            elif own == wanted:
+                return _Apart.of(part, (options if number == len(parts) else None) or self._plain)
+        for row in rows:
+            if wanted.startswith(row[1]) and (found := self.apart_of(*row, wanted)) is not None:
+                return found
+        return None
+
+    @property
+    def _plain(self) -> Options:
+        """Those of a program that is not the last."""
+        return Options(self.target.name, (), self.likely, ())
+
     def _step(self, control: Control, name: str) -> Branches | Loop:
         programs = tuple(
             self._region(module, f"{name}_{number}")
@@ -208,7 +246,6 @@ class _Parts:
         if self.likely:
             with module.context, ir.Location.unknown():
                 own = {*self.likely} & {*analyze(module).symbols}
-        plain = Options(self.target.name, (), self.likely, ())
         return compile_module(
             module,
             target=self.target,
@@ -216,7 +253,7 @@ class _Parts:
             weak_results=() if options is None else options.weak_results,
             likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
             donated=() if options is None else options.donated,
-            apart=_Apart.of(module, options or plain) if with_regions_apart else None,
+            apart=_Apart.of(module, options or self._plain) if with_regions_apart else None,
         )
 
 

@@ -171,6 +171,37 @@ func.func @main(%p: tensor<i1>, %x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<
     assert made.was_loaded
 
 
+APART = POSITIVE.replace("@main(%x: tensor<?xf32>) -> tensor<?xf32>",
+    "@main(%x: tensor<?xf32>, %q: tensor<i1>, %y: tensor<?xf32>)"
+    " -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)").replace(
+    "  return %out : tensor<?xf32>\n", """
+  %r = "stablehlo.if"(%q) ({
+    %v = stablehlo.add %x, %y : tensor<?xf32>
+    stablehlo.return %v : tensor<?xf32>
+  }, {
+    stablehlo.return %x : tensor<?xf32>
+  }) : (tensor<i1>) -> tensor<?xf32>
+  %m = stablehlo.negate %out : tensor<?xf32>
+  return %out, %r, %m : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+""")  # fmt: skip
+
+
+def test_a_region_of_one_of_several_programs_that_needs_a_program_of_its_own():
+    for is_second in (False, True):
+        made = shlo_disc.compile(APART, shapes=[["a"], [], ["b"]])
+        assert isinstance(made, shlo_disc.DataSizedExecutable)
+        assert any(program.record.has_apart for program in made.programs)
+        assert all(program.was_loaded == is_second for program in made.programs)
+        x, y = np.array([1, -1, 2], np.float32), np.ones(5, np.float32)
+        for p, other in ((False, y), (False, y[:3]), (True, y[:3])):
+            count, result, minus = made.run_numpy([x, np.array(p), other])
+            np.testing.assert_array_equal(count, [0, 1])
+            np.testing.assert_array_equal(minus, [0, -1])
+            np.testing.assert_array_equal(result, x + 1 if p else x)
+        with pytest.raises(shlo_disc.ShapeMismatchError):
+            made.run_numpy([x, np.array(True), y])
+
+
 def test_every_form_of_a_program_is_looked_up():
     with new_context():
         module = ir.Module.parse(SMALL)

@@ -27,7 +27,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
@@ -573,6 +573,9 @@ class Builder:
     """
 
     def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
+        # Only here: what loads code needs no threads, which take longer to import than it takes.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
         self._opt_level, self._machine = opt_level, machine
         self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
