@@ -10,6 +10,7 @@ import pytest
 from shlo_disc.lower.gpu.builder import GroupBuilder
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.plan import Launch, text_of
+from shlo_disc.lower.values.typed import vector_type
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.gpu.values import difference, sample
 from tests.lower.helpers import DTYPES, fusion_text
@@ -87,7 +88,7 @@ def test_rows_of_known_odd_length_are_computed_by_element() -> None:
 def test_lanes_of_a_constant_mask_are_accessed_one_by_one() -> None:
     """LLVM 22 ended its process on some loads of a constant mask: `GpuBuilder.masked_load`."""
     b = GroupBuilder(MACHINE, 1, 32)
-    x, y, zero = b.memref(0, "f32"), b.memref(1, "f32"), b.constant(0.0, "vector<4xf32>")
+    x, y, zero = b.memref(0, "f32"), b.memref(1, "f32"), b.constant(0.0, vector_type(4, "f32"))
     y.masked_store(x.masked_load(b.thread * 4, b.mask(3, 4), zero), b.thread * 4, b.mask(3, 4))
     source, _ = b.finish()
     text = text_of(source)

@@ -14,7 +14,7 @@ from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.machine import host_machine
 from shlo_disc.lower.kernels.strips import masked_strips, strips, whole_strips
 from shlo_disc.lower.plan import Input, Kernel, KernelPlan, Launch, Output
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 from tests.lower.helpers import _compiled_all as compiled
 
 LANES = 4
@@ -29,7 +29,7 @@ class Sums:
     def __init__(self) -> None:
         self.b = b = CpuBuilder(host_machine())
         self.x, self.y, self.sums = b.memref(0, "f32"), b.memref(1, "f32"), b.memref(2, "f32")
-        self.zero = b.constant(0, f"vector<{LANES}xf32>")
+        self.zero = b.constant(0, vector_type(LANES, "f32"))
         self.first, self.last = b.param(FIRST), b.param(LAST)
 
     def step(self, at: IndexValue, mask: Mask | None, carried: list[Register]) -> list[Register]:
@@ -130,7 +130,7 @@ def test_known_lanes_are_loaded_and_stored_in_runs(lanes: int, count: int) -> No
     b = CpuBuilder(replace(host_machine(), vector_bytes=32))
     x, y = b.memref(0, "f32"), b.memref(1, "f32")
     with b.loop(b.lo, b.hi):
-        mask, one = b.mask(count, lanes), b.constant(1, f"vector<{lanes}xf32>")
+        mask, one = b.mask(count, lanes), b.constant(1, vector_type(lanes, "f32"))
         y.masked_store(x.masked_load(0, mask, one) + 1.0, 0, mask)
     text, params = b.finish()
     assert "vector.masked" not in text

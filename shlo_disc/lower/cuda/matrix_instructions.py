@@ -20,7 +20,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cuda.instructions import multiply_fragments
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction
-from shlo_disc.lower.values.typed import IndexValue, Register
+from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
 __all__ = ["instruction_for"]
 
@@ -55,7 +55,7 @@ def _f64(shape: str, depth: int, blocks: int) -> MmaInstruction:
     each = depth // 4
     return MmaInstruction(
         kind=f"{shape}.row.col.f64.f64.f64.f64",
-        operand="f64" if each == 1 else f"vector<{each}xf64>",
+        operand="f64" if each == 1 else vector_type(each, "f64"),
         each=each, depth=depth, wave=32, side=8, blocks=blocks, sums="f64", spread=64,
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ def _integer(shape: str, element: str, depth: int, blocks: int) -> MmaInstructio
     each = depth // 4
     return MmaInstruction(
         kind=f"{shape}.row.col.s32.{element}.{element}.s32",
-        operand="i32" if each == 4 else "vector<2xi32>",
+        operand="i32" if each == 4 else vector_type(2, "i32"),
         each=each, depth=depth, wave=32, side=8, blocks=blocks, sums="i32", spread=64,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V
-from shlo_disc.lower.values.typed import Mask, Register, Value
+from shlo_disc.lower.values.typed import Mask, Register, Value, vector_type
 
 if TYPE_CHECKING:
     from shlo_disc.lower.gpu.machine import Machine
@@ -49,7 +49,7 @@ class FloatBuilder(KernelBuilder):
             return self.broadcast(super().bf16_to_f32(Register.of(same)), value.lanes)
         if value.lanes % 2 or not value.lanes:
             return super().bf16_to_f32(value)
-        words = self.bitcast(value, f"vector<{value.lanes // 2}xi32>")
+        words = self.bitcast(value, vector_type(value.lanes // 2, "i32"))
         order = [lane for k in range(words.lanes) for lane in (k, words.lanes + k)]
         bits = self.shuffle(words << 16, words & -(1 << 16), order)
         return self.bitcast(bits, bits.like("f32"))

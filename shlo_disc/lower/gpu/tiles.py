@@ -26,7 +26,7 @@ from shlo_disc.lower.schedule.transposed_operands import Staged, use
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
-from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
 __all__ = ["tiled"]
 
@@ -257,7 +257,7 @@ class _InVectors(_Tiled):
         b, lanes = self.b, self.lanes
         tile, row = self.tiles[k]
         first = v * row + self._swizzled(u // lanes, v) * lanes + u % lanes
-        found = b.constant(0, f"vector<{lanes}x{tile.element}>")
+        found = b.constant(0, vector_type(lanes, tile.element))
         for lane in range(lanes):
             one = tile.load(first + lane * row, readonly=False)
             found = b.insert(one, found, b.index(lane))

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction
-from shlo_disc.lower.values.typed import IndexValue, Register, element_type, lanes_of
+from shlo_disc.lower.values.typed import IndexValue, Register, element_type, lanes_of, vector_type
 
 __all__ = ["instruction_for"]
 
@@ -83,8 +83,8 @@ def _wmma(
 
 
 _CDNA = {
-    "bf16": _mfma("16x16x16bf16.1k", "vector<4xi16>", 4),
-    "f16": _mfma("16x16x16f16", "vector<4xf16>", 4),
+    "bf16": _mfma("16x16x16bf16.1k", vector_type(4, "i16"), 4),
+    "f16": _mfma("16x16x16f16", vector_type(4, "f16"), 4),
     "f32": _mfma("16x16x4f32", "f32", 1),
     "f64": _mfma("16x16x4f64", "f64", 1, "f64", is_strided=True),
 }
@@ -94,21 +94,21 @@ _TABLES: dict[str, dict[str, AmdInstruction]] = {
     "gfx942": {**_CDNA, "i8": _mfma("16x16x32.i8", "i64", 8, "i32")},
     "gfx950": {
         **_CDNA,
-        "i8": _mfma("16x16x64.i8", "vector<4xi32>", 16, "i32"),
-        "bf16": _mfma("16x16x32.bf16", "vector<8xbf16>", 8),
-        "f16": _mfma("16x16x32.f16", "vector<8xf16>", 8),
+        "i8": _mfma("16x16x64.i8", vector_type(4, "i32"), 16, "i32"),
+        "bf16": _mfma("16x16x32.bf16", vector_type(8, "bf16"), 8),
+        "f16": _mfma("16x16x32.f16", vector_type(8, "f16"), 8),
     },
     "gfx1100": {
-        "bf16": _wmma("bf16", "vector<16xi16>", 16),
-        "f16": _wmma("f16", "vector<16xf16>", 16),
-        "i8": _wmma("iu8", "vector<4xi32>", 16, "i32", signs=1),
-        "ui8": _wmma("iu8", "vector<4xi32>", 16, "i32", signs=0),
+        "bf16": _wmma("bf16", vector_type(16, "i16"), 16),
+        "f16": _wmma("f16", vector_type(16, "f16"), 16),
+        "i8": _wmma("iu8", vector_type(4, "i32"), 16, "i32", signs=1),
+        "ui8": _wmma("iu8", vector_type(4, "i32"), 16, "i32", signs=0),
     },
     "gfx1201": {
-        "bf16": _wmma("bf16", "vector<8xi16>", 8),
-        "f16": _wmma("f16", "vector<8xf16>", 8),
-        "i8": _wmma("iu8", "vector<2xi32>", 8, "i32", signs=1),
-        "ui8": _wmma("iu8", "vector<2xi32>", 8, "i32", signs=0),
+        "bf16": _wmma("bf16", vector_type(8, "i16"), 8),
+        "f16": _wmma("f16", vector_type(8, "f16"), 8),
+        "i8": _wmma("iu8", vector_type(2, "i32"), 8, "i32", signs=1),
+        "ui8": _wmma("iu8", vector_type(2, "i32"), 8, "i32", signs=0),
     },
 }
 

@@ -27,6 +27,7 @@ from shlo_disc.lower.values.typed import (
     Pointer,
     Register,
     Value,
+    memref_type,
     vector_type,
 )
 
@@ -107,7 +108,7 @@ class KernelBuilder(TextBuilder):
 
     def memref_at(self, pointer: Pointer, element: str) -> MemRef:
         """The memory from `pointer` on as `memref<?xELEMENT>` (its size is never asked for)."""
-        type_ = f"{MemRef.prefix}{element}>"
+        type_ = memref_type(element)
         one = self._raw_constant(1)
         value = self.define(Value, f"llvm.mlir.poison : {_STRUCT}", _STRUCT, [])
         fields: list[tuple[str, Value]] = [

@@ -24,9 +24,10 @@ in comparisons.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
+
+from shlo_disc.base.errors import InternalError
 
 if TYPE_CHECKING:
     from shlo_disc.lower.values.builder import KernelBuilder
@@ -43,34 +44,52 @@ __all__ = [
     "element_type",
     "lanes_of",
     "like",
+    "memref_type",
     "vector_type",
 ]
 
-_VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
-_MEMREF = "memref<?x"
+_COMPOSED = ("v", "m")
+"""What names of types begin with that have elements; no other type does."""
 
 
-@functools.cache
-def _parts(type_: str) -> tuple[str, int]:
-    """(element type, lanes) of a scalar, vector or memref type."""
-    if match := _VECTOR.fullmatch(type_):
-        return match[2], int(match[1])
-    return (type_[len(_MEMREF) : -1] if type_.startswith(_MEMREF) else type_), 0
+class _Made(str):
+    """A type that is made of an element type, which it knows."""
+
+    __slots__ = ("element", "lanes")
+
+    element: str
+    lanes: int
+
+
+def _made(text: str, element: str, lanes: int) -> _Made:
+    made = _Made(text)
+    made.element, made.lanes = element, lanes
+    return made
 
 
 def element_type(type_: str) -> str:
     """`f32` of `vector<16xf32>`, of `memref<?xf32>` and of `f32`."""
-    return _parts(type_)[0]
+    return type_.element if isinstance(type_, _Made) else type_
 
 
 def lanes_of(type_: str) -> int:
     """16 of `vector<16xf32>`; 0 of a scalar type."""
-    return _parts(type_)[1]
+    return type_.lanes if isinstance(type_, _Made) else 0
 
 
+@functools.cache
 def vector_type(lanes: int, element: str) -> str:
-    """`vector<16xf32>`; the element itself when `lanes` is 0."""
-    return f"vector<{lanes}x{element}>" if lanes else element
+    """`vector<16xf32>`; the element itself when `lanes` is 0.
+
+    Values have no types of lanes but of this function: nobody reads them from a text.
+    """
+    return _made(f"vector<{lanes}x{element}>", element, lanes) if lanes else element
+
+
+@functools.cache
+def memref_type(element: str) -> str:
+    """`memref<?xf32>`."""
+    return _made(f"memref<?x{element}>", element, 0)
 
 
 def like(type_: str, element: str) -> str:
@@ -100,7 +119,12 @@ class Value:
         """The MLIR type, e.g. `vector<16xf32>`."""
         self.depth = depth
         """Number of regions that enclose the definition."""
-        self.element, self.lanes = _parts(type_)
+        if isinstance(type_, _Made):
+            self.element, self.lanes = type_.element, type_.lanes
+        else:
+            self.element, self.lanes = type_, 0
+            if type_[:1] in _COMPOSED:
+                raise InternalError(f"{type_} was not made by vector_type or memref_type")
         self.is_constant = False
         self.constant_lanes: tuple[float, ...] | None = None
         """Every lane of a vector constant, the value of a flag; None of any other value."""
@@ -397,7 +421,6 @@ class MemRef(Value):
     __slots__ = ()
 
     b: KernelBuilder
-    prefix: ClassVar[str] = _MEMREF
 
     def load(self, index: IndexLike, readonly: bool = True) -> Register:
         """One element."""
