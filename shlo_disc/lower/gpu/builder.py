@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.floats import FloatBuilder
-from shlo_disc.lower.gpu.text import GpuText
+from shlo_disc.lower.gpu.text import DESCRIPTOR, GpuText
 from shlo_disc.lower.images import KernelSignature, TensorMap
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.values.text import V
@@ -98,6 +98,12 @@ class GpuBuilder(FloatBuilder):
         return len(self._params)
 
     # ---------------------------------------------------------------- memory
+
+    descriptor: ClassVar[str] = DESCRIPTOR
+
+    def _raw_constant(self, value: int) -> Register:
+        """See `GpuText`: 0 or 1, in as many bits as indices have."""
+        return Register(self, f"%_{value}", "i64", 0)
 
     def pointer(self, arg: int) -> Pointer:
         """The data pointer of launch argument `arg`."""

@@ -1,10 +1,10 @@
 """Kernels whose indices have 32 bits: no 64-bit products and divisions, and fewer registers.
 
-Emitters write `index`, which is lowered to i64. A kernel text that says that `index` has 32 bits is
-lowered to i32; addresses are extended, so memory may have more bytes. Such a kernel is right while
-every size and every element number in it is below 2^31. Sizes prove that, or the host program asks
-for them and has the other kernel for larger ones. A second kernel takes time to compile, so it is
-there only where it pays.
+Emitters write `index`, which is lowered to i64. A kernel whose signature says that `index` has 32
+bits is lowered to i32; addresses are extended, so memory may have more bytes. Such a kernel is
+right while every size and every element number in it is below 2^31. Sizes prove that, or the host
+program asks for them and has the other kernel for larger ones. A second kernel takes time to
+compile, so it is there only where it pays.
 
 Measured on an H200 at 8192 x 8192, 64 and 32 bits, in microseconds:
 
@@ -16,7 +16,6 @@ Measured on an H200 at 8192 x 8192, 64 and 32 bits, in microseconds:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -26,25 +25,17 @@ from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.gpu.text import GpuText, signed
+from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.plan import All, Condition, If, Launch, Step
 from shlo_disc.passes.records import Planned
 
-__all__ = ["MOST", "narrow", "narrowed"]
+__all__ = ["MOST", "narrowed"]
 
 _KINDS = ("loop", "column")
 """Kinds of fusions whose kernels compute all their addresses in `index`, and gain by it."""
 
 MOST = (1 << 31) - (1 << 20)
 """Elements of an array, at most. Threads behind the last element compute numbers beyond."""
-
-_STRUCT = "(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)"
-_NARROW_STRUCT = "(ptr, ptr, i32, array<1 x i32>, array<1 x i32>)"
-_FIELD = re.compile(r"llvm\.insertvalue %\w+, (%\w+)\[(2|3, 0|4, 0)\]")
-_ONE_AND_ZERO = (
-    "  %_offset32 = llvm.mlir.constant(0 : i32) : i32\n"
-    "  %_size32 = llvm.mlir.constant(1 : i32) : i32\n"
-)
 
 _LEAVE_ARRAYS = (
     "stablehlo.convolution",
@@ -54,18 +45,6 @@ _LEAVE_ARRAYS = (
     "stablehlo.select_and_scatter",
 )
 """Ops that compute places outside of their arrays, behind strides and dilations."""
-
-
-def narrow(source: GpuText) -> GpuText:
-    """A kernel text with indices of 32 bits."""
-
-    def field(match: re.Match[str]) -> str:
-        value = "%_offset32" if match[2] == "2" else "%_size32"
-        return f"llvm.insertvalue {value}, {match[1]}[{match[2]}]"
-
-    lines = _FIELD.sub(field, source.body).replace(_STRUCT, _NARROW_STRUCT)
-    signature = replace(source.signature, index_bits=32)
-    return replace(source, signature=signature, body=_ONE_AND_ZERO + lines)
 
 
 def narrowed(fusion: Planned[Any], steps: tuple[Step, ...], kind: str) -> tuple[Step, ...]:
@@ -113,7 +92,8 @@ class _Narrower:
         # An element-wise kernel with transposes through tiles has shared memory.
         if sizes and not (self.may_choose and source.signature.has_shared):
             return step
-        launch = replace(step, kernel=replace(step.kernel, source=narrow(source)))
+        narrow = replace(source, signature=replace(source.signature, index_bits=32))
+        launch = replace(step, kernel=replace(step.kernel, source=narrow))
         if not sizes:
             return launch
         conditions = tuple(Condition(size, "<=", Expr.const(MOST)) for size in sizes)

@@ -9,12 +9,18 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.images import KernelSignature
 from shlo_disc.lower.plan import KernelText
 
-__all__ = ["GpuText", "signed"]
+__all__ = ["DESCRIPTOR", "GpuText", "signed"]
+
+DESCRIPTOR = "!array"
+"""The type that a memref is lowered to, in `GpuText.body`."""
 
 
 @dataclass(frozen=True)
 class GpuText:
-    """A `gpu.module` of one `gpu.func @KERNEL(arrays..., i64 sizes..., i64 tasks)`."""
+    """A `gpu.module` of one `gpu.func @KERNEL(arrays..., i64 sizes..., i64 tasks)`.
+
+    The head alone depends on the bits of an index: it has the type `DESCRIPTOR`, and %_0 and %_1.
+    """
 
     signature: KernelSignature
     declared: str
@@ -25,19 +31,20 @@ class GpuText:
     @functools.cached_property
     def text(self) -> str:
         """The module."""
-        made = self.signature
-        width = (
-            " attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>}"
-            if made.index_bits == 32
-            else ""
-        )
+        made, size = self.signature, f"i{self.signature.index_bits}"
+        each = f"array<1 x {size}>"
+        layout = "#dlti.dl_spec<index = 32 : i32>"
+        width = f" attributes {{dlti.dl_spec = {layout}}}" if size == "i32" else ""
         maps = ", ".join(f'"{described}"' for described in made.maps)
         described = f"    disc.maps = [{maps}],\n" if maps else ""
         return (
+            f"{DESCRIPTOR} = !llvm.struct<(ptr, ptr, {size}, {each}, {each})>\n"
             f"gpu.module @kernels{width} {{\n{self.declared}"
             f"gpu.func @KERNEL({_parameters(made)}) kernel attributes {{\n"
             f"    known_block_size = array<i32: {made.threads}, 1, 1>,\n{described}"
             f"    disc.tasks = {made.tasks} : i64, disc.shared = {made.shared_bytes} : i64}} {{\n"
+            f"  %_0 = llvm.mlir.constant(0 : {size}) : {size}\n"
+            f"  %_1 = llvm.mlir.constant(1 : {size}) : {size}\n"
             f"{self.body}  gpu.return\n}}\n}}\n"
         )
 

@@ -33,14 +33,14 @@ from shlo_disc.lower.values.typed import (
 
 __all__ = ["KernelBuilder"]
 
-_STRUCT = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
-
 
 class KernelBuilder(TextBuilder):
     """A kernel function under construction; see the module's example."""
 
     one_task: ClassVar[bool] = False
     """A call of the function computes at most one task, the first one."""
+    descriptor: ClassVar[str] = "!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>"
+    """The type that a memref is lowered to: pointers, then an offset, a size and a stride."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,15 +109,15 @@ class KernelBuilder(TextBuilder):
     def memref_at(self, pointer: Pointer, element: str) -> MemRef:
         """The memory from `pointer` on as `memref<?xELEMENT>` (its size is never asked for)."""
         type_ = memref_type(element)
-        one = self._raw_constant(1)
-        value = self.define(Value, f"llvm.mlir.poison : {_STRUCT}", _STRUCT, [])
+        struct, one = self.descriptor, self._raw_constant(1)
+        value = self.define(Value, f"llvm.mlir.poison : {struct}", struct, [])
         fields: list[tuple[str, Value]] = [
             ("0", pointer), ("1", pointer), ("2", self._raw_constant(0)), ("3, 0", one),
         ]  # fmt: skip
         for place, part in [*fields, ("4, 0", one)]:
-            right = f"llvm.insertvalue {part}, {value}[{place}] : {_STRUCT}"
-            value = self.define(Value, right, _STRUCT, [part, value])
-        right = f"builtin.unrealized_conversion_cast {value} : {_STRUCT} to {type_}"
+            right = f"llvm.insertvalue {part}, {value}[{place}] : {struct}"
+            value = self.define(Value, right, struct, [part, value])
+        right = f"builtin.unrealized_conversion_cast {value} : {struct} to {type_}"
         return self.define(MemRef, right, type_, [value], hint="m")
 
     def _raw_constant(self, value: int) -> Register:
