@@ -101,6 +101,10 @@ TENSORFLOW_SAMPLE := $(addprefix tests/tensorflow/test_,compile.py versions.py)
 	rm -f .venv-torch/lib/python3*/site-packages/torchaudio/lib/_torchaudio.so
 	touch $@
 
+.PHONY: replay
+replay: $(VENV)/.installed  ## Programs whose kernels or host programs have other texts than before
+	$(RUN) tools/replay.py
+
 .PHONY: sanitize
 sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)
 	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),tests/ral tests/ffi))

@@ -41,7 +41,7 @@ from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.host.record import CodeNames, HostProgram
-from shlo_disc.lower.plan import Kernel
+from shlo_disc.lower.plan import Kernel, named
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.passes.base import Pass, Pipeline
@@ -437,7 +437,7 @@ def _native(
     def written(kernel: Kernel, wanted: bool) -> None:
         if dumps is not None:  # first: LLVM may crash on it
             symbol = target.function_name(kernel.text)
-            dumps.write_kernel(kernel.name, symbol, kernel.text.replace("@KERNEL", f"@{symbol}"))
+            dumps.write_kernel(kernel.name, symbol, named(kernel.text, symbol))
         builder.add(kernel.source, wanted=wanted)
 
     host = emit_host(main, shapes, program, target, likely, written)

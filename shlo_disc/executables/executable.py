@@ -34,6 +34,7 @@ from shlo_disc.executables.signature import is_known_to_jax, signature_of
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.lower.host.record import Unfused
+from shlo_disc.lower.plan import named
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
@@ -460,8 +461,7 @@ class Executable(OfThisProcess):
             return self.host.text
         if stage == "kernels":
             return "\n".join(
-                f"// {k.name}\n"
-                + k.text.replace("@KERNEL", f"@{self.target.function_name(k.text)}")
+                f"// {k.name}\n{named(k.text, self.target.function_name(k.text))}"
                 for k in self.host.kernels
             )
         if stage in self.target.views:

@@ -44,6 +44,7 @@ __all__ = [
     "Step",
     "Workspace",
     "kernels_of",
+    "named",
     "rewritten",
     "sizes_of",
     "text_of",
@@ -153,6 +154,11 @@ def text_of(source: KernelText) -> str:
     if isinstance(source, str):
         return source
     return _written(source) if isinstance(source, LateText) else source.text
+
+
+def named(text: str, symbol: str) -> str:
+    """The text of a kernel that is called `symbol`; functions of its own are called after it."""
+    return text.replace("@KERNEL", f"@{symbol}")
 
 
 @dataclass(frozen=True)

@@ -179,16 +179,16 @@ class Target:
 _known: dict[str, Target] = {}
 
 
-def parse(text: str) -> Target:
+def parse(name: str) -> Target:
     """The target "FAMILY" or "FAMILY:ARCHITECTURE", such as "cpu" (this machine) or "cpu:avx2".
 
     Raises UnsupportedError for an unknown family, and for an architecture that the family does not
     know or this machine cannot run.
     """
-    family, _, architecture = text.partition(":")
+    family, _, architecture = name.partition(":")
     if family not in _MODULES:
-        known = ", ".join(repr(name) for name in _MODULES)
-        raise UnsupportedError(f"target {text!r} is not supported; targets: {known}")
+        known = ", ".join(repr(family) for family in _MODULES)
+        raise UnsupportedError(f"target {name!r} is not supported; targets: {known}")
     target = _target(family, architecture)
     _known[target.name] = target
     return target

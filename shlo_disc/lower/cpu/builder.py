@@ -198,8 +198,8 @@ class CpuBuilder(KernelBuilder):
             inner.write(symbol, function, value)
         types = inner.types
         right = f"func.call @{symbol}({value}) : ({value.type}) -> ({', '.join(types)})"
-        results = self._results("cold", [Register(self, "", t, 0) for t in types])
-        self.emit(f"{self._left(results)} = {right}")
+        left, results = self._results("cold", [Register(self, "", t, 0) for t in types])
+        self.emit(f"{left}{right}")
         return tuple(results)
 
     def source(self, body: str) -> KernelText:
@@ -237,12 +237,12 @@ class _Function(CpuBuilder):
         self, symbol: str, function: Callable[[Register], tuple[Register, ...]], like: Register
     ) -> None:
         """The text of `function`, for arguments with the type of `like`."""
+        self._entry.clear()  # it has no tasks
         results = function(Register(self, "%x", like.type, 0))
         self.types = tuple(value.type for value in results)
         kinds = ", ".join(self.types)
-        entry = [line for line in self._entry if " = arith.constant " in line]
         lines = [
-            *entry,
+            *self._entry,
             *self._regions[0].lines,
             f"return {', '.join(map(str, results))} : {kinds}",
         ]

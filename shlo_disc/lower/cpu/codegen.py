@@ -53,7 +53,7 @@ from shlo_disc.lower.cpu.host_parts import (
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
-from shlo_disc.lower.plan import KernelText, LateText, text_of
+from shlo_disc.lower.plan import KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current, mismatch
@@ -735,7 +735,7 @@ def _host_functions(source: _Source) -> tuple[Function, Function]:
 
 
 def _with_names(functions: dict[str, str]) -> str:
-    return "\n".join(t.replace("@KERNEL", f"@{n}") for n, t in functions.items())
+    return "\n".join(named(text, name) for name, text in functions.items())
 
 
 def _lowered(

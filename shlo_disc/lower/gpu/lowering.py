@@ -8,6 +8,7 @@ from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
 from shlo_disc.lower.gpu.llvm_text import for_older_llvm
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.text import GpuText
+from shlo_disc.lower.plan import named
 
 __all__ = ["llvm_text", "lower_to_llvm"]
 
@@ -33,7 +34,7 @@ def lower_to_llvm(source: GpuText, name: str, machine: Machine, context: ir.Cont
     The translation to LLVM IR would end the process on that one.
     """
     with context, ir.Location.unknown():
-        module = ir.Module.parse(source.text.replace("@KERNEL", f"@{name}"))
+        module = ir.Module.parse(named(source.text, name))
         run_pipeline(module, pipeline(machine, source.signature.index_bits))
         for kernel in ops_of(module, "llvm.func"):
             _pass_maps_by_value(kernel, [x.argument for x in source.signature.maps])

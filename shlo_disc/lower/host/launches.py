@@ -33,6 +33,7 @@ from shlo_disc.lower.plan import (
     Pack,
     Packed,
     Step,
+    named,
 )
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 
@@ -105,9 +106,7 @@ class Tables:
 
     def copies(self) -> str:
         """The functions that :meth:`copy` names."""
-        return "".join(
-            text.replace("@KERNEL", f"@{name}") + "\n" for text, name in self._copies.items()
-        )
+        return "".join(f"{named(text, name)}\n" for text, name in self._copies.items())
 
 
 class PlanWriter:

@@ -51,8 +51,7 @@ class AmdInstruction(MatrixInstruction):
     ) -> list[Register]:
         """See `MatrixInstruction.multiply`; what is given first becomes the columns of a lane."""
         (own,), (before,) = a, sums
-        if "mfma" in self.intrinsic:
-            # No operand is broadcast or permuted.
+        if self.wave == 64:  # MFMA: no operand is broadcast or permuted
             given = [other, own, before, *[b.constant(0, "i32")] * 3]
         elif self.signs is None:
             given = [other, own, before]

@@ -47,8 +47,7 @@ def _literal(value: float | bool, element: str) -> str:
         return str(int(value))
     value = float(value)
     if math.isfinite(value):
-        text = repr(value)
-        mantissa, _, exponent = text.partition("e")
+        mantissa, _, exponent = repr(value).partition("e")
         mantissa += "" if "." in mantissa else ".0"
         return f"{mantissa}e{exponent}" if exponent else mantissa
     sign = math.copysign(1.0, value) < 0
@@ -308,9 +307,9 @@ class TextBuilder:
             raise ValueError(f"the loop carries {len(init)} values, {len(loop.yielded)} yielded")
         head = f"scf.for {index.name} = {lo.name} to {hi.name} step {step.name}"
         if init:
-            loop.results = self._results("for", init)
+            left, loop.results = self._results("for", init)
             pairs = ", ".join(f"{a} = {v}" for a, v in zip(loop.args, init, strict=True))
-            head = f"{self._left(loop.results)} = {head} iter_args({pairs}) -> ({', '.join(types)})"
+            head = f"{left}{head} iter_args({pairs}) -> ({', '.join(types)})"
             lines.append(f"scf.yield {_names(loop.yielded)} : {', '.join(types)}")
         self._regions[-1].lines += [head + " {", lines, "}"]
 
@@ -337,8 +336,8 @@ class TextBuilder:
         if types != (other_types := [v.type for v in branch.else_yielded]):
             raise ValueError(f"the sides of an if yield {types} and {other_types}")
         if types:
-            branch.results = self._results("if", branch.yielded)
-            head = f"{self._left(branch.results)} = {head} -> ({', '.join(types)})"
+            left, branch.results = self._results("if", branch.yielded)
+            head = f"{left}{head} -> ({', '.join(types)})"
             end = f" : {', '.join(types)}"
             then = [*then, f"scf.yield {_names(branch.yielded)}{end}"]
             other = [*(other or ()), f"scf.yield {_names(branch.else_yielded)}{end}"]
@@ -356,7 +355,7 @@ class TextBuilder:
     ) -> list[V]:
         """Write an `scf.while`: carried values after the last `step`; `go_on` gives a scalar."""
         kinds = ", ".join(v.type for v in init)
-        results = self._results("while", init)
+        left, results = self._results("while", init)
         barrier = not self.leaves_branches
         self._open(barrier)
         before = [self.fresh(type(v), "w", v.type) for v in init]
@@ -370,7 +369,6 @@ class TextBuilder:
         second = [*self._close().lines, f"scf.yield{carried}"]
         pairs = ", ".join(f"{a} = {v}" for a, v in zip(before, init, strict=True))
         block = ", ".join(f"{a}: {a.type}" for a in after)
-        left = f"{self._left(results)} = " if init else ""
         self._regions[-1].lines += [
             f"{left}scf.while ({pairs}) : ({kinds}) -> ({kinds}) {{",
             first,
@@ -381,19 +379,16 @@ class TextBuilder:
         ]
         return results
 
-    def _results(self, hint: str, like: Sequence[V]) -> list[V]:
-        """Results with the types of `like`, of one operation."""
+    def _results(self, hint: str, like: Sequence[V]) -> tuple[str, list[V]]:
+        """Results with the types of `like` of one operation, and what is left of it in its line."""
         if not like:
-            return []
+            return "", []
         stem = self.fresh(type(like[0]), hint, like[0].type)
         if len(like) == 1:
-            return [stem]
-        return [type(v)(self, f"{stem.name}#{i}", v.type, stem.depth) for i, v in enumerate(like)]
-
-    @staticmethod
-    def _left(results: Sequence[Value]) -> str:
-        stem = results[0].name
-        return stem if len(results) == 1 else f"{stem.split('#')[0]}:{len(results)}"
+            return f"{stem} = ", [stem]
+        names = [f"{stem}#{i}" for i in range(len(like))]
+        made = [type(v)(self, n, v.type, stem.depth) for n, v in zip(names, like, strict=True)]
+        return f"{stem}:{len(like)} = ", made
 
     # ---------------------------------------------------------------- operations
 
