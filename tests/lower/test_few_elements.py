@@ -125,7 +125,8 @@ def test_the_reduction_of_large_angles_is_one_function_of_a_host_program() -> No
     """Angles of all sizes: an angle of its own, one step of pi/2, the digits of 2/pi."""
 
     def step(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
-        y = m.stack([m.sin(x[0] + y[1]), m.cos(x[1]) * 0.5, x[2] - m.sin(x[3] * 3)])
+        near = m.cos(x[1]) * 0.5
+        y = m.stack([m.sin(x[0] + y[1]), near, x[2] - m.sin(x[3] * 3 + near)])
         return y, y
 
     rng = np.random.default_rng(0)
@@ -144,3 +145,62 @@ def test_the_reduction_of_large_angles_is_one_function_of_a_host_program() -> No
     functions = re.findall(r"func\.func @(inlined\d+_cold\w+)", text)
     assert len(functions) == 1
     assert text.count(f"func.call @{functions[0]}") == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "functions", [(jnp.tan, jnp.log, jnp.expm1), (jnp.tanh, lax.erf, lax.logistic)]
+)
+def test_functions_of_several_scalars_are_lanes_with_the_bits_of_arrays(
+    functions: tuple[Callable[[Any], Any], ...], dtype: type
+) -> None:
+    """Sines and cosines are one row; what waits for another function is in a row of its own."""
+
+    def values(x: Any, of: Callable[[Any, Any], Any]) -> list[Any]:
+        a, b, c, d = x
+        sine, cosine = of(jnp.sin, a), of(jnp.cos, b)
+        later = [of(f, sine) for f in (jnp.sin, jnp.cos)]
+        same = [of(f, y) for y in (a, b, c) for f in functions]
+        return [sine, cosine, of(jnp.sin, c), of(jnp.cos, d), *later, of(jnp.sin, cosine), *same]
+
+    def step(_: None, x: Any) -> tuple[None, Any]:
+        return None, jnp.stack(values(x, lambda f, y: f(y)))
+
+    rng = np.random.default_rng(0)
+    numbers = rng.choice([-1, 1], (4, 300)) * np.exp2(rng.uniform(-30, 60, (4, 300)))
+    numbers[:, :8] = 0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, np.pi / 4, 1.0e5
+    numbers[1:] = [rng.permutation(column) for column in numbers[1:]]
+    columns = tuple(numbers.astype(dtype))
+    alone = {f: shlo_disc.jit(f) for f in (jnp.sin, jnp.cos, *functions)}
+    run = shlo_disc.jit(lambda xs: lax.scan(step, None, xs)[1])
+    with jax.enable_x64(dtype is np.float64):
+        got = np.ascontiguousarray(np.asarray(run(columns)).T)
+        wants = values(columns, lambda f, y: np.asarray(alone[f](y)))
+        executable = run.lower(columns).compile().executable
+    whole = f"i{got.itemsize}"
+    for number, (mine, want) in enumerate(zip(got, wants, strict=True)):
+        same = (mine.view(whole) == want.view(whole)) | (np.isnan(mine) & np.isnan(want))
+        assert same.all(), (number, mine[~same], want[~same])
+    text = executable.as_text("kernels") + executable.as_text("host")
+    rows = re.findall(rf"vector\.from_elements ([^:]*) : vector<4xf{8 * got.itemsize}>", text)
+    counts = [len(set(names.split(", "))) for names in rows]
+    assert sorted(counts) == [2, 3, 4], "of a, b, c, d; of two of their sines; of a, b, c"
+
+
+@pytest.mark.parametrize(("name", "joins"), [("turned", False), ("many", True), ("sines", False)])
+def test_llvm_joins_scalars_to_vectors_where_they_are_many(name: str, joins: bool) -> None:
+    """Its shuffles are what a step waits for: 4 of 5 steps of a gyroscope took as long as 5."""
+
+    def many(m: Any, y: Any, x: Any) -> tuple[Any, Any]:
+        y = m.concatenate([x[:1], y[:-1]])
+        return y, y * x[1]
+
+    step, count = STEPS.get(name, (many, 8))
+    run = shlo_disc.jit(_loop(step))
+    start, columns = np.ones(count, np.float32), (np.ones(9, np.float32),) * 4
+    run(start, columns)
+    text = run.lower(start, columns).compile().executable.as_text("host")
+    heads = re.findall(r"func\.func @inlined\d+\(.*", text)
+    assert heads
+    stays = any("noimplicitfloat" in h for h in heads) and all("passthrough" in h for h in heads)
+    assert stays != joins

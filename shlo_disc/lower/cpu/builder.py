@@ -28,10 +28,14 @@ from shlo_disc.lower.values.typed import (
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.machine import Machine
 
-__all__ = ["COLD", "CpuBuilder", "SizedBuilder"]
+__all__ = ["COLD", "EITHER", "SCALAR", "CpuBuilder", "SizedBuilder"]
 
 COLD = "_cold"
 """In the names of functions that are hardly ever called."""
+SCALAR = "noimplicitfloat"
+"""LLVM's attribute of functions in which it joins no scalars to vectors."""
+EITHER = "disc-either"
+"""The attribute of a function that may have :data:`SCALAR` or not."""
 
 _REGISTER_BYTES = 64
 _WHOLE_REGISTER_BITS = 512
@@ -201,6 +205,10 @@ class CpuBuilder(KernelBuilder):
         left, results = self._results("cold", [Register(self, "", t, 0) for t in types])
         self.emit(f"{left}{right}")
         return tuple(results)
+
+    def tell(self, attribute: str) -> None:
+        """Tell LLVM :data:`SCALAR` or :data:`EITHER` of the function."""
+        self.attributes = f' attributes {{llvm.passthrough = ["{attribute}"]}}'
 
     def source(self, body: str) -> KernelText:
         """See `KernelBuilder.source`; outlined functions follow the kernel."""

@@ -41,7 +41,7 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.lower.background import finish_later
-from shlo_disc.lower.cpu.builder import COLD
+from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.host_parts import (
     OPTIMISED,
@@ -224,17 +224,28 @@ def _leave_unoptimised(module: ir.Module) -> None:
 
 
 def _say_what_to_inline(module: ir.Module) -> None:
-    """LLVM inlines the copies of kernels that a host program calls, and no cold function."""
-    for view in module.body.operations:
-        function = view.operation
-        name = str(function.attributes["sym_name"]) if function.name == "llvm.func" else ""
-        words = (
-            ["cold", "noinline"] if COLD in name else ["alwaysinline"] if INLINED in name else []
-        )
-        if words:
+    """LLVM inlines the copies of kernels that a host program calls, and no cold function.
+
+    What is written in place of a call has the attributes of both functions. So scalars stay what
+    they are if they shall in one copy, and may in all others.
+    """
+    functions = [v.operation for v in module.body.operations if v.operation.name == "llvm.func"]
+    copies = [f for f in functions if INLINED in _name(f) and COLD not in _name(f)]
+    told = [str(f.attributes.get("passthrough")) for f in copies]
+    in_copies = ["alwaysinline"]
+    if any(SCALAR in t for t in told) and all(SCALAR in t or EITHER in t for t in told):
+        in_copies.append(SCALAR)
+    for function in functions:
+        cold = COLD in _name(function)
+        if cold or function in copies:
+            words = ["cold", "noinline"] if cold else in_copies
             texts = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
             function.attributes["passthrough"] = texts
             function.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+
+
+def _name(function: ir.Operation) -> str:
+    return str(function.attributes["sym_name"])
 
 
 _freed = itertools.count(1)

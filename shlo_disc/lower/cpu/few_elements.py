@@ -5,7 +5,8 @@
 Why     Steps of loops compute points, quaternions and small states that are stacked from scalars.
         In lanes, every part of a concatenation is computed for all lanes, under masks, and each
         reader computes it anew. What a kernel stores element by element is also found in registers
-        by the next one, where both are in the host program.
+        by the next one, where both are in the host program. LLVM joins no scalars to vectors where
+        all are few: the next step would wait for the shuffles, too.
 Needs   A fusion in a loop, with few elements of every value, and their number known now.
 Keeps   Reductions add one element after the other.
 """
@@ -23,7 +24,8 @@ from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.ir.ops import Role, row_of
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.builder import CpuBuilder
+from shlo_disc.lower.cpu.builder import EITHER, SCALAR, CpuBuilder
+from shlo_disc.lower.cpu.joined_functions import DEAR, join_functions
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import MOVING, is_in_loop
 from shlo_disc.lower.kernels.names import fusion_name
@@ -49,9 +51,6 @@ _FEW_MOVED = 16
 _MOST_WORK = 1024
 """Elements of all operations at most, which is the length of the kernel."""
 
-_DEAR = 20
-"""Cycles of an op that more than two elements share: quotients and roots are below."""
-
 _LONGEST_SUM = 8
 """Terms of a sum at most: one addition waits for the other. 16 take twice the time of two vectors.
 """
@@ -75,7 +74,7 @@ def has_few_elements(fusion: Planned[Any]) -> bool:
     work = 0
     for op in ops:
         count = _count(op, fusion.shapes, most)
-        if count is None or (count > 2 and cost.op_cycles(op) >= _DEAR):
+        if count is None or (count > 2 and cost.op_cycles(op) >= DEAR):
             return False  # a vector of sines takes as long as two of them
         work += count
     return work <= _MOST_WORK
@@ -112,6 +111,9 @@ def emit_few_elements(fusion: Planned[Any], machine: Machine) -> KernelPlan:
     b, arguments = CpuBuilder(machine), Arguments()
     e = Elemental(b, Space(b, shapes.constraints, [], 0), shapes, block, arguments)
     e.unrolls = True
+    if told := _joins(block, shapes):
+        b.tell(told)
+    join_functions(e, block, machine)
     for view in block.operations:
         op = view.operation
         if op.name == _DOT:
@@ -125,6 +127,20 @@ def emit_few_elements(fusion: Planned[Any], machine: Machine) -> KernelPlan:
     kernel = Kernel(fusion_name(fusion.op, kind_of(fusion.op).name), text)
     work = cost.of_block(block, shapes, Expr.const(1), machine)
     return KernelPlan((Launch(kernel, tuple(arguments.buffers), params, Expr.const(1), work),))
+
+
+def _joins(block: ir.Block, shapes: ShapeAnalysis) -> str:
+    """What LLVM is told: that it must not join scalars, that it need not, or nothing.
+
+    A step waits for the shuffles that join different scalars. `_FEW` elements of one operation are
+    lanes without any, and more are work enough.
+    """
+    ops = [v.operation for v in block.operations if row_of(v.operation).role not in _NOTHING]
+    sizes = [Expr.product(shapes.shape(op.results[0])) for op in ops]
+    if any(not size.is_const or size.value > _FEW for size in sizes):
+        return ""
+    alike = [s.value == _FEW for op, s in zip(ops, sizes, strict=True) if op.name in SCALAR_OPS]
+    return SCALAR if 2 * sum(alike) < len(alike) else EITHER
 
 
 def _places(e: Elemental, value: ir.Value) -> Iterator[Index]:

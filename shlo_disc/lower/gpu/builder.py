@@ -27,7 +27,6 @@ from shlo_disc.lower.values.typed import (
     Register,
     Value,
     element_type,
-    vector_type,
 )
 
 if TYPE_CHECKING:
@@ -227,12 +226,6 @@ class GpuBuilder(FloatBuilder):
         types = ", ".join(value.type for value in operands)
         right = f'llvm.call_intrinsic "{intrinsic}.{suffix}"({given}) : ({types}) -> {first.type}'
         return self.define(type(first), right, first.type, operands)
-
-    def joined(self, elements: Sequence[Register]) -> Register:
-        """Scalars of one type as the lanes of a vector."""
-        type_ = vector_type(len(elements), elements[0].type)
-        names = ", ".join(map(str, elements))
-        return self.define(Register, f"vector.from_elements {names} : {type_}", type_, elements)
 
     def extract(self, vector: V, lane: IndexLike) -> V:
         """See `TextBuilder.extract`; a lane known at run time is chosen from all of them.

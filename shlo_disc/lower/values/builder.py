@@ -44,6 +44,8 @@ class KernelBuilder(TextBuilder):
 
     def __init__(self) -> None:
         super().__init__()
+        self.attributes = ""
+        """What MLIR's text has behind the signature of the function."""
         self._params: dict[Expr, IndexValue] = {}
         self._pointers: dict[int, Pointer] = {}
         self.args = Pointer(self, "%args", "!llvm.ptr", 0)
@@ -262,4 +264,4 @@ class KernelBuilder(TextBuilder):
 
         A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
         """
-        return f"{SIGNATURE} {{\n{body}\n  return\n}}\n"
+        return f"{SIGNATURE}{self.attributes} {{\n{body}\n  return\n}}\n"

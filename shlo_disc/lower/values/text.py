@@ -560,6 +560,12 @@ class TextBuilder:
         """
         return value
 
+    def joined(self, elements: Sequence[Register]) -> Register:
+        """Scalars of one type as the lanes of a vector."""
+        type_ = vector_type(len(elements), elements[0].type)
+        names = ", ".join(map(str, elements))
+        return self.define(Register, f"vector.from_elements {names} : {type_}", type_, elements)
+
     def extract(self, vector: V, lane: IndexLike) -> V:
         """One lane: `lane` is an int, or an index known at run time."""
         operands: list[Value] = [vector]

@@ -14,7 +14,7 @@ from shlo_disc.lower.values.math.exponential import (
     scale,
     split,
 )
-from shlo_disc.lower.values.math.formulas import fma, horner, select, squared
+from shlo_disc.lower.values.math.formulas import estrin, fma, horner, select, squared
 from shlo_disc.lower.values.math.logarithm import log
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
@@ -37,10 +37,11 @@ def erf(x: Register) -> Register:
     if x.is_double:
         large = 1.0 - _erfc_positive(a.at_most(6.0))
         return select(a >= 1.0, large.copysign(x), _erf_small(x))
-    # -expm1(log(erfc(a))): one polynomial for all of it, exact near 0.
+    # -expm1(log(erfc(a))): one polynomial for all of it, exact near 0. Of 1 - 2^n e^r, the last
+    # places of r count less the larger n is.
     a = a.at_most(4.0)
     first, *rest = TABLES["erf_log", "f32"]
-    _, n, r = split(-fma(a, first, a * a * horner(a, rest)))
+    _, n, r = split(fma(a, -first, -(a * a) * estrin(a, rest)), is_exact=False)
     power = power_of_two(n, "f32")
     return fma(-power, expm1_reduced(r), 1.0 - power).copysign(x)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from shlo_disc.ir.element_types import FLOATS
-from shlo_disc.lower.values.math.formulas import choose, fma, horner, select
+from shlo_disc.lower.values.math.formulas import choose, estrin, fma, horner, select
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
@@ -37,18 +37,24 @@ _MAGIC = {"f32": 1.5 * 2.0**23, "f64": 1.5 * 2.0**52}
 _MAGIC_BITS = {"f32": 0x4B400000, "f64": 0x4338000000000000}
 
 
-def split(x: Register) -> tuple[Register, Register, Register]:
-    """(n as float, n as integer, r) with x = n log(2) + r; |x| < 2^20."""
+def split(x: Register, *, is_exact: bool = True) -> tuple[Register, Register, Register]:
+    """(n as float, n as integer, r) with x = n log(2) + r; |x| < 2^20.
+
+    Where that need not be exact, r lacks up to n / 2 units of the last place of log(2).
+    """
     shifted = fma(x, 1 / math.log(2), _MAGIC[x.element])
     n = shifted - _MAGIC[x.element]
-    r = fma(n, -LN2_HIGH[x.element], x)
-    r = fma(n, -LN2_LOW[x.element], r)
+    if is_exact:
+        r = fma(n, -LN2_LOW[x.element], fma(n, -LN2_HIGH[x.element], x))
+    else:
+        r = fma(n, -math.log(2), x)
     return n, shifted.bits() - _MAGIC_BITS[x.element], r
 
 
 def expm1_reduced(r: Register) -> Register:
     """exp(r) - 1 for |r| <= log(2) / 2."""
-    return fma(r * r, horner(r, TABLES["exp", r.element]), r)
+    polynomial = horner if r.is_double else estrin
+    return fma(r * r, polynomial(r, TABLES["exp", r.element]), r)
 
 
 def exp_reduced(r: Register) -> Register:

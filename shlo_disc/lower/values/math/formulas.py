@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["chain", "choose", "fma", "horner", "select", "squared"]
+__all__ = ["chain", "choose", "estrin", "fma", "horner", "select", "squared"]
 
 
 def fma(a: Register, b: Register | float, c: Register | float) -> Register:
@@ -59,7 +59,25 @@ def horner(x: Register, coefficients: Sequence[float]) -> Register:
 
 def chain(x: Register, coefficients: Sequence[float]) -> Register:
     """A polynomial, lowest power first, in one chain: rounds less than two halves that cancel."""
-    result = x.constant(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
+    return _chain(x, coefficients)
+
+
+def estrin(x: Register, coefficients: Sequence[float]) -> Register:
+    """A polynomial, lowest power first, as a tree: for what a next step waits for.
+
+    G. Estrin, "Organization of computer systems" (1960). Five terms wait for three operations, not
+    for four, and need the square; seven for three, not for six, and need the fourth power.
+    """
+    terms: list[Register | float] = list(coefficients)
+    while len(terms) > 3:
+        pairs = [fma(x, b, a) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = [*pairs, *terms[2 * len(pairs) :]]
+        x = x * x
+    return _chain(x, terms)
+
+
+def _chain(x: Register, terms: Sequence[Register | float]) -> Register:
+    result = x.same(terms[-1])
+    for c in reversed(terms[:-1]):
         result = fma(result, x, c)
     return result

@@ -17,7 +17,7 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["atan2", "cos", "sin", "sin_cos_of_pi", "tan"]
+__all__ = ["atan2", "cos", "sin", "sin_cos_of_pi", "sines", "tan"]
 
 _PARTS = {
     "f32": tuple(map(float.fromhex, ("0x1.921fb0p+0", "0x1.5110b4p-22", "0x1.846988p-48"))),
@@ -229,6 +229,12 @@ def _sine(x: Register, quarters: int) -> Register:
             r, low, quadrant = _reduce(x)
             branch.yield_(_turned(r, low, quadrant + quarters))
     return branch.results[0]
+
+
+def sines(x: Register, quarters: Sequence[int]) -> Register:
+    """sin(x + quarters pi/2), with quarters for every lane."""
+    r, low, quadrant = _reduce(x)
+    return _turned(r, low, quadrant + x.b.dense(quarters, quadrant.element))
 
 
 @function(ulp=(1.0, 1.0))
