@@ -772,15 +772,7 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
     kept = _kept(source)
     if kept is not None:
         return kept
-    text, level, is_best = source.text(), source.opt_level, not quickly
-    if level is None and not _has_loops(text):
-        level, is_best = _ONCE, True
-    elif quickly:
-        level = _QUICK
-    elif level is None:
-        level = _LOOPS
-    is_host = source.opt_level is None
-    object_code = _generated(text, source.names, source.machine, level, is_host=is_host)
+    object_code, is_best = _made(source, quickly)
     functions = _new(object_code, source.names, is_best=is_best)
     store = current()
     if store is not None and is_best:
@@ -795,7 +787,7 @@ def _kept(source: _Source) -> list[_Code] | None:
     if store is None or kept is None:
         return None
     if flags.cache_verifies():
-        object_code = _generated(source.text(), source.names, source.machine, source.opt_level)
+        object_code, _ = _made(source, quickly=False)
         if object_code != kept:
             raise mismatch(store, source.key, "it has other machine code")
         return _new(object_code, source.names, is_best=True)
@@ -806,6 +798,20 @@ def _kept(source: _Source) -> list[_Code] | None:
         return None
     COUNTS.add("loaded")
     return functions
+
+
+def _made(source: _Source, quickly: bool) -> tuple[bytes, bool]:
+    """The object file of `source`, and whether it has the best code."""
+    text, level = source.text(), source.opt_level
+    is_host, is_best = level is None, not quickly
+    if level is None:
+        level = _LOOPS if _has_loops(text) else _ONCE
+    if level == _ONCE:
+        is_best = True
+    elif quickly:
+        level = _QUICK
+    object_code = _generated(text, source.names, source.machine, level, is_host=is_host)
+    return object_code, is_best
 
 
 def _generated(
