@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from shlo_disc.base.errors import InternalError
+from shlo_disc.lower.values.typed import element_type, lanes_of, vector_type
+
 PACKAGE = Path(__file__).parents[2] / "shlo_disc"
 ROOMS = ("lower", "executables", "report")
 
@@ -102,3 +105,10 @@ def test_what_reading_a_text_looks_like(line: str) -> None:
 
 def test_values_are_no_texts() -> None:
     assert not [*reads("if step.kernel in self.kernels: names.index(name)")]
+
+
+def test_types_of_lanes_come_from_one_function() -> None:
+    assert (element_type(vector_type(4, "f32")), lanes_of(vector_type(4, "f32"))) == ("f32", 4)
+    assert (element_type("i8"), lanes_of("i8")) == ("i8", 0)
+    with pytest.raises(InternalError, match="vector_type"):
+        lanes_of("vector<5xf64>")

@@ -67,14 +67,24 @@ def _made(text: str, element: str, lanes: int) -> _Made:
     return made
 
 
+@functools.cache
+def _parts(type_: str) -> tuple[str, int]:
+    """(element type, lanes) of a scalar, vector or memref type."""
+    if isinstance(type_, _Made):
+        return type_.element, type_.lanes
+    if type_[:1] in _COMPOSED:
+        raise InternalError(f"{type_} was not made by vector_type or memref_type")
+    return type_, 0
+
+
 def element_type(type_: str) -> str:
     """`f32` of `vector<16xf32>`, of `memref<?xf32>` and of `f32`."""
-    return type_.element if isinstance(type_, _Made) else type_
+    return _parts(type_)[0]
 
 
 def lanes_of(type_: str) -> int:
     """16 of `vector<16xf32>`; 0 of a scalar type."""
-    return type_.lanes if isinstance(type_, _Made) else 0
+    return _parts(type_)[1]
 
 
 @functools.cache
@@ -119,12 +129,7 @@ class Value:
         """The MLIR type, e.g. `vector<16xf32>`."""
         self.depth = depth
         """Number of regions that enclose the definition."""
-        if isinstance(type_, _Made):
-            self.element, self.lanes = type_.element, type_.lanes
-        else:
-            self.element, self.lanes = type_, 0
-            if type_[:1] in _COMPOSED:
-                raise InternalError(f"{type_} was not made by vector_type or memref_type")
+        self.element, self.lanes = _parts(type_)
         self.is_constant = False
         self.constant_lanes: tuple[float, ...] | None = None
         """Every lane of a vector constant, the value of a flag; None of any other value."""
