@@ -28,13 +28,15 @@ from shlo_disc.base.errors import CacheMismatchError
 from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.base.later import Later
 from shlo_disc.driver.request import Request
-from shlo_disc.dynamic.seen import SHORT
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.seen import run_of, short_sizes
 from shlo_disc.executables.codec import (
     NO_WEIGHTS,
     NoLines,
     RecordError,
     Weights,
     from_bytes,
+    sizes_from_bytes,
     to_bytes,
 )
 from shlo_disc.executables.data_sized import DataSizedExecutable, made_of, record_of
@@ -118,14 +120,13 @@ def place_of(request: Request) -> Place | NotKept:
     return Place(key, source.lines, stated.seen, source.weights)
 
 
-def _with_short(place: Place, symbols: Sequence[str]) -> Place:
-    """The place of a program that has kernels for short values of `symbols` in the first call.
+def _with_short(place: Place, sizes: Sequence[Expr]) -> Place:
+    """The place of a program that has kernels for short values of `sizes` in the first call.
 
     Kernels for other sizes of that call are as good.
     """
-    seen = [(place.seen or {}).get(symbol, 0) for symbol in symbols]
-    short = [n if n <= SHORT else 0 for n in seen]
-    key = key_of(place.key, repr((symbols, short)).encode())
+    seen = short_sizes(place.seen or {})
+    key = key_of(place.key, repr([(str(size), run_of(size, seen)) for size in sizes]).encode())
     return place._replace(key=key, seen=None)
 
 
@@ -152,11 +153,15 @@ def find(place: Place) -> Found | None:
     """The program kept at `place`; None where there is none."""
     store = current("programs")
     if place.seen is not None:
-        kept = current("symbols")
-        symbols = None if kept is None else kept.read(place.key)
-        if symbols is None:
+        kept = current("sizes")
+        sizes = None if kept is None else kept.read(place.key)
+        if sizes is None:
             return None
-        place = _with_short(place, symbols.decode(errors="replace").split())
+        try:
+            place = _with_short(place, sizes_from_bytes(sizes))
+        except RecordError:  # written by a mistake of ours
+            COUNTS.add("damaged")
+            return None
     data = None if store is None else store.read(place.key)
     if data is None:
         return None
@@ -184,11 +189,11 @@ def load(found: Found, request: Request | None) -> Executable | DataSizedExecuta
 def check(place: Place, found: Found, made: Executable | DataSizedExecutable) -> None:
     """Raise CacheMismatchError if `found`, which is kept for `place`, is not what is `made` now."""
     record, key = record_of(made), found.place.key
-    symbols, programs = current("symbols"), current("programs")
-    assert symbols is not None
+    sizes, programs = current("sizes"), current("programs")
+    assert sizes is not None
     assert programs is not None
-    if place.seen is not None and _with_short(place, _short_symbols(record)).key != key:
-        raise mismatch(symbols, place.key, "other sizes of a first call matter")
+    if place.seen is not None and _with_short(place, _short_sizes(record)).key != key:
+        raise mismatch(sizes, place.key, "other sizes of a first call matter")
     for part, values in _compared(found.record, place.lines).items():
         if values != _compared(record, place.lines).get(part):
             raise mismatch(programs, key, f"its record differs in {part}")
@@ -312,16 +317,18 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
     if reason:
         not_kept(made, NotKept(reason))
     else:
-        symbols = _short_symbols(record)
-        own = place if place.seen is None else _with_short(place, symbols)
+        sizes = _short_sizes(record)
+        own = place if place.seen is None else _with_short(place, sizes)
         _tell_place(made, own)
         do_later(partial(_write, own, record))
         if own is not place:
-            do_later(partial(_write_symbols, place.key, symbols))
+            do_later(partial(_write_sizes, place.key, sizes))
 
 
-def _short_symbols(record: Record) -> list[str]:
-    return sorted({name for p in programs_of(record) for name in p.host.short_symbols})
+def _short_sizes(record: Record) -> tuple[Expr, ...]:
+    return tuple(
+        sorted({size for p in programs_of(record) for size in p.host.short_sizes}, key=str)
+    )
 
 
 def not_kept(made: Executable | DataSizedExecutable, why: NotKept) -> None:
@@ -347,10 +354,10 @@ def _write(place: Place, record: Record) -> None:
         store.write(place.key, to_bytes(record, place.lines, place.weights))
 
 
-def _write_symbols(key: bytes, symbols: Sequence[str]) -> None:
-    store = current("symbols")
+def _write_sizes(key: bytes, sizes: tuple[Expr, ...]) -> None:
+    store = current("sizes")
     if store is not None:
-        store.write(key, " ".join(symbols).encode())
+        store.write(key, to_bytes(sizes, ()))
 
 
 _TOO_LARGE = NotKept(f"is a module of more than {_LARGEST >> 20} MiB")

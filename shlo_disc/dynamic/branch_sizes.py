@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
+from shlo_disc.dynamic.seen import Pairs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["Pairs", "branch_sizes"]
-
-Pairs = tuple[tuple[str, int], ...]
-"""Symbols with a value of each."""
+__all__ = ["branch_sizes"]
 
 
 def branch_sizes(op: ir.Operation, shapes: ShapeAnalysis) -> Pairs:

@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["LONGEST_RUN", "SEEN", "SHORT", "short_sizes"]
+from shlo_disc.dynamic.expr import Expr
+
+__all__ = ["LONGEST_RUN", "SEEN", "SHORT", "Pairs", "run_of", "short_sizes"]
+
+Pairs = tuple[tuple[str, int], ...]
+"""Symbols and their values."""
 
 SEEN = "disc.seen"
 """On `main`: symbols, and what they were. Absent without a call."""
@@ -26,3 +31,14 @@ LONGEST_RUN = 16
 def short_sizes(values: Mapping[str, int]) -> dict[str, int]:
     """Those that are short."""
     return {symbol: value for symbol, value in values.items() if 0 < value <= SHORT}
+
+
+def run_of(size: Expr, short: Mapping[str, int]) -> Pairs:
+    """The symbols of `size` and their values, where it is short enough for code of its own.
+
+    `short`: those of :func:`short_sizes`. Nothing where another symbol is in `size`.
+    """
+    symbols = size.symbols()
+    if not symbols <= short.keys() or not 0 < size.evaluate(short) <= LONGEST_RUN:
+        return ()
+    return tuple((symbol, short[symbol]) for symbol in sorted(symbols))

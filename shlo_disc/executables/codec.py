@@ -38,7 +38,15 @@ from shlo_disc.lower.host.record import (
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.place import At, Place
 
-__all__ = ["NO_WEIGHTS", "NoLines", "RecordError", "Weights", "from_bytes", "to_bytes"]
+__all__ = [
+    "NO_WEIGHTS",
+    "NoLines",
+    "RecordError",
+    "Weights",
+    "from_bytes",
+    "sizes_from_bytes",
+    "to_bytes",
+]
 
 _RECORDS: dict[str, type] = {
     kind.__name__: kind
@@ -108,6 +116,14 @@ def from_bytes(
         return _read(nodes, blobs[8 + length :], lines, weights)
     except (zlib.error, ValueError, TypeError, KeyError, IndexError) as error:
         raise RecordError(f"no record: {error}") from error
+
+
+def sizes_from_bytes(data: bytes | memoryview) -> tuple[Expr, ...]:
+    """The sizes that `data` was written from. Raises RecordError for other bytes."""
+    sizes = from_bytes(data)
+    if not isinstance(sizes, tuple) or not all(isinstance(size, Expr) for size in sizes):
+        raise RecordError("no sizes")
+    return sizes
 
 
 class _Writer:

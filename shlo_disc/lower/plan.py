@@ -421,7 +421,10 @@ def with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
         )
 
     return KernelPlan(
-        rewritten(plan.steps, launch, size), tuple(map(size, plan.workspaces)), plan.copies_operand
+        rewritten(plan.steps, launch, size),
+        tuple(map(size, plan.workspaces)),
+        plan.copies_operand,
+        short=tuple(map(size, plan.short)),
     )
 
 

@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.branch_sizes import Pairs
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import Shape
-from shlo_disc.dynamic.seen import LONGEST_RUN
+from shlo_disc.dynamic.seen import Pairs, run_of
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import (
@@ -102,7 +101,8 @@ class Speculation:
             view = self._view(known)
             plan = emit(view)
             reasons.append(Decision("it runs where ", _are(known)))
-            return replace(plan, steps=_needed(plan.steps, view.constraints, reasons)), (*reasons,)
+            steps = _needed(plan.steps, view.constraints, reasons)
+            return replace(plan, steps=steps, short=()), (*reasons,)
         plan = emit(self._shapes)
         plan = replace(plan, steps=_needed(plan.steps, self._shapes.constraints, reasons))
         return self._specialised(op, plan, emit, reasons), tuple(reasons)
@@ -172,13 +172,7 @@ class Speculation:
     def _seen(self, sizes: Sequence[Expr], given: Sequence[str]) -> Pairs:
         """The symbols of those of `sizes` that were short, with their values."""
         seen = {name: n for name, n in (self._shapes.seen or {}).items() if name not in given}
-        short = {
-            name
-            for size in sizes
-            if size.symbols() <= seen.keys() and 0 < size.evaluate(seen) <= LONGEST_RUN
-            for name in size.symbols()
-        }
-        return tuple((name, seen[name]) for name in sorted(short))
+        return tuple(sorted({pair for size in sizes for pair in run_of(size, seen)}))
 
     def _symbols(self, op: ir.Operation) -> set[str]:
         found: set[str] = set()
@@ -288,7 +282,8 @@ def _choice(
         taken.add(at)
         places[Workspace(index)] = Workspace(at)
     steps = _moved(special.steps, places)
-    return KernelPlan((If(condition, steps, general.steps),), tuple(blocks))
+    steps = (If(condition, steps, general.steps),)
+    return KernelPlan(steps, tuple(blocks), short=general.short)
 
 
 def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[Step, ...]:

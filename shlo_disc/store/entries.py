@@ -86,11 +86,11 @@ class Entry:
         return unpacked(self.key, _contents(self.path))
 
 
-KINDS = ("calls", "kernels", "programs", "symbols")
+KINDS = ("calls", "kernels", "programs", "sizes")
 """What is stored: object code, records of programs, which of these a call runs, and which sizes of
 a first call choose one (`driver/kept.py`)."""
 _MISSING = {"calls": "calls_missing", "kernels": "missing", "programs": "programs_missing",
-            "symbols": "programs_missing"}  # fmt: skip
+            "sizes": "programs_missing"}  # fmt: skip
 
 
 def current(kind: str = "kernels") -> Store | None:

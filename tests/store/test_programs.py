@@ -261,6 +261,17 @@ def test_sizes_of_the_first_call_count_where_short_ones_have_kernels(text, axis,
     assert found == [False, True, not matters]
 
 
+def test_a_short_size_counts_with_its_factors():
+    """`a` is short, but the loop has `64 * a` elements: no kernel is written for 2 or 3."""
+    text = COLUMNS.replace("?x?x", "?x?x64x").replace("[1, 0]", "[1, 0, 2]")
+    sizes = [["a", "b", 64]]
+    found = [
+        loaded(lambda a=a: shlo_disc.compile(text, shapes=sizes, first_sizes={"a": a, "b": 100}))
+        for a in (2, 3, 70)
+    ]
+    assert found == [False, True, True]
+
+
 def test_a_warning_comes_again():
     text = SMALL.replace("stablehlo.negate %x : ", "stablehlo.convert %x : ").replace(
         f"convert %x : {T}", f"convert %x : ({T}) -> tensor<?x?xf64>"

@@ -10,6 +10,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import cache
+from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.codec import from_bytes, to_bytes
 from shlo_disc.executables.record import PartsRecord
 from shlo_disc.lower.cpu import codegen
@@ -130,7 +131,7 @@ def test_a_record_of_several_programs(verifies):
 
 def test_sizes_that_are_said_to_matter(verifies):
     shlo_disc.jit(double)(X)
-    (entry,) = of_kind("symbols")
+    (entry,) = of_kind("sizes")
     (program,) = of_kind("programs")
     content = program.content()
     jax.clear_caches()
@@ -138,15 +139,16 @@ def test_sizes_that_are_said_to_matter(verifies):
     # The entry of the other key has to exist to be found.
     for key in _other_keys(entry):
         current("programs").write(key, content)
-    with pytest.raises(shlo_disc.CacheMismatchError, match="v1/symbols/"):
+    with pytest.raises(shlo_disc.CacheMismatchError, match="v1/sizes/"):
         shlo_disc.jit(double)(X)
 
 
 def _other_keys(entry):
     from shlo_disc.driver.kept import Place, _with_short
 
-    current("symbols").write(entry.key, b"a")
-    return [_with_short(Place(entry.key, (), {"a": n}), ["a"]).key for n in range(9)]
+    sizes = (Expr.symbol("a"),)
+    current("sizes").write(entry.key, to_bytes(sizes))
+    return [_with_short(Place(entry.key, (), {"a": n}), sizes).key for n in range(9)]
 
 
 def test_a_call_with_the_program_of_another(verifies):

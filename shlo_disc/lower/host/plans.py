@@ -13,8 +13,9 @@ from dataclasses import field
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic import attributes as attr
-from shlo_disc.dynamic.branch_sizes import Pairs, branch_sizes
+from shlo_disc.dynamic.branch_sizes import branch_sizes
 from shlo_disc.dynamic.expr import Expr, renaming
+from shlo_disc.dynamic.seen import Pairs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
@@ -39,8 +40,6 @@ class _Family:
     symbols: Symbols
     plan: KernelPlan
     decisions: tuple[Decision, ...]
-    short: frozenset[str]
-    """Symbols of which the plan has variants where they are short."""
     others: dict[Symbols, Found] = field(default_factory=dict)
 
     def over(self, symbols: Symbols) -> Found | None:
@@ -74,8 +73,8 @@ class Plans:
         self._target = target
         self._speculation = Speculation(shapes, likely)
         self._has_likely = bool(likely)
-        self.short: set[str] = set()
-        """Symbols of which short values in the call that was seen make a difference."""
+        self.short: set[Expr] = set()
+        """Sizes of which short values in the call that was seen make a difference."""
         self._made: dict[object, _Family] = {}
 
     def of(self, op: ir.Operation, kind: str) -> Found:
@@ -95,21 +94,14 @@ class Plans:
                     f"{source_line(op)}: target {self._target.name} has no kernel for "
                     f"{_called(op, kind)}; keep it outside shlo_disc.jit"
                 )
-            short: set[str] = set()
-
-            def emit(shapes: ShapeAnalysis) -> KernelPlan:
-                plan = emitter(planned(op, shapes), self._target.machine)
-                short.update(*(size.symbols() for size in plan.short))
-                return plan
-
-            found = self._speculation.plan(op, known, emit)
+            found = self._speculation.plan(
+                op, known, lambda shapes: emitter(planned(op, shapes), self._target.machine)
+            )
             if family is None:
-                family = self._made[key] = _Family(symbols, *found, frozenset(short))
+                self._made[key] = _Family(symbols, *found)
             else:
                 family.others[symbols] = found
-                self.short |= short
-        names = dict(zip(family.symbols, symbols, strict=True))
-        self.short.update(names.get(symbol, symbol) for symbol in family.short)
+        self.short.update(size for size in found[0].short if size.symbols())
         return found
 
     def _key(self, op: ir.Operation, known: Pairs) -> tuple[Symbols, tuple[object, ...]]:

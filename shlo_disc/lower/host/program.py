@@ -78,7 +78,7 @@ def emit_host(
     return HostProgram(
         details=Later.of(details),
         unasked_kernels=tuple(sorted(tables.unasked)),
-        short_symbols=tuple(sorted(run.plans.short)),
+        short_sizes=tuple(sorted(run.plans.short, key=str)),
         constants=tuple(run.constants),
         pack_keys=tuple(tables.pack_slots),
         packed_arguments=frozenset(tables.packed_arguments),

@@ -138,8 +138,8 @@ class HostProgram:
     """Native host code, and what it refers to by index."""
 
     details: Later[HostDetails]
-    short_symbols: tuple[str, ...]
-    """Symbols whose short values in the first call have kernels of their own."""
+    short_sizes: tuple[Expr, ...]
+    """Sizes of which short values in the first call have kernels of their own."""
     unasked_kernels: tuple[int, ...]
     """Kernels that must have code before a call; others are asked for when a call needs them."""
     constants: tuple[npt.NDArray[np.uint8], ...]
