@@ -85,7 +85,10 @@ def _made(request: Request) -> Executable | DataSizedExecutable:
     place = place_of(request)
     found = find(place) if isinstance(place, Place) else None
     if found is not None and not flags.cache_verifies():
-        return load(found, request)
+        loaded = load(found, request)
+        if request.stated.seen is None:  # no call tells what it needs
+            loaded.compile_for_all_sizes()
+        return loaded
     # Only here: what compiles takes longer to load than a program.
     from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
 

@@ -77,6 +77,11 @@ class DataSizedExecutable(OfThisProcess):
         assert isinstance(last, Executable)
         return last
 
+    def compile_for_all_sizes(self) -> None:
+        """As :meth:`Executable.compile_for_all_sizes`."""
+        for program in self.programs:
+            program.compile_for_all_sizes()
+
     @property
     def symbols(self) -> frozenset[str]:
         """Those of all programs."""

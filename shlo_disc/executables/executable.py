@@ -33,6 +33,7 @@ from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import is_known_to_jax, signature_of
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
+from shlo_disc.lower.background import finish_all_later
 from shlo_disc.lower.host.record import Unfused
 from shlo_disc.lower.plan import named
 from shlo_disc.lower.target import Function, Target
@@ -275,6 +276,10 @@ class Executable(OfThisProcess):
     def loaded_kernels(self) -> int:
         """Kernels whose code was not compiled in this process, but kept on disk."""
         return sum(kernel.from_store for kernel in self._kernels)
+
+    def compile_for_all_sizes(self) -> None:
+        """Have the kernels that no call has needed compiled in the background."""
+        finish_all_later(self._kernels)
 
     @property
     def late_kernels(self) -> int:

@@ -9,6 +9,7 @@ from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import dtype_of, signature_of
 from shlo_disc.ffi.targets import PLATFORMS, FfiTarget, ffi_target
+from shlo_disc.lower.background import finish_all_later
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.record import HostProgram
 from shlo_disc.lower.images import KernelImage
@@ -76,8 +77,16 @@ def native_executable(
     )
 
 
-def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[int], object]:
-    def compiled(index: int) -> object:
+def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[int, bool], object]:
+    """What compiles the kernel of an index for a call that needs it.
+
+    Where that call has other sizes than the first one, the kernels of all sizes follow: more calls
+    of this program will need them.
+    """
+
+    def compiled(index: int, at_other_sizes: bool) -> object:
+        if at_other_sizes:
+            finish_all_later(kernels)
         try:
             return kernels[index].compiled()
         except MemoryError:

@@ -564,7 +564,9 @@ class JitFunction(ral.Dispatcher):
             if call.family in self._families_of_xla:
                 continue
             try:
-                self._tell_parts(self._family(call).ready(call)[0])
+                version, compiled = self._family(call).ready(call)
+                self._tell_parts(version)
+                compiled.compile_for_all_sizes()
             except UnsupportedError as why:
                 if not self._options.may_use_xla or not self._is_left_to_jax(call, why):
                     raise

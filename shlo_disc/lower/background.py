@@ -1,8 +1,12 @@
 """What is compiled after the first call: one thread of low priority, for all programs.
 
 The first call waits for the code that it runs alone, and for code that is made quickly. What is
-left are records for the disk, better code of equal bits, then variants that no call has needed so
-far. A call that needs one of these earlier has it compiled itself.
+left are records for the disk, then better code of equal bits.
+
+Variants that no call has needed so far come last, and only of programs that showed that they need
+them: one was called at other sizes that chose another variant, or it was compiled before any call.
+Most programs are called at the sizes of their first call alone. A call that needs a variant earlier
+has it compiled itself.
 
 None of this begins while something is traced or compiled that a caller waits for.
 
@@ -18,19 +22,20 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.threads import idle_seconds
 
-__all__ = ["Unfinished", "do_later", "finish_compiling", "finish_later"]
+__all__ = ["Unfinished", "do_later", "finish_all_later", "finish_compiling", "finish_later"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
+@runtime_checkable
 class Unfinished(Protocol):
     """A function whose best code is not made yet."""
 
@@ -73,6 +78,13 @@ def finish_later(function: Unfinished) -> None:
         _queue(_running if function.address else _waiting, weakref.ref(function))
 
 
+def finish_all_later(functions: Iterable[object]) -> None:
+    """Have those of `functions` finished later that have no code yet."""
+    for function in functions:
+        if isinstance(function, Unfinished) and not function.address:
+            finish_later(function)
+
+
 def do_later(job: Callable[[], None]) -> None:
     """Have `job` done, before what :func:`finish_later` takes; at once with no thread for that."""
     if flags.compile_ahead():
@@ -93,7 +105,9 @@ def _queue(queue: deque[T], what: T) -> None:
 def finish_compiling(timeout_s: float | None = None) -> bool:
     """Wait until nothing is left to compile in the background; False after `timeout_s` seconds.
 
-    Calls run at their full speed from then on.
+    Calls like those that were made run at their full speed from then on. The first one of sizes
+    that need other kernels compiles these, unless the program was compiled by
+    `JitFunction.warmup`, or `shlo_disc.compile` without first sizes.
     """
     with _lock:
         thread = _thread

@@ -181,7 +181,8 @@ class Executable:
     those of other devices for them, as JAX does. foreign: the handlers of XLA's FFI that it calls,
     in the order of their numbers. gpu: the kernels of a program for a GPU, which has neither
     kernels, packs nor FFI calls here. make_kernel: fills the cell of a kernel, by its index, when a
-    call first needs one without code.
+    call first needs one without code; it is also told whether this call has other sizes than the
+    first one.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class Executable:
         unread: Sequence[int] = ...,
         foreign: Sequence[ForeignCall] = ...,
         gpu: GpuProgram | None = ...,
-        make_kernel: Callable[[int], object] | None = ...,
+        make_kernel: Callable[[int, bool], object] | None = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -163,11 +163,24 @@ def run(code, **env):
     )
 
 
-def test_in_the_background_before_calls_need_them():
+def test_in_the_background_once_a_call_of_other_sizes_needs_one():
     done = run("""
         assert shlo_disc.finish_compiling(120)
+        before = late()
+        assert same(201) and shlo_disc.finish_compiling(120)
+        assert late() == before > 1  # the same kernels
+        assert same(1) and late() > 0
+        assert shlo_disc.finish_compiling(120)
         assert late() == 0
-        assert same(1)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_in_the_background_where_a_program_is_compiled_before_calls():
+    done = run("""
+        f.warmup((np.ones((200, 40), np.float32), np.ones((40, 48), np.float32)))
+        assert shlo_disc.finish_compiling(120)
+        assert late() == 0
     """)
     assert done.returncode == 0, done.stderr
 
@@ -197,9 +210,13 @@ def test_better_code_takes_the_place_of_quick_code(in_background):
 
     given = operands(200, 40, 48)
     first = np.asarray(function(*given))
-    kernels = function.lower(*given).compile().executable._kernels
+    executable = function.lower(*given).compile().executable
     assert shlo_disc.finish_compiling(120)
-    assert kernels
+    kernels = executable._kernels
+    assert {kernel.is_finished for kernel in kernels if kernel.address} == {True}
+    assert any(not kernel.address for kernel in kernels)
+    executable.compile_for_all_sizes()
+    assert shlo_disc.finish_compiling(120)
     assert all(kernel.is_finished for kernel in kernels)
     shared = [getattr(kernel, "_shared", kernel) for kernel in kernels]
     assert len({len(kernel._codes) for kernel in shared}) == 2  # those that ran have both

@@ -27,6 +27,9 @@ class CompiledCall(Protocol):
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """Run on concrete arrays, which are at `place`; None: on a CPU."""
 
+    def compile_for_all_sizes(self) -> None:
+        """Have the kernels that no call has needed compiled in the background."""
+
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage of compilation."""
 

@@ -186,6 +186,11 @@ class Segmented:
         """There is no one program for an FFI target."""
         raise UnsupportedError(f"{self.name} runs in parts; each has a number of its own")
 
+    def compile_for_all_sizes(self) -> None:
+        """Have the kernels that no call has needed compiled in the background."""
+        for program in self.programs:
+            program.executable.compile_for_all_sizes()
+
     def as_text(self, stage: str = "disc") -> str:
         """The compiled parts at a stage of compilation, one after the other."""
         return "\n\n".join(

@@ -677,11 +677,7 @@ class Builder:
         refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
-        functions = [self._found[source] for source in sources]
-        for function in dict.fromkeys(functions):
-            if not function.address:
-                finish_later(function)
-        return functions
+        return [self._found[source] for source in sources]
 
 
 def code_names(host: str, kernels: Sequence[str], machine: Machine | None = None) -> CodeNames:
@@ -696,17 +692,13 @@ def kept_functions(
 ) -> tuple[list[Function], tuple[Function, Function]]:
     """Kernels, and the functions of the host program, of `code_names(*details(), machine)`.
 
-    Kernels get their code when a call needs it, or in the background. Texts are asked for where the
-    store has no code.
+    Kernels get their code when a call needs it. Texts are asked for where the store has no code.
     """
     kernels = []
     for number, (symbol, key) in enumerate(names.kernels):
         text = partial(_named_text, details, number, symbol)
         source = _Source(symbol, (symbol,), text, _BEST, machine, known_key=key)
-        made = _functions.setdefault(symbol, Function(symbol, source))
-        if not made.address:
-            finish_later(made)
-        kernels.append(made)
+        kernels.append(_functions.setdefault(symbol, Function(symbol, source)))
     symbol, key = names.host
     source = _Source(symbol, _ENTRIES, lambda: details()[0], None, machine, known_key=key)
     return kernels, _host_functions(source)

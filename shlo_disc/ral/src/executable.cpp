@@ -55,6 +55,7 @@ struct CallContext {
   const std::shared_ptr<const ForeignCall>* foreign;
   const Executable* executable;
   RunFailure* failure;
+  const int64_t* symbols;
   std::vector<CallPack> packs;
 };
 
@@ -171,7 +172,7 @@ disc_kernel context_kernel(disc_context* context, int64_t index) {
   CallContext& call = call_of(context);
   RunFailure& failure = *call.failure;
   try {
-    if (const disc_kernel found = call.executable->kernel(index, &failure.message)) return found;
+    if (const disc_kernel found = call.executable->kernel(index, call.symbols, &failure.message)) return found;
     failure.kernel = index;
   } catch (const std::bad_alloc&) {  // generated code cannot be unwound
     failure.out_of_memory = true;
@@ -301,6 +302,7 @@ Executable::Executable(ProgramSpec spec) : spec_(std::move(spec)) {
   }
   for (const size_t i : spec_.size_arguments) size_elements_ += element_count(spec_.arguments[i]);
   for (const ResultSpec& result : spec_.results) result_ranks_ += result.rank;
+  first_symbols_.resize(static_cast<size_t>(spec_.symbols));
   for (const std::string& layout : spec_.pack_layouts) pack_keys_.push_back(pack_key(layout));
   if (spec_.gpu != nullptr) loaded_ = std::make_unique<LoadedPrograms>(*spec_.gpu);
 }
@@ -379,10 +381,21 @@ std::string Executable::describe_guard(int64_t guard) const {
   return "guard " + std::to_string(guard) + " does not hold";
 }
 
-disc_kernel Executable::kernel(int64_t index, std::string* message) const {
+disc_kernel Executable::kernel(int64_t index, const int64_t* symbols, std::string* message) const {
   const KernelCell& cell = *spec_.kernels[static_cast<size_t>(index)];
   if (const disc_kernel known = cell.load(std::memory_order_acquire)) return known;
-  return spec_.make_kernel(index, message) ? cell.load(std::memory_order_acquire) : nullptr;
+  const bool at_other_sizes =
+      first_call_.load(std::memory_order_acquire) == kNoted &&
+      !std::equal(first_symbols_.begin(), first_symbols_.end(), symbols);
+  const bool made = spec_.make_kernel(index, at_other_sizes, message);
+  return made ? cell.load(std::memory_order_acquire) : nullptr;
+}
+
+void Executable::note_first(const int64_t* symbols) const {
+  FirstCall none = kNone;
+  if (!first_call_.compare_exchange_strong(none, kBeingNoted)) return;
+  std::copy_n(symbols, first_symbols_.size(), first_symbols_.begin());
+  first_call_.store(kNoted, std::memory_order_release);
 }
 
 std::string Executable::describe(const RunFailure& failure) const {
@@ -400,7 +413,8 @@ bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* 
                     constants_.data(), &context_mark, &context_foreign, 0, &context_fft, nullptr,
                     nullptr, nullptr, nullptr, nullptr, &context_kernel},
                    pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
-                   this, failure, {}};
+                   this, failure, symbols, {}};
+  if (first_call_.load(std::memory_order_relaxed) == kNone) note_first(symbols);
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();
   if (marks != nullptr) marks->begin = now_nanoseconds();

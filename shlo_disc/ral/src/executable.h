@@ -70,7 +70,8 @@ Function code_of(const HostCell& cell) {
 }
 
 // Has kernel `index` compiled, into its cell; a message if that fails. Any thread may call it.
-using MakeKernel = std::function<bool(int64_t index, std::string* message)>;
+// `at_other_sizes`: the call that needs it has other sizes than the first one had.
+using MakeKernel = std::function<bool(int64_t index, bool at_other_sizes, std::string* message)>;
 
 struct ProgramSpec {
   disc_prepare prepare() const { return code_of<disc_prepare>(*host_prepare); }
@@ -185,14 +186,21 @@ class Executable {
 
   GpuCalls& gpu_calls() const { return gpu_calls_; }
 
-  // The kernel of entry `index` of the table; null with `message` if it cannot be compiled.
-  disc_kernel kernel(int64_t index, std::string* message) const;
+  // The kernel of entry `index` of the table, for a call with these `symbols`; null with `message`
+  // if it cannot be compiled.
+  disc_kernel kernel(int64_t index, const int64_t* symbols, std::string* message) const;
 
   // Where a call failed that is_told(): "linalg.py:7: @lapack_spotrf_ffi", "main: kernel 3".
   std::string describe(const RunFailure& failure) const;
 
  private:
+  void note_first(const int64_t* symbols) const;
+
   const ProgramSpec spec_;
+  // The symbols of the first call, once the state says so.
+  enum FirstCall : int { kNone, kBeingNoted, kNoted };
+  mutable std::vector<int64_t> first_symbols_;
+  mutable std::atomic<FirstCall> first_call_{kNone};
   std::vector<uint32_t> pack_keys_;
   std::vector<ScopedBlock> constant_blocks_;
   std::vector<std::shared_ptr<const void>> constant_holders_;

@@ -147,10 +147,12 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
 
 // `make` is called with the index of a kernel, and fills its cell or raises.
 MakeKernel kernel_maker(const nb::object& make) {
-  return [owner = shared_reference(make.ptr())](int64_t index, std::string* message) {
+  return [owner = shared_reference(make.ptr())](int64_t index, bool at_other_sizes,
+                                                std::string* message) {
     const WithGil gil;
     PyObject* const function = static_cast<PyObject*>(const_cast<void*>(owner.get()));
-    const PyRef made(PyObject_CallFunction(function, "L", static_cast<long long>(index)));
+    const PyRef made(PyObject_CallFunction(function, "LO", static_cast<long long>(index),
+                                           at_other_sizes ? Py_True : Py_False));
     if (!made) *message = take_error_text();
     return static_cast<bool>(made);
   };
