@@ -3,10 +3,9 @@
 The first call waits for the code that it runs alone, and for code that is made quickly. What is
 left are records for the disk, then better code of equal bits.
 
-Variants that no call has needed so far come last, and only of programs that showed that they need
-them: one was called at other sizes that chose another variant, or it was compiled before any call.
-Most programs are called at the sizes of their first call alone. A call that needs a variant earlier
-has it compiled itself.
+Variants that no call has needed come last, after a call at other sizes than the first one needed
+one of them. They also come where a program is compiled before any call. Most programs are called at
+the sizes of their first call alone. A call that needs a variant earlier compiles it itself.
 
 None of this begins while something is traced or compiled that a caller waits for.
 

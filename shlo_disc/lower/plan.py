@@ -20,6 +20,8 @@ from shlo_disc.lower.images import KernelSignature
 
 __all__ = [
     "FUNCTION_TYPE",
+    "ONCE",
+    "PARAMETERS",
     "SIGNATURE",
     "All",
     "Buffer",
@@ -83,17 +85,22 @@ class Packed:
 Buffer = Input | Output | Workspace | Packed
 
 
-_PARAMETERS = {
+PARAMETERS = {
     "%args": "!llvm.ptr",
     "%params": "!llvm.ptr",
     "%lo": "i64",
     "%hi": "i64",
     "%scratch": "!llvm.ptr",
 }
-SIGNATURE = f"func.func @KERNEL({', '.join(f'{name}: {t}' for name, t in _PARAMETERS.items())})"
+"""Of a kernel of a CPU and of the host: their names and types."""
+SIGNATURE = f"func.func @KERNEL({', '.join(f'{name}: {t}' for name, t in PARAMETERS.items())})"
 """How kernels of a CPU and of the host are called."""
-FUNCTION_TYPE = f"({', '.join(_PARAMETERS.values())}) -> ()"
+FUNCTION_TYPE = f"({', '.join(PARAMETERS.values())}) -> ()"
 """The type of a function `SIGNATURE`."""
+ONCE = "once"
+"""An attribute of such a function that is best as it is written, so it has one code, made quickly.
+
+LLVM's passes would double the time to compile it, and its calls would take as long."""
 
 
 _KEPT_TEXTS = 128

@@ -18,6 +18,7 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.dense import gemm
+from shlo_disc.lower.plan import ONCE
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS
 from tests.lower.test_codegen import ANSWER, called
@@ -248,6 +249,31 @@ def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch):
     assert made == [codegen._QUICK, codegen._LOOPS]
     assert np.array_equal(function(x, 5), first)
     assert np.array_equal(jax.jit(function)(x, 5), first)
+
+
+def test_products_are_compiled_once(in_background):
+    function = shlo_disc.jit(lambda x, w: jnp.tanh(x @ w) * 0.5625)  # compiled for this test
+    given = operands(200, 40, 48)
+    first = np.asarray(function(*given))
+    near(first / 0.5625, *given)
+    executable = function.lower(*given).compile().executable
+    rows = zip(executable.host.kernels, executable._kernels, strict=True)
+    (product,) = [made for kernel, made in rows if kernel.name == "dense_packed"]
+    assert product.is_finished
+    assert shlo_disc.finish_compiling(120)
+    assert len(getattr(product, "_shared", product)._codes) == 1
+
+
+def test_the_store_keeps_what_is_compiled_once(in_background, monkeypatch, tmp_path):
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path))
+    text = ANSWER.format(883).replace(" {", f" attributes {{{ONCE}}} {{", 1)
+    with codegen.Builder() as builder:
+        (function,) = builder.functions([text])
+    assert function.is_finished
+    (kept,) = codegen._kept(codegen._kernel_source(text, 3, None))
+    assert kept.is_best
+    assert kept.from_store
 
 
 def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_path):

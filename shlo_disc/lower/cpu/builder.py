@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.kernels.sized import Sized
-from shlo_disc.lower.plan import FUNCTION_TYPE, KernelText, text_of
+from shlo_disc.lower.plan import FUNCTION_TYPE, ONCE, PARAMETERS, SIGNATURE, KernelText, text_of
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.text import V, indented
 from shlo_disc.lower.values.typed import (
@@ -210,6 +210,10 @@ class CpuBuilder(KernelBuilder):
         """Tell LLVM :data:`SCALAR` or :data:`EITHER` of the function."""
         self.attributes = f' attributes {{llvm.passthrough = ["{attribute}"]}}'
 
+    def make_once(self) -> None:
+        """Tell that LLVM's passes would not make the function faster: see `plan.ONCE`."""
+        self.attributes = f" attributes {{{ONCE}}}"
+
     def source(self, body: str) -> KernelText:
         """See `KernelBuilder.source`; outlined functions follow the kernel."""
         kernel = text_of(super().source(body))
@@ -267,3 +271,53 @@ class SizedBuilder(Sized, CpuBuilder):
         """See `Sized.name_sizes`."""
         super().__init__(machine)
         self.name_sizes(sizes, in_order=in_order)
+        self._parts: list[str] = []
+
+    def part(
+        self,
+        name: str,
+        memory: Sequence[MemRef],
+        values: Sequence[IndexValue],
+        write: Callable[[SizedBuilder, list[MemRef], list[IndexValue]], None],
+    ) -> None:
+        """Call a function of the same text with `memory` and `values`; `write` writes it, over the
+        same arguments, sizes and scratch memory.
+
+        LLVM keeps the constants of a loop in registers around all loops that it is in. Those of a
+        long epilogue pushed sums of the loop along K out of registers: 2 to 8 times its time.
+        """
+        symbol = f"KERNEL_{name}"
+        self._parts.append(_Part(self).written(symbol, memory, len(values), write))
+        given = [*(self._starts[one.name] for one in memory), *values]
+        kinds = FUNCTION_TYPE.replace(") ->", "".join(f", {x.type}" for x in given) + ") ->")
+        operands = ", ".join([*PARAMETERS, *map(str, given)])
+        self.emit(f"func.call @{symbol}({operands}) : {kinds}")
+
+    def source(self, body: str) -> KernelText:
+        """See `KernelBuilder.source`; the functions of :meth:`part` follow the kernel."""
+        return text_of(super().source(body)) + "".join(self._parts)
+
+
+class _Part(SizedBuilder):
+    """Builds a function of :meth:`SizedBuilder.part`."""
+
+    def __init__(self, of: SizedBuilder) -> None:
+        super().__init__(of.machine, {})
+        self._named, self._places, self._order = of._named, of._places, of._order
+        self.attributes = of.attributes
+
+    def written(
+        self,
+        symbol: str,
+        memory: Sequence[MemRef],
+        values: int,
+        write: Callable[[SizedBuilder, list[MemRef], list[IndexValue]], None],
+    ) -> str:
+        """The text, for `memory` and so many values."""
+        starts = [Pointer(self, f"%memory{i}", "!llvm.ptr", 0) for i in range(len(memory))]
+        numbers = [IndexValue(self, f"%number{i}", "index", 0) for i in range(values)]
+        more = "".join(f", {given}: {given.type}" for given in (*starts, *numbers))
+        self.signature = SIGNATURE.replace("@KERNEL", f"@{symbol}").replace(")", f"{more})")
+        here = [self.memref_at(s, one.element) for s, one in zip(starts, memory, strict=True)]
+        write(self, here, numbers)
+        return text_of(self.finish()[0])

@@ -53,7 +53,7 @@ from shlo_disc.lower.cpu.host_parts import (
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
-from shlo_disc.lower.plan import KernelText, LateText, named, text_of
+from shlo_disc.lower.plan import ONCE, KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current, mismatch
@@ -188,7 +188,9 @@ def lower_to_llvm(
         module = ir.Module.parse(text)
         if cut:
             cut_long_functions(module, limits)
-        pipeline = _pipeline(text, simplifies=is_optimised and not quickly)
+        pipeline = _pipeline(
+            text, simplifies=is_optimised and not quickly and not _is_made_once(module)
+        )
         passes = PassManager.parse(f"builtin.module({pipeline})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
@@ -203,6 +205,11 @@ def lower_to_llvm(
             keep_parts(module)
         _say_what_to_inline(module)
         return module
+
+
+def _is_made_once(module: ir.Module) -> bool:
+    """Whether it has a kernel that is best as it is written (`plan.ONCE`)."""
+    return any(ONCE in view.operation.attributes for view in module.body.operations)
 
 
 def _has_loops(host: str) -> bool:
@@ -561,6 +568,10 @@ _ENTRIES = ("prepare", "run")
 """Functions of a host program."""
 _TOGETHER = 50_000
 """Characters of texts that are compiled together when that is quick: 60 ms of LLVM."""
+_ALONE = 20_000
+"""Characters of a text that is compiled by itself: what a module takes matters less.
+
+The best code of a kernel alone can be kept on disk."""
 _BEST, _LOOPS, _ONCE = 3, 1, 0
 """Levels of LLVM: of kernels, of host programs with loops, of those whose text runs once a call."""
 
@@ -625,14 +636,19 @@ class Builder:
                 self._found[source] = found
             if wanted and not found.address and source not in self._wanted:
                 self._wanted.add(source)
+                if len(text_of(source)) >= _ALONE:
+                    self._begin([source])
+                    return
                 self._waiting.append(source)
                 if sum(len(text_of(source)) for source in self._waiting) >= self._room:
-                    self._begin()
+                    self._begin_waiting()
 
-    def _begin(self) -> None:
-        """Begin what waits."""
+    def _begin_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._begun.append(self._pool.submit(copy_context().run, self._compile, waiting))
+        self._begin(waiting)
+
+    def _begin(self, sources: Sequence[KernelText]) -> None:
+        self._begun.append(self._pool.submit(copy_context().run, self._compile, sources))
 
     def _function(self, text: str) -> Function:
         """The function of `text` that programs share."""
@@ -671,7 +687,7 @@ class Builder:
                 self.add(source)
         with self._lock:
             if self._waiting:
-                self._begin()
+                self._begin_waiting()
         for future in self._begun:
             future.result()
         refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}
@@ -802,16 +818,15 @@ def _made(source: _Source, quickly: bool) -> tuple[bytes, bool]:
         is_best = True
     elif quickly:
         level = _QUICK
-    object_code = _generated(text, source.names, source.machine, level, is_host=is_host)
-    return object_code, is_best
+    module = _lowered(text, source.machine, host=is_host, quickly=level == _QUICK)
+    if _is_made_once(module):
+        level, is_best = _QUICK, True
+    return _object_code(module, source.names[0], level), is_best
 
 
-def _generated(
-    text: str, names: Sequence[str], machine: Machine | None, level: int, *, is_host: bool = False
-) -> bytes:
+def _generated(text: str, names: Sequence[str], machine: Machine | None, level: int) -> bytes:
     """The object file of the functions `names` of `text`."""
-    module = _lowered(text, machine, host=is_host, quickly=level == _QUICK)
-    return _object_code(module, names[0], level)
+    return _object_code(_lowered(text, machine, quickly=level == _QUICK), names[0], level)
 
 
 def _new(object_code: bytes, names: Sequence[str], *, is_best: bool) -> list[_Code]:
@@ -859,8 +874,9 @@ def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
     """
     if not texts:
         return ""  # an engine without functions makes no object
-    functions = {function_name(text, machine): text for text in texts}
-    object_code = _object_code(_lowered(_with_names(functions), machine), next(iter(functions)), 3)
+    if len(texts) > 1:
+        return "".join(assembly([text], machine) for text in texts)
+    object_code, _ = _made(_kernel_source(texts[0], _BEST, machine), quickly=False)
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(object_code)
         file.flush()

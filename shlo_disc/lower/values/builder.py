@@ -48,11 +48,15 @@ class KernelBuilder(TextBuilder):
         """What MLIR's text has behind the signature of the function."""
         self._params: dict[Expr, IndexValue] = {}
         self._pointers: dict[int, Pointer] = {}
+        self._starts: dict[str, Pointer] = {}
+        """Where memory begins, by the name of its memref."""
         self.args = Pointer(self, "%args", "!llvm.ptr", 0)
         """The array of pointers to the kernel's arrays."""
         self.params = Pointer(self, "%params", "!llvm.ptr", 0)
         """The array of sizes, i64."""
         self._scratch = Pointer(self, "%scratch", "!llvm.ptr", 0)
+        self.signature = SIGNATURE
+        """The type of the function, its name `KERNEL` and those of its parameters."""
         self.lo = self._enter(IndexValue, "lo_", "arith.index_cast %lo : i64 to index", "index")
         """The first task, as index."""
         self.hi = self._enter(IndexValue, "hi_", "arith.index_cast %hi : i64 to index", "index")
@@ -120,7 +124,9 @@ class KernelBuilder(TextBuilder):
             right = f"llvm.insertvalue {part}, {value}[{place}] : {struct}"
             value = self.define(Value, right, struct, [part, value])
         right = f"builtin.unrealized_conversion_cast {value} : {struct} to {type_}"
-        return self.define(MemRef, right, type_, [value], hint="m")
+        memory = self.define(MemRef, right, type_, [value], hint="m")
+        self._starts[memory.name] = pointer
+        return memory
 
     def _raw_constant(self, value: int) -> Register:
         return self.define(Register, f"llvm.mlir.constant({value} : i64) : i64", "i64", [])
@@ -130,6 +136,25 @@ class KernelBuilder(TextBuilder):
         index = self.index(index)
         right = f"memref.load {memory}[{index}] : {memory.type}"
         return self.define(Register, right, memory.element, [memory, index], pure=readonly)
+
+    def place_in(self, memory: MemRef, index: IndexLike) -> Pointer:
+        """Where an element of `memory` is.
+
+        Loops that read rows from there on keep one address a row, without any arithmetic.
+        """
+        return self.place(self._starts[memory.name], index, memory.element)
+
+    def load_at(
+        self, place: Pointer, index: IndexLike, element: str, lanes: int = 0, readonly: bool = True
+    ) -> Register:
+        """Element `index` of those from `place` on, as :meth:`load`, or a vector of `lanes`."""
+        at = self.place(place, index, element)
+        type_, told = element, ""
+        if lanes:
+            whole = max(1, Register(self, "", element, 0).element_bits // 8)
+            type_, told = vector_type(lanes, element), f" {{alignment = {whole} : i64}}"
+        right = f"llvm.load {at}{told} : !llvm.ptr -> {type_}"
+        return self.define(Register, right, type_, [at], pure=readonly)
 
     def load_if(self, mask: Mask, memory: MemRef, index: IndexValue, size: int) -> Register:
         """One element of `size` bytes where the scalar `mask`, else anything; the load may move.
@@ -264,4 +289,4 @@ class KernelBuilder(TextBuilder):
 
         A target whose kernels are called otherwise (see `plan.Kernel`) overrides this.
         """
-        return f"{SIGNATURE}{self.attributes} {{\n{body}\n  return\n}}\n"
+        return f"{self.signature}{self.attributes} {{\n{body}\n  return\n}}\n"

@@ -12,6 +12,7 @@ in place, one element broadcast at a time, or from rows copied to scratch (anoth
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -68,6 +69,8 @@ class Writer(TileWriter):
     def write(self) -> Written:
         """The text and its parameters."""
         g, b = self.g, self.b
+        if self.keeps_sums_in_registers and not g.gathers:
+            b.make_once()
         a_in = self.a_in = b.memref(0, g.a.element.storage)
         b_storage = g.copied if g.b_mode == "packed" else g.b.element.storage
         b_in = self.b_in = b.memref(1, b_storage)
@@ -335,18 +338,29 @@ class Writer(TileWriter):
             finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
 
     def _finish(self, m: IndexValue, m0: IndexValue, n: IndexValue, n0: IndexValue) -> None:
-        """Turn the finished sums of a tile into result elements."""
+        """Turn the finished sums of a tile into result elements, in a function of its own."""
+        values = [m, n, self.kept_at(m, m0, n, n0), self.c_base, *self.batch_digits]
+
+        def write(b: SizedBuilder, memory: list[MemRef], values: list[IndexValue]) -> None:
+            inner = copy.copy(self)
+            inner.b, inner.zero = b, b.index(0)
+            inner.c_out, inner.sums = memory
+            m, n, base, inner.c_base, *inner.batch_digits = values
+            inner._finish_tile(m, n, base)
+
+        self.b.part(f"{self.prefix}finish", [self.c_out, self.sums], values, write)
+
+    def _finish_tile(self, m: IndexValue, n: IndexValue, base: IndexValue) -> None:
+        """Turn the sums of a tile, which are kept from `base` on, into result elements."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
-        base = self.kept_at(m, m0, n, n0)
         valid = b.min(b.index(g.tile.rows), self.size("M") - m)
         width = b.min(b.index(g.tile.columns), self.size("N") - n)
-        with b.loop(0, valid, 1, hint="r") as r:
-            row = m + r.index
-            line = base + r.index * self.size("c_row")
-            with b.loop(0, width, lanes, hint="j") as j:
-                at = line + j.index
-                column = n + j.index
-                mask = b.mask(width - j.index, lanes)
+        # Rows inside: what depends on columns alone, such as a mask or a bias, is there once.
+        with b.loop(0, width, lanes, hint="j") as j:
+            column, mask = n + j.index, b.mask(width - j.index, lanes)
+            with b.loop(0, valid, 1, hint="r") as r:
+                row = m + r.index
+                at = base + r.index * self.size("c_row") + j.index
                 apart = self.size("c_band") if g.bands > 1 else self.zero
                 starts = [at + apart * band for band in range(g.bands)]
                 sums = [self.sums.vector_load(x, lanes, readonly=False) for x in starts]
@@ -464,6 +478,7 @@ _OF_PANELS = ("K", "N", "K_elements", "K_panel", "KC", "panels", "table_k", "tab
 
 def _pack(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
     b, operand = SizedBuilder(gemm.machine, sizes, in_order=True), gemm.b
+    b.make_once()
     memory, panels = b.memref(0, operand.element.storage), b.memref(1, gemm.copied)
     zero, depth = b.index(0), b.size("K")
     along_k = None if gemm.words else walk(b, operand, "k", zero, depth)

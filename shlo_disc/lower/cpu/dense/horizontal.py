@@ -97,6 +97,7 @@ def _each_in_turn(machine: Machine, arg_count: int) -> str:
     the tasks of one product, then the product's own.
     """
     b = SizedBuilder(machine, {"each": Expr.symbol("each")})
+    b.make_once()
     each = b.size("each")
     own_params = b.place(b.params, 1, "i64")
     with b.loop(b.lo // each, (b.hi - 1) // each + 1, hint="member") as member:

@@ -135,6 +135,15 @@ class Gemm:
         return True
 
     @property
+    def gathers(self) -> bool:
+        """True if a block of A or B may be gathered by places of a table.
+
+        LLVM's passes save a tenth of a gather that is loads one by one.
+        """
+        by_k = self.a_mode == "scratch" and self.a.k_steps > 1
+        return by_k or (self.b_mode == "scratch" and self.b.row_steps > 1)
+
+    @property
     def copied(self) -> str:
         """The type of what A and B are copied as."""
         return self.compute.register if self.words is None else WORD

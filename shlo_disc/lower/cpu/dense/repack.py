@@ -124,12 +124,19 @@ def _copy(b: KernelBuilder, source: Source, block: Block, compute: ElementType) 
         line = source.base + source.w_offset(w.index)
         ahead = source.base + source.w_offset(b.min(w.index + PREFETCH_ROWS, block.w_count - 1))
         to = block.row(w.index)
+
+        def copy(u: IndexValue) -> None:
+            mask = b.mask(block.u_count - u, block.lanes)
+            source.memory.prefetch(ahead + u)
+            value = load_as(b, source.memory, source.element, line + u, block.lanes, compute, mask)
+            block.memory.vector_store(value, to + u)
+
+        if isinstance(block.u_room, int):  # a panel: its masks are made once
+            for first in range(0, block.u_room, block.lanes):
+                copy(b.index(first))
+            return
         with b.loop(0, block.u_room, block.lanes, hint="u") as u:
-            mask = b.mask(block.u_count - u.index, block.lanes)
-            at = line + u.index
-            source.memory.prefetch(ahead + u.index)
-            value = load_as(b, source.memory, source.element, at, block.lanes, compute, mask)
-            block.memory.vector_store(value, to + u.index)
+            copy(u.index)
 
 
 def _gathered(b: KernelBuilder, source: Source, block: Block, compute: ElementType) -> None:
@@ -179,15 +186,18 @@ def _transposed(
     with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
         columns = [b.min(u.index + i * group, last) for i in range(side)]
-        starts = [source.base + source.u_offset(c) for c in columns]
+        starts = [b.place_in(source.memory, source.base + source.u_offset(c)) for c in columns]
+        number = as_number(source.element)
         with b.loop(0, whole, side, hint="w") as w:
             offset = source.w_offset(w.index)
             rows = [
-                load_as(b, source.memory, source.element, s + offset, lanes, compute)
+                convert(b, b.load_at(s, offset, source.element.storage, lanes), number, compute)
                 for s in starts
             ]
-            for j, row in enumerate(transpose(b, rows, group)):
-                block.memory.vector_store(row, block.row(w.index + j) + u.index)
+            to = block.row(w.index) + u.index
+            for row in transpose(b, rows, group):
+                block.memory.vector_store(row, to)
+                to = to + block.w_stride
     block.clear(b, (0, whole), used, compute.register, lanes)
     _one_by_one(b, source, block, whole, compute)
 

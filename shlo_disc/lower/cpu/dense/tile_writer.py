@@ -22,6 +22,7 @@ from shlo_disc.lower.values.typed import (
     IndexValue,
     Mask,
     MemRef,
+    Pointer,
     Register,
     Value,
     vector_type,
@@ -34,6 +35,10 @@ Multiply = Callable[[Register, Register, Register], Register]
 
 CHAINS = 8
 """Sums that are added to in turn: two multiply-adds a cycle, four cycles until one is done."""
+
+
+WHOLE_MASKS = 64
+"""Bytes of vectors whose masks are in registers of their own."""
 
 
 def chains_of(registers: int) -> int:
@@ -102,6 +107,17 @@ class TileWriter:
         return self.b.size(self.prefix + name)
 
     @property
+    def keeps_sums_in_registers(self) -> bool:
+        """Whether a step along K has room for the sums, as it is written.
+
+        It holds the sums, a register of A, those of B, and without AVX-512 masks of B in place.
+        """
+        g, machine = self.g, self.g.machine
+        masks = g.b_mode == "direct" and machine.vector_bytes < WHOLE_MASKS
+        held = g.tile.rows * g.tile.vectors + 1 + g.tile.vectors * (1 + masks)
+        return held <= machine.vector_registers
+
+    @property
     def block_rows(self) -> IndexValue:
         """Rows of a block of B in scratch memory."""
         return self.size("KC") if self.g.words is None else self.size("KC") + 1
@@ -159,9 +175,8 @@ class TileWriter:
             first, runs = at.k0 // safe, at.depth // safe
             with b.loop(0, runs, 1, sums, hint="run") as outer:
                 offset = digits_offset(b, f"{g.a.array}k", g.a.k_steps - 1, first + outer.index)
-                starts = [a + offset for a in a_at]
                 k = outer.index * run
-                outer.yield_(*self._products(starts, at, k, run, outer.args))
+                outer.yield_(*self._products(a_at, at, k, run, outer.args, first=offset))
             sums = outer.results
         places = [(c + v * lanes, at.columns[v]) for c in c_at for v in range(g.tile.vectors)]
         # All loads before all stores: rows beyond the last are the last row again.
@@ -242,8 +257,10 @@ class TileWriter:
         depth: IndexValue,
         init: Sequence[Register],
         multiply: Multiply | None = None,
+        first: IndexLike = 0,
     ) -> list[Register]:
-        """`init` plus `depth` products; A from `a_at` on, B from its k0-th row in the block on.
+        """`init` plus `depth` products; A from element `first` behind `a_at` on, B from its k0-th
+        row in the block on.
 
         `multiply`: in place of a multiply-add of the compute type.
         """
@@ -255,11 +272,13 @@ class TileWriter:
         if at.ahead is not None:
             places.append(at.ahead.start + k0 * at.ahead.step)
         split = len(places)
+        # The rows, not where their runs begin: these all move by one index.
+        rows, first = [b.place_in(self.a_mem, row) for row in a_at], b.index(first)
         chains = 1 if g.short else chains_of(len(init))
         if chains == 1:
             with b.loop(0, depth, 1, [*places, *init], hint="k") as k:
                 places, sums = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
-                places, sums = self._step(a_at, at, k.index, places, sums, step, multiply)
+                places, sums = self._step(rows, at, first, k.index, places, sums, step, multiply)
                 k.yield_(*places, *sums)
             return Register.each_of(k.results[split:])
         # Few rows: several sums an element, of every n-th product, so that none waits for another.
@@ -271,7 +290,7 @@ class TileWriter:
             out: list[Register] = []
             for chain in range(chains):
                 mine = parts[chain * len(init) : (chain + 1) * len(init)]
-                places, after = self._step(a_at, at, k + chain, places, mine, step, multiply)
+                places, after = self._step(rows, at, first, k + chain, places, mine, step, multiply)
                 out += after
             return [*places, *out]
 
@@ -279,7 +298,7 @@ class TileWriter:
         places, sums = IndexValue.each_of(carried[:split]), Register.each_of(carried[split:])
         with b.loop(end, depth, 1, [*places, *sums[: len(init)]], hint="k") as k:
             places, mine = IndexValue.each_of(k.args[:split]), Register.each_of(k.args[split:])
-            places, mine = self._step(a_at, at, k.index, places, mine, step, multiply)
+            places, mine = self._step(rows, at, first, k.index, places, mine, step, multiply)
             k.yield_(*places, *mine)
         sums[: len(init)] = Register.each_of(k.results[split:])
         add = "arith.addf" if g.compute.is_float else "arith.addi"
@@ -290,8 +309,9 @@ class TileWriter:
 
     def _step(
         self,
-        a_at: Sequence[IndexValue],
+        a_at: Sequence[Pointer],
         at: Place,
+        first: IndexValue,
         k: IndexValue,
         places: Sequence[IndexValue],
         sums: Sequence[Register],
@@ -316,7 +336,8 @@ class TileWriter:
                 self.b_mem.prefetch(places[1] + apart * number)
             following.append(places[1] + at.ahead.step)
         for r, a in enumerate(a_at):
-            scalar = self.a_mem.load(a + k * g.a.k_apart, readonly=self.a_mem is self.a_in)
+            readonly = self.a_mem is self.a_in
+            scalar = b.load_at(a, first + k * g.a.k_apart, self.a_mem.element, readonly=readonly)
             factor = b.broadcast(scalar, lanes)
             for v, value in enumerate(values):
                 i = r * g.tile.vectors + v
