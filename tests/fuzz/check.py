@@ -6,6 +6,7 @@ import json
 import re
 import traceback
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,13 +105,14 @@ def _checked(program: Program, options: dict[str, str], gpu: AsGpu | None) -> Ou
             inputs = [[jnp.asarray(a) for a in arrays] for arrays in inputs]
             if gpu:
                 gpu.set_bounds(inputs)
-            elif failure := _unfinished(f):
+            elif failure := _unfinished(f, inputs):
                 return Outcome(failure)
     return Outcome(None, f.cache_info().misses, optimised=optimised, alarms=pinned(f))
 
 
-def _unfinished(f: Any) -> Failure | None:
-    """Further turns run the best code, which has the bits of what was made quickly."""
+def _unfinished(f: Any, inputs: Sequence[Any]) -> Failure | None:
+    """Have all kernels compiled; further turns run the best code, whose bits are the same."""
+    f.warmup(*map(tuple, inputs))
     shlo_disc.finish_compiling()
     if not flags.compile_ahead():
         return None
