@@ -23,6 +23,7 @@ __all__ = [
     "ONCE",
     "PARAMETERS",
     "SIGNATURE",
+    "SMALL_STEPS",
     "All",
     "Buffer",
     "Call",
@@ -97,6 +98,13 @@ SIGNATURE = f"func.func @KERNEL({', '.join(f'{name}: {t}' for name, t in PARAMET
 """How kernels of a CPU and of the host are called."""
 FUNCTION_TYPE = f"({', '.join(PARAMETERS.values())}) -> ()"
 """The type of a function `SIGNATURE`."""
+SMALL_STEPS = "small_steps"
+"""The attribute of `run` in a host program whose loops mostly run copies of kernels.
+
+Unoptimised, such a step takes up to twice as long, and one call may have millions of them. So a
+first call waits for LLVM's passes. Steps of other loops wait for kernels.
+"""
+
 ONCE = "once"
 """An attribute of such a function that is best as it is written, so it has one code, made quickly.
 

@@ -1,6 +1,7 @@
 """Code that comes after the first call: better code, and variants that other calls need."""
 
 import json
+import math
 import subprocess
 import sys
 import textwrap
@@ -224,12 +225,16 @@ def test_better_code_takes_the_place_of_quick_code(in_background):
     assert np.array_equal(function(*given), first)
 
 
-def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch):
+@pytest.mark.parametrize(
+    ("shape", "levels"), [((), ["best"]), ((50, 70), ["quick", "best"])], ids=["scalar", "array"]
+)
+def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch, shape, levels):
+    """At once where its steps are small: unoptimised, these take twice as long."""
     made, object_code = [], codegen._object_code
 
     def noted(module, name, level):
         if name == "prepare":
-            made.append(level)
+            made.append({codegen._QUICK: "quick", codegen._LOOPS: "best"}[level])
         return object_code(module, name, level)
 
     monkeypatch.setattr(codegen, "_object_code", noted)
@@ -238,15 +243,15 @@ def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch):
     def function(x, trips):
         return lax.fori_loop(0, trips, lambda _, y: jnp.sin(y) * 0.59375, x)
 
-    x = jnp.linspace(-1, 1, 24)
+    x = jnp.linspace(-1, 1, math.prod(shape)).reshape(shape)
     first = np.asarray(function(x, 5))
-    want = np.linspace(-1, 1, 24)
+    want = np.linspace(-1, 1, math.prod(shape)).reshape(shape)
     for _ in range(5):
         want = np.sin(want) * 0.59375
     np.testing.assert_allclose(first, want, rtol=0, atol=1e-6)
-    assert made == [codegen._QUICK]
+    assert made == levels[:1]
     assert shlo_disc.finish_compiling(120)
-    assert made == [codegen._QUICK, codegen._LOOPS]
+    assert made == levels
     assert np.array_equal(function(x, 5), first)
     assert np.array_equal(jax.jit(function)(x, 5), first)
 

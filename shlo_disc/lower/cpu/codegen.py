@@ -53,7 +53,7 @@ from shlo_disc.lower.cpu.host_parts import (
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
-from shlo_disc.lower.plan import ONCE, KernelText, LateText, named, text_of
+from shlo_disc.lower.plan import ONCE, SMALL_STEPS, KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current, mismatch
@@ -814,7 +814,7 @@ def _made(source: _Source, quickly: bool) -> tuple[bytes, bool]:
     is_host, is_best = level is None, not quickly
     if level is None:
         level = _LOOPS if _has_loops(text) else _ONCE
-    if level == _ONCE:
+    if level == _ONCE or (is_host and SMALL_STEPS in text):
         is_best = True
     elif quickly:
         level = _QUICK

@@ -67,6 +67,7 @@ class Tables:
         """Kernels that the host program calls without asking for them first."""
         self.asked_before: set[KernelText] = set()
         """Those of kernels that it asks for before a loop."""
+        self.launches_in_loops = self.copies_in_loops = 0
         self.pack_slots: dict[str, int] = {}
         self.packed_arguments: set[int] = set()
         self.sites: list[Site] = []
@@ -181,8 +182,10 @@ class PlanWriter:
                 memory.zero(w, self._buffer(buffer), count)
             given = [self._buffer(buffer) for buffer in launch.args]
             in_loop = self._in_loop and memory.calls_kernels
+            self.tables.launches_in_loops += in_loop
             alone = in_loop and not launch.calls and memory.is_alone(w, launch)
             if alone is True and (copy := self.tables.copy(launch.kernel)) is not None:
+                self.tables.copies_in_loops += 1
                 self._call_copy(launch, copy, given)
                 return
             kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))

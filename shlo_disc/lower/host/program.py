@@ -31,7 +31,7 @@ from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.record import HostDetails, HostProgram, Mark
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.writer import CONSTANTS
-from shlo_disc.lower.plan import Kernel, KernelPlan
+from shlo_disc.lower.plan import SMALL_STEPS, Kernel, KernelPlan
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.speculate import Likely
 from shlo_disc.lower.target import Target
@@ -136,9 +136,11 @@ class _Run:
         last = terminator(block)
         for index, value in enumerate(last.operands):
             frame.copy(frame.result(index), value)
+        has_small_steps = 2 * self.tables.copies_in_loops > self.tables.launches_in_loops
         return frame.w.parts(
             "func.func @run(%ctx: !llvm.ptr, %args: !llvm.ptr, %results: !llvm.ptr, "
             "%symbols: !llvm.ptr, %arena: !llvm.ptr)"
+            + (f" attributes {{{SMALL_STEPS}}}" if has_small_steps else "")
         )
 
     def unread(self) -> tuple[int, ...]:
