@@ -2,9 +2,8 @@
 
 The one of the standard library compiles the text of six methods for every class. That takes 0.6 ms
 each, a third of the imports of a first call. Here comparisons, hashes and `repr` are functions over
-the names of the fields. `__init__` is made for the first object of a class, and compiled for the
-first class with so many fields. The result is a dataclass for `dataclasses.fields`, `replace`,
-`asdict` and `is_dataclass`.
+the names of the fields. `__init__` is compiled for the first object of a class. The result is a
+dataclass for `dataclasses.fields`, `replace`, `asdict` and `is_dataclass`.
 
 Left out is what nothing here needs: `order`, `slots`, `InitVar` and signatures in docstrings.
 """
@@ -12,7 +11,6 @@ Left out is what nothing here needs: `order`, `slots`, `InitVar` and signatures 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 import reprlib
 import types
@@ -104,58 +102,34 @@ def _first_init(cls: Any, fields: dict[str, Any], frozen: bool) -> Callable[...,
 
 
 def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Callable[..., None]:
-    assigned = [f for f in fields.values() if f.init or f.default_factory is not _MISSING]
-    code = _form(
-        tuple((f.init, f.kw_only, f.default_factory is not _MISSING) for f in assigned),
-        frozen,
-        hasattr(cls, "__post_init__"),
-    )
-    put = {f"a{number}": field.name for number, field in enumerate(assigned)}
-    code = code.replace(
-        co_varnames=tuple(put.get(name, name) for name in code.co_varnames),
-        co_names=tuple(put.get(name, name) for name in code.co_names),
-        co_consts=tuple(put.get(value, value) for value in code.co_consts),
-    )
-    names = {f"make{number}": f.default_factory for number, f in enumerate(assigned)}
-    made = types.FunctionType(code, {**names, "new": _MISSING, "set": object.__setattr__})
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    defaults = {
-        f.name: f.default if f.default_factory is _MISSING else _MISSING
-        for f in assigned
-        if f.init and (f.default is not _MISSING or f.default_factory is not _MISSING)
-    }
-    places = [f.name for f in assigned if f.init and not f.kw_only]
-    made.__defaults__ = tuple(defaults[name] for name in places if name in defaults)
-    if any(name not in defaults for name in places[len(places) - len(made.__defaults__) :]):
-        raise TypeError(f"{cls.__qualname__}: a field without a default follows one with a default")
-    made.__kwdefaults__ = {name: value for name, value in defaults.items() if name not in places}
-    return made
-
-
-@functools.cache
-def _form(
-    fields: tuple[tuple[bool, bool, bool], ...], frozen: bool, has_more: bool
-) -> types.CodeType:
-    """The code of an `__init__` for fields `a0`, `a1`...: compiled once, since names are data.
-
-    `fields`: whether each is a parameter, by name alone, and made by a function `make0`...
-    `has_more`: whether there is a `__post_init__`.
-    """
-    places, by_name, body = ["self"], ["*"], []
-    for number, (is_parameter, is_by_name, is_made) in enumerate(fields):
-        name = f"a{number}"
-        if is_parameter:
-            (by_name if is_by_name else places).append(name)
-        made = f"make{number}()" + (f" if {name} is new else {name}" if is_parameter else "")
-        value = made if is_made else name
-        body.append(f"set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
-    if has_more:
+    names: dict[str, Any] = {"_new": _MISSING, "_set": object.__setattr__}
+    parameters: list[str] = []
+    by_name: list[str] = []
+    body: list[str] = []
+    for name, field in fields.items():
+        value = name
+        if field.default_factory is not _MISSING:
+            names[f"_make_{name}"], default = field.default_factory, "_new"
+            value = f"_make_{name}()" + (f" if {name} is _new else {name}" if field.init else "")
+        elif field.default is not _MISSING:
+            names[f"_of_{name}"] = field.default
+            default = f"_of_{name}"
+        else:
+            default = ""
+        if field.init:
+            (by_name if field.kw_only else parameters).append(
+                f"{name}={default}" if default else name
+            )
+        elif field.default_factory is _MISSING:
+            continue
+        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
-    heads = ", ".join(places + (by_name if len(by_name) > 1 else []))
-    found: dict[str, Any] = {}
-    exec(f"def __init__({heads}):\n " + "\n ".join(body or ["pass"]), found)
-    code: types.CodeType = found["__init__"].__code__
-    return code
+    heads = ", ".join(["self", *parameters, *(["*", *by_name] if by_name else [])])
+    exec(f"def __init__({heads}):\n " + "\n ".join(body or ["pass"]), names)
+    made: Callable[..., None] = names["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made
 
 
 def _values(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
