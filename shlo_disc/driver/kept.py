@@ -357,7 +357,7 @@ def _write(place: Place, record: Record) -> None:
 def _write_sizes(key: bytes, sizes: tuple[Expr, ...]) -> None:
     store = current("sizes")
     if store is not None:
-        store.write(key, to_bytes(sizes, ()))
+        store.write(key, to_bytes(sizes))
 
 
 _TOO_LARGE = NotKept(f"is a module of more than {_LARGEST >> 20} MiB")

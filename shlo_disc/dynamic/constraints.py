@@ -11,7 +11,6 @@ Every answer is a proof: False means "not proved". Facts are kept in four forms:
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import gcd, lcm
@@ -29,20 +28,12 @@ from shlo_disc.dynamic.intervals import (
     interval_sum,
 )
 from shlo_disc.dynamic.monomial import Monomial, common_monomial, monomial_quotient
+from shlo_disc.dynamic.relations import RELATIONS
 from shlo_disc.dynamic.samples import CounterexampleSamples
 
 __all__ = ["Constraints"]
 
 _F = TypeVar("_F")
-
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 _STEPS = 16
 """Reductions by known equalities tried for one question; programs seen need one or two."""
@@ -321,7 +312,7 @@ class Constraints:
 
     def implies(self, lhs: Expr | int, op: str, rhs: Expr | int) -> bool | None:
         """True if `lhs op rhs` is proved, False if its opposite is, None if neither is."""
-        holds = _COMPARISONS.get(op)
+        holds = RELATIONS.get(op)
         if holds is None:
             raise ValueError(f"{op!r} is not a comparison")
         if len({holds(value, 0) for value in self._at_samples(Expr.of(lhs) - rhs)}) > 1:

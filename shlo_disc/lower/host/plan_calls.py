@@ -143,9 +143,10 @@ class PlanCalls:
 
     def _call(self, plan: KernelPlan, op: ir.Operation) -> None:
         frame, w = self.frame, self.frame.w
-        symbols = self._symbols(plan, op)
+        written = _written(plan)
+        symbols = self._symbols(written, op)
         names = [f"s{number}" for number in range(len(symbols))]
-        renamed = with_sizes(_written(plan), renaming(symbols, names))
+        renamed = with_sizes(written, renaming(symbols, names))
         lows = tuple(map(self._low, symbols))
         key = (renamed, len(op.operands), lows)
         function = self._functions.get(key)
