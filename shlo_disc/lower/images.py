@@ -51,15 +51,13 @@ class KernelSignature:
     tasks: int
     """Tasks that a block computes."""
     arrays: int
-    """Entries of `Launch.args`, scratch memory aside."""
+    """Entries of `Launch.args`: pointers, scalars by value and tensor maps."""
     sizes: int
-    """Entries of `Launch.params`, those of scratch memory aside."""
+    """Entries of `Launch.params`."""
     by_value: tuple[tuple[int, int], ...] = ()
     """Which of `arrays` are scalars by value, and their bytes."""
     maps: tuple[TensorMap, ...] = ()
     """Which of `arrays` are tensor maps."""
-    needs_memory: bool = False
-    """Tasks have scratch memory: one more pointer, its size, and the number of all tasks."""
     has_shared: bool = False
     """Threads of a block share memory."""
     shared_bytes: int = 0
@@ -69,16 +67,6 @@ class KernelSignature:
     hold those.
     """
     index_bits: int = 64
-
-    @property
-    def pointers(self) -> int:
-        """Parameters in front of the sizes: pointers, scalars by value, and tensor maps."""
-        return self.arrays + self.needs_memory
-
-    @property
-    def params(self) -> int:
-        """Sizes that it takes."""
-        return self.sizes + 2 * self.needs_memory
 
 
 @dataclass(frozen=True)

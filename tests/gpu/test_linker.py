@@ -69,11 +69,11 @@ def test_kernels_are_found_with_what_the_runtime_asks(architecture: str) -> None
         address, _ = code.symbol(image.name)
         assert address % 256 == 0
         assert code.symbol(told[".symbol"])[0] + descriptor.entry == address
-        count = signature.pointers + signature.params + 1
+        count = signature.arrays + signature.sizes + 1
         given = [a for a in told[".args"] if not a[".value_kind"].startswith("hidden_")]
         assert given == told[".args"]  # nothing that a device library would ask for
         assert [(a[".offset"], a[".size"]) for a in given] == [(8 * k, 8) for k in range(count)]
-        kinds = ["global_buffer"] * signature.pointers + ["by_value"] * (signature.params + 1)
+        kinds = ["global_buffer"] * signature.arrays + ["by_value"] * (signature.sizes + 1)
         assert [a[".value_kind"] for a in given] == kinds
         assert told[".kernarg_segment_size"] == descriptor.argument_bytes == 8 * count
         assert told[".reqd_workgroup_size"] == [signature.threads, 1, 1]

@@ -3,8 +3,7 @@
     @KERNEL(pointers..., i64 params..., i64 tasks)
 
 Threads of a block are along x. Block number b is `y * 2**21 + x` of the grid. `GpuBuilder` gives a
-task to each thread, or a run of tasks where tasks need scratch memory of their own
-(:meth:`GpuBuilder.scratch`). `BlockBuilder` gives a task to a whole block.
+task to each thread, `BlockBuilder` to a whole block. No task has memory of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.floats import FloatBuilder
 from shlo_disc.lower.gpu.text import DESCRIPTOR, GpuText
@@ -71,7 +71,6 @@ class GpuBuilder(FloatBuilder):
 
     def __init__(self, machine: Machine, threads: int = THREADS) -> None:
         self.threads = threads
-        self._has_scratch = False
         self._fits_32_bits = True
         """See `KernelSignature.fits_32_bits`."""
         self._maps: list[TensorMap] = []
@@ -191,9 +190,8 @@ class GpuBuilder(FloatBuilder):
         """Other threads hide what memory takes: nothing is written."""
 
     def scratch(self, element: str, offset_bytes: IndexLike = 0) -> MemRef:
-        """Memory of the thread alone from `offset_bytes` on, as `memref<?xELEMENT>`."""
-        self._has_scratch = True
-        return super().scratch(element, offset_bytes)
+        """No thread of a GPU owns memory beside its registers; raises InternalError."""
+        raise InternalError(f"a kernel of a GPU wants scratch memory of {element}")
 
     # ---------------------------------------------------------------- operations
 
@@ -254,7 +252,15 @@ class GpuBuilder(FloatBuilder):
 
     def opening(self) -> list[str]:
         """See `KernelBuilder.opening`: the number %_task of the thread's task, and its tasks."""
-        return [*self._numbers(), *(self._runs() if self._has_scratch else self._one_task())]
+        return [
+            "%_x = gpu.block_id x",
+            "%_y = gpu.block_id y",
+            f"%_along_x = arith.constant {BLOCKS_ALONG_X} : index",
+            "%_before = arith.muli %_y, %_along_x : index",
+            "%_block = arith.addi %_before, %_x : index",
+            *self._task_of_block(),
+            *self._one_task(),
+        ]
 
     def source(self, body: str) -> GpuText:
         """See `KernelBuilder.source`."""
@@ -265,10 +271,9 @@ class GpuBuilder(FloatBuilder):
             arrays=len(self._pointers) + len(self._maps),
             sizes=self.param_count,
             maps=tuple(self._maps),
-            needs_memory=self._has_scratch,
             has_shared=self._shared is not None,
             shared_bytes=dynamic,
-            fits_32_bits=self._fits_32_bits and not self._has_scratch,
+            fits_32_bits=self._fits_32_bits,
         )
         linkage, size = ("external", 0) if dynamic else ("internal", self.shared_bytes)
         shared = (
@@ -288,17 +293,6 @@ class GpuBuilder(FloatBuilder):
         ]
         return f"llvm.module_flags [{', '.join(flags)}]\n" if flags else ""
 
-    def _numbers(self) -> list[str]:
-        """The number %_task of the task of this thread among `%tasks`, as index."""
-        return [
-            "%_x = gpu.block_id x",
-            "%_y = gpu.block_id y",
-            f"%_along_x = arith.constant {BLOCKS_ALONG_X} : index",
-            "%_before = arith.muli %_y, %_along_x : index",
-            "%_block = arith.addi %_before, %_x : index",
-            *self._task_of_block(),
-        ]
-
     def _task_of_block(self) -> list[str]:
         return [
             f"%_threads = arith.constant {self.threads} : index",
@@ -308,29 +302,12 @@ class GpuBuilder(FloatBuilder):
         ]
 
     def _one_task(self) -> list[str]:
+        """Task %_task is that of the thread, if it is one of `%tasks`: from %lo to %hi."""
         return [
             "%lo = arith.index_cast %_task : index to i64",
             "%_one_task = arith.constant 1 : i64",
             "%_next_task = arith.addi %lo, %_one_task : i64",
             "%hi = arith.minsi %_next_task, %tasks : i64",
-        ]
-
-    @staticmethod
-    def _runs() -> list[str]:
-        """A run of tasks for each of `%tasks` threads, `%all` in total, and its memory."""
-        return [
-            "%_number = arith.index_cast %_task : index to i64",
-            "%_one_thread = arith.constant 1 : i64",
-            "%_more = arith.addi %all, %tasks : i64",
-            "%_rounded = arith.subi %_more, %_one_thread : i64",
-            "%_run = arith.divui %_rounded, %tasks : i64",
-            "%lo = arith.muli %_number, %_run : i64",
-            "%_end = arith.addi %lo, %_run : i64",
-            "%_cut = arith.minsi %_end, %all : i64",
-            "%_is_thread = arith.cmpi slt, %_number, %tasks : i64",
-            "%hi = arith.select %_is_thread, %_cut, %lo : i64",
-            "%_place = arith.muli %_number, %bytes : i64",
-            "%scratch = llvm.getelementptr %memory[%_place] : (!llvm.ptr, i64) -> !llvm.ptr, i8",
         ]
 
     # ---------------------------------------------------------------- threads of a block

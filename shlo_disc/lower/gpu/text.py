@@ -56,9 +56,7 @@ def _parameters(made: KernelSignature) -> str:
         names[position] = f"%v{position}: i{8 * size}"
     for described in made.maps:
         names[described.argument] = f"%m{described.argument}: !llvm.ptr"
-    names += ["%memory: !llvm.ptr"] * made.needs_memory
     names += [f"%p{k}: i64" for k in range(made.sizes)]
-    names += ["%bytes: i64", "%all: i64"] * made.needs_memory
     return ", ".join([*names, "%tasks: i64"])
 
 
