@@ -115,7 +115,8 @@ _TABLE = (
         "1",
         _SWITCH,
         "0 compiles nothing in the background: the first call waits for the best code of what it "
-        "needs, not for quickly made one, and later calls wait for variants that they need.",
+        "needs, not for quickly made one, and later calls wait for variants that they need. The "
+        "first call packs weights, too.",
     ),
     Flag(
         "SHLO_DISC_CUDA_LIBRARY",

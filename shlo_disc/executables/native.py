@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from shlo_disc import ral
+from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import dtype_of, signature_of
 from shlo_disc.ffi.targets import PLATFORMS, FfiTarget, ffi_target
-from shlo_disc.lower.background import finish_all_later
+from shlo_disc.lower.background import finish_all_later, pack_later
 from shlo_disc.lower.host.prepare import TOO_LARGE
 from shlo_disc.lower.host.record import HostProgram
 from shlo_disc.lower.images import KernelImage
@@ -74,6 +75,7 @@ def native_executable(
         foreign=[_foreign_call(call, targets[call.target], where) for call, where in host.foreign],
         gpu=gpu,
         make_kernel=None if gpu is not None else _compiler_of(kernels, host),
+        pack_later=_packer_of(kernels, host) if host.pack_keys and flags.compile_ahead() else None,
     )
 
 
@@ -95,6 +97,17 @@ def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[in
             raise InternalError(f"{_told(host, index)}: {error}") from error
 
     return compiled
+
+
+def _packer_of(
+    kernels: Sequence[Function], host: HostProgram
+) -> Callable[[Callable[[], bool]], None]:
+    """What has packed copies made after the first call that did without."""
+
+    def later(fill: Callable[[], bool]) -> None:
+        pack_later([kernels[index] for index in host.packing_kernels], fill)
+
+    return later
 
 
 def _told(host: HostProgram, index: int) -> str:

@@ -1,7 +1,7 @@
 """What is compiled after the first call: one thread of low priority, for all programs.
 
 The first call waits for the code that it runs alone, and for code that is made quickly. What is
-left are records for the disk, then better code of equal bits.
+left are records for the disk, packed copies of weights, then better code of equal bits.
 
 Variants that no call has needed come last, after a call at other sizes than the first one needed
 one of them. They also come where a program is compiled before any call. Most programs are called at
@@ -9,7 +9,8 @@ the sizes of their first call alone. A call that needs a variant earlier compile
 
 None of this begins while something is traced or compiled that a caller waits for.
 
-A process that ends finishes the first two, within limits, where later processes can load them.
+A process that ends finishes records and better code, within limits, where later processes can load
+them.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.threads import idle_seconds
 
-__all__ = ["Unfinished", "do_later", "finish_all_later", "finish_compiling", "finish_later"]
+__all__ = ["Unfinished", "do_later", "finish_all_later", "finish_compiling", "finish_later",
+           "pack_later"]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -60,6 +63,8 @@ _MOST_AT_END_S = 10.0
 """For what a process that ends still makes for later ones."""
 
 _jobs: deque[Callable[[], None]] = deque()
+_packing: deque[Iterator[object]] = deque()
+"""Work on packed copies, in short steps."""
 _running: deque[weakref.ref[Unfinished]] = deque()
 """Functions that calls run already; they go first."""
 _waiting: deque[weakref.ref[Unfinished]] = deque()
@@ -90,6 +95,20 @@ def do_later(job: Callable[[], None]) -> None:
         _queue(_jobs, job)
     else:
         job()
+
+
+def pack_later(functions: Iterable[object], fill: Callable[[], bool]) -> None:
+    """Have `functions` finished, then `fill` called until it returns False."""
+
+    def steps() -> Iterator[object]:
+        for function in functions:
+            if isinstance(function, Unfinished):
+                function.finish()
+                yield None
+        while fill():
+            yield None
+
+    _queue(_packing, steps())
 
 
 def _queue(queue: deque[T], what: T) -> None:
@@ -127,6 +146,14 @@ def _wait_for_callers() -> None:
         _hurries.wait(left)
 
 
+def _take_a_step(steps: Iterator[object]) -> None:
+    """Other work of more weight goes first again before the next step."""
+    for _ in steps:
+        with _lock:
+            _packing.appendleft(steps)
+        return
+
+
 def _work() -> None:
     global _thread  # noqa: PLW0603
     try:
@@ -137,9 +164,12 @@ def _work() -> None:
     while True:
         _wait_for_callers()
         with _lock:
-            job, function = None, None
+            job: Callable[[], object] | None = None
+            function = None
             if _jobs:
                 job = _jobs.popleft()
+            elif _packing and not _nears_end.is_set():
+                job = partial(_take_a_step, _packing.popleft())
             elif _running:
                 function = _running.popleft()()
             elif _waiting and not _nears_end.is_set():

@@ -306,6 +306,9 @@ class Pack:
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...]
     never: tuple[Step, ...]
+    may_wait: Condition | None = None
+    """Where the first call had better do without copies, which are made after it: `otherwise` takes
+    little longer than `then`. None: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -418,7 +421,9 @@ def rewritten(
                     layout=tuple(map(size, part.layout)), fill=launch(part.fill))
             for part in step.parts
         )  # fmt: skip
-        out.append(Pack(parts, then, otherwise, rewritten(step.never, launch, size)))
+        never = rewritten(step.never, launch, size)
+        may_wait = step.may_wait and step.may_wait.rewritten(size)
+        out.append(Pack(parts, then, otherwise, never, may_wait))
     return tuple(out)
 
 

@@ -182,7 +182,9 @@ class Executable:
     in the order of their numbers. gpu: the kernels of a program for a GPU, which has neither
     kernels, packs nor FFI calls here. make_kernel: fills the cell of a kernel, by its index, when a
     call first needs one without code; it is also told whether this call has other sizes than the
-    first one.
+    first one. pack_later: takes, once, a function to be called until it returns False. Each call
+    makes one of the packed copies that the first call that needs some did without. Other calls do
+    without missing copies until the function goes. None: calls make copies.
     """
 
     def __init__(
@@ -207,6 +209,7 @@ class Executable:
         foreign: Sequence[ForeignCall] = ...,
         gpu: GpuProgram | None = ...,
         make_kernel: Callable[[int, bool], object] | None = ...,
+        pack_later: Callable[[Callable[[], bool]], object] | None = ...,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -14,6 +14,7 @@ import pytest
 from jax import lax
 
 import shlo_disc
+from shlo_disc import ral
 from shlo_disc.base.errors import InternalError
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower import background
@@ -256,16 +257,27 @@ def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch, 
     assert np.array_equal(jax.jit(function)(x, 5), first)
 
 
-def test_products_are_compiled_once(in_background):
-    function = shlo_disc.jit(lambda x, w: jnp.tanh(x @ w) * 0.5625)  # compiled for this test
-    given = operands(200, 40, 48)
+@pytest.mark.parametrize("rows", [200, 600])
+def test_products_are_compiled_once_and_weights_packed(in_background, no_packs, rows):
+    """After the first call where it has few rows."""
+    factor = 0.5625 + rows / 4096  # no other program has it
+    function = shlo_disc.jit(lambda x, w: jnp.tanh(x @ w) * factor)
+    given = operands(rows, 40, 48)
     first = np.asarray(function(*given))
-    near(first / 0.5625, *given)
+    near(first / factor, *given)
     executable = function.lower(*given).compile().executable
-    rows = zip(executable.host.kernels, executable._kernels, strict=True)
-    (product,) = [made for kernel, made in rows if kernel.name == "dense_packed"]
-    assert product.is_finished
+    named = {k.name: f for k, f in zip(executable.host.kernels, executable._kernels, strict=True)}
+    names = {"dense_pack", "dense_packed"}
+    waits = rows == 200
+    assert {named[name].is_finished for name in names} == {not waits}
+    assert named["dense_scratch"].is_finished == waits
+    assert ral.pack_stats()["packs"] == (not waits)
+    assert np.array_equal(function(*given), first)
     assert shlo_disc.finish_compiling(120)
+    assert {named[name].is_finished for name in names} == {True}
+    assert ral.pack_stats()["packs"] == 1
+    assert np.array_equal(function(*given), first)
+    product = named["dense_packed"]
     assert len(getattr(product, "_shared", product)._codes) == 1
 
 

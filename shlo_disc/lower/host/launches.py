@@ -50,6 +50,10 @@ _ALL_COPIED_LINES = 1500
 """Of all kernels that a host program has copies of: they are compiled once more."""
 
 
+_NONE, _FILLED, _WAITS = 0, 2, 3
+"""What `disc_context::packed` answers (`ral/include/disc_ral.h`)."""
+
+
 class Tables:
     """What a host program refers to by index.
 
@@ -70,6 +74,8 @@ class Tables:
         self.launches_in_loops = self.copies_in_loops = 0
         self.pack_slots: dict[str, int] = {}
         self.packed_arguments: set[int] = set()
+        self.packing: dict[int, None] = {}
+        """Kernels that calls like the first one run once copies are packed, and those that pack."""
         self.sites: list[Site] = []
         self.foreign: list[tuple[FfiCall, str]] = []
         self._copies: dict[str, str] = {}
@@ -113,8 +119,9 @@ class Tables:
 class PlanWriter:
     """Writes the steps of a plan into a host function.
 
-    `buffer` gives the address of a buffer that is no packed copy. `packed` gives the argument or
-    constant, and the slot, of every part of a pack. `site` gives the mark of a launch.
+    `buffer` gives the address of a buffer that is no packed copy. `packed` gives three numbers of
+    every part of a pack: the argument or constant, the slot, and the parameters of the launch that
+    fills it. The last is -1 for what cannot wait. `site` gives the mark of a launch.
     """
 
     def __init__(
@@ -124,7 +131,7 @@ class PlanWriter:
         memory: HostMemory,
         *,
         buffer: Callable[[Buffer], Pointer],
-        packed: Callable[[Pack], Sequence[tuple[Register, Register]]],
+        packed: Callable[[Pack], Sequence[tuple[Register, ...]]],
         site: Callable[[str, bool], Mark],
         in_loop: bool = False,
         call: Callable[[Call], None] | None = None,
@@ -248,16 +255,19 @@ class PlanWriter:
         outside = self._copies
         copies: dict[Buffer, Pointer] = {}
         missing: Mask | None = None
-        for part, place in zip(pack.parts, self._packed(pack), strict=True):
+        for part, (*place, params) in zip(pack.parts, self._packed(pack), strict=True):
+            if pack.may_wait is not None:
+                params = w.select(self._condition(pack.may_wait), params, w.const(-1))
             found, keeper = w.array(1, ADDRESS, "packed"), w.context(PACKED)
-            given = w.the_context, *place, w.size(part.bytes), found
+            given = w.the_context, *place, w.size(part.bytes), params, found
             state = w.call_for(32, keeper, *given, hint="state")
             here = w.load_address(found, "kept")
-            with w.if_(state.equals(2)), self._choice(None):
+            waits = state.equals(_WAITS)
+            with w.if_(state.equals(_FILLED) | waits), self._choice(None):
                 self._copies = {Packed(part.operand): here}
                 self._launch(part.fill, packs=True)
                 w.call(w.context(PACKED_DONE), w.the_context, *place, here)
-            none = state.equals(0)
+            none = state.equals(_NONE) | waits
             copies[Packed(part.operand)] = here
             missing = none if missing is None else missing | none
         assert missing is not None, "a pack without parts"

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from shlo_disc.base import flags
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr, renaming
@@ -78,18 +79,24 @@ class PlanCalls:
         if not frame.memory.calls_kernels:
             self._in_place(plan, op)
             return
+        sizes = frame.shapes.at_call
         if frame.loops:
             self._in_place(plan, op)
-            for kernel in _chosen(plan.steps, frame.shapes.at_call, in_loop=True):
+            for kernel in _chosen(plan.steps, sizes, _unknown):
                 if kernel.source in self.tables.asked_before:  # others have copies, or are wanted
                     self.tables.kernel(kernel, wanted=True)
             return
-        for kernel in _chosen(plan.steps, frame.shapes.at_call, in_loop=False):
+        with_copies = dict.fromkeys(_chosen(plan.steps, sizes, _copied))
+        without = dict.fromkeys(_chosen(plan.steps, sizes, lambda pack: self._lacks(pack, op)))
+        for kernel in without if flags.compile_ahead() else with_copies:
             self.tables.kernel(kernel, wanted=True)
         if any(isinstance(step, If | Pack) for step in plan.steps):
             self._call(plan, op)
         else:
             self._in_place(plan, op)
+        for kernel in with_copies:
+            if kernel not in without:
+                self.tables.packing[self.tables.kernel(kernel, wanted=False)] = None
 
     # ---------------------------------------------------------------- in place
 
@@ -100,8 +107,8 @@ class PlanCalls:
         def buffer(of: Buffer) -> Pointer:
             return blocks[of.index] if isinstance(of, Workspace) else self._buffer(of, op)
 
-        def packed(pack: Pack) -> list[tuple[Register, Register]]:
-            return [(w.const(index), w.const(slot)) for index, slot in self._packed(pack, op)]
+        def packed(pack: Pack) -> list[tuple[Register, ...]]:
+            return [tuple(map(w.const, row)) for row in self._packed(pack, op)]
 
         def site(name: str, packs: bool) -> Mark:
             self.tables.sites.append(Site(len(frame.record.uses) - 1, name, packs))
@@ -134,10 +141,30 @@ class PlanCalls:
         values = op.operands if isinstance(buffer, Input) else op.results
         return self.frame.pointers[values[buffer.index]]
 
-    def _packed(self, pack: Pack, op: ir.Operation) -> list[tuple[int, int]]:
+    def _packed(self, pack: Pack, op: ir.Operation) -> list[tuple[int, int, int]]:
+        """Of every part: the argument or constant, the slot, and the parameters of its launch, -1
+        if it cannot be filled after the call.
+        """
+        can_wait = self._can_wait(pack, op)
         sources = self.frame.origins.packable(pack, op)
         assert sources is not None
-        return [self.tables.pack(origin, key) for origin, key in sources]
+        return [
+            (*self.tables.pack(origin, key), len(part.fill.params) if can_wait else -1)
+            for part, (origin, key) in zip(pack.parts, sources, strict=True)
+        ]
+
+    def _can_wait(self, pack: Pack, op: ir.Operation) -> bool:
+        """True if copies can be filled after the call: from memory that outlives it."""
+        sources = self.frame.origins.packable(pack, op)
+        assert sources is not None
+        return not self.frame.loops and not any(origin.computed for origin, _ in sources)
+
+    def _lacks(self, pack: Pack, op: ir.Operation) -> bool | None:
+        """Whether the first call does without the copies; None where that is unknown."""
+        sizes = self.frame.shapes.at_call
+        if pack.may_wait is None or not self._can_wait(pack, op):
+            return False
+        return None if sizes is None else _holds(pack.may_wait, sizes)
 
     # ---------------------------------------------------------------- by a function
 
@@ -205,7 +232,7 @@ class PlanCalls:
         w = HostWriter("sizes", [*symbols], facts.is_natural)
         blocks, _ = w.blocks(w.argument("workspace"), w.const(0), plan.workspaces)
         packs = [*_packs(plan.steps)]
-        firsts = itertools.accumulate((2 * len(pack.parts) for pack in packs), initial=0)
+        firsts = itertools.accumulate((3 * len(pack.parts) for pack in packs), initial=0)
         numbers = dict(zip(packs, firsts, strict=False))
 
         def buffer(of: Buffer) -> Pointer:
@@ -215,12 +242,12 @@ class PlanCalls:
             index = of.index if isinstance(of, Input) else operands + of.index
             return w.pointer(w.argument("buffers"), index)
 
-        def packed(pack: Pack) -> list[tuple[Register, Register]]:
+        def packed(pack: Pack) -> list[tuple[Register, ...]]:
             given = w.argument("packs")
             first = numbers[pack]
-            at = [w.element_address(given, first + k, "i64") for k in range(2 * len(pack.parts))]
+            at = [w.element_address(given, first + k, "i64") for k in range(3 * len(pack.parts))]
             found = [*map(w.loaded_size, at)]
-            return [*zip(found[::2], found[1::2], strict=True)]
+            return [*zip(found[::3], found[1::3], found[2::3], strict=True)]
 
         def site(name: str, packs: bool) -> Mark:
             function.sites.append((name, packs))
@@ -255,7 +282,7 @@ def _plain(steps: tuple[Step, ...], numbers: Iterator[int]) -> tuple[Step, ...]:
             parts = tuple(replace(part, key=str(next(numbers)), layout=()) for part in step.parts)
         then, otherwise = _plain(step.then, numbers), _plain(step.otherwise, numbers)
         if isinstance(step, Pack):
-            out.append(Pack(parts, then, otherwise, ()))
+            out.append(Pack(parts, then, otherwise, (), step.may_wait))
         else:
             out.append(If(step.condition, then, otherwise))
     return tuple(out)
@@ -293,11 +320,13 @@ def _packs(steps: tuple[Step, ...]) -> Iterator[Pack]:
 
 
 def _chosen(
-    steps: tuple[Step, ...], sizes: Mapping[str, int] | None, *, in_loop: bool
+    steps: tuple[Step, ...],
+    sizes: Mapping[str, int] | None,
+    lacks: Callable[[Pack], bool | None],
 ) -> Iterator[Kernel]:
     """The kernels that a call at `sizes` may run; None: any call.
 
-    The first call packs. Those that a loop may run are asked for before it, packed or not.
+    `lacks`: whether it does without the copies of a pack; None where it may or may not.
     """
     for step in steps:
         if isinstance(step, Launch):
@@ -305,14 +334,25 @@ def _chosen(
         elif isinstance(step, If):
             holds = None if sizes is None else _holds(step.condition, sizes)
             if holds is not False:
-                yield from _chosen(step.then, sizes, in_loop=in_loop)
+                yield from _chosen(step.then, sizes, lacks)
             if not holds:
-                yield from _chosen(step.otherwise, sizes, in_loop=in_loop)
+                yield from _chosen(step.otherwise, sizes, lacks)
         elif isinstance(step, Pack):
-            yield from _chosen(tuple(part.fill for part in step.parts), sizes, in_loop=in_loop)
-            yield from _chosen(step.then, sizes, in_loop=in_loop)
-            if sizes is None or in_loop:
-                yield from _chosen(step.otherwise, sizes, in_loop=in_loop)
+            lacked = lacks(step)
+            if not lacked:
+                yield from _chosen(tuple(part.fill for part in step.parts), sizes, lacks)
+                yield from _chosen(step.then, sizes, lacks)
+            if sizes is None or lacked is not False:
+                yield from _chosen(step.otherwise, sizes, lacks)
+
+
+def _copied(_: Pack) -> bool:
+    """Of calls that find all copies, or make them."""
+    return False
+
+
+def _unknown(_: Pack) -> None:
+    """Of calls that ask for kernels before they know."""
 
 
 def _holds(condition: Condition | All, sizes: Mapping[str, int]) -> bool | None:

@@ -78,6 +78,7 @@ def emit_host(
     return HostProgram(
         details=Later.of(details),
         unasked_kernels=tuple(sorted(tables.unasked)),
+        packing_kernels=tuple(tables.packing),
         short_sizes=tuple(sorted(run.plans.short, key=str)),
         constants=tuple(run.constants),
         pack_keys=tuple(tables.pack_slots),

@@ -142,6 +142,8 @@ class HostProgram:
     """Sizes of which short values in the first call have kernels of their own."""
     unasked_kernels: tuple[int, ...]
     """Kernels that must have code before a call; others are asked for when a call needs them."""
+    packing_kernels: tuple[int, ...]
+    """Kernels that pack what the first call did without, and that calls like it run from then."""
     constants: tuple[npt.NDArray[np.uint8], ...]
     pack_keys: tuple[str, ...]
     packed_arguments: frozenset[int]

@@ -30,12 +30,15 @@ struct disc_context {
                        const int64_t* params, int64_t extent, int64_t grain,
                        int64_t scratch_bytes);
   /* 2: the packed copy of main argument `arg` (constants: -1 - index) under `slot` (index into the
-   * executable's list of pack keys), `bytes` long. Returns
+   * executable's list of pack keys), `bytes` long. `params`: the number of parameters of the launch that
+   * fills it, whose arguments are the memory of `arg` and the copy; -1: the copy cannot wait. Returns
    *   0  there is none for this buffer (mutable, or first seen): *out untouched
    *   1  *out is ready to read
-   *   2  the caller fills *out, then calls packed_done (exactly once) */
-  int32_t (*packed)(disc_context* ctx, int64_t arg, int64_t slot, int64_t bytes, void** out);
-  /* 3: what was filled after `packed` returned 2 is ready */
+   *   2  the caller fills *out, by its next launch, then calls packed_done (exactly once)
+   *   3  the same, but the launch only tells how: it runs after the call, and nothing reads *out */
+  int32_t (*packed)(disc_context* ctx, int64_t arg, int64_t slot, int64_t bytes, int64_t params,
+                    void** out);
+  /* 3: what was filled after `packed` returned 2 is ready; or the launch after it returned 3 is told */
   void (*packed_done)(disc_context* ctx, int64_t arg, int64_t slot, void* filled);
   /* 4: the executable's kernel table. In programs for the CPU an entry is where the address of the kernel
    * is: null before it is compiled (see 15), and another one once there is better code of equal bits. In

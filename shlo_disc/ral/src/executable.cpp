@@ -56,6 +56,9 @@ struct CallContext {
   const Executable* executable;
   RunFailure* failure;
   const int64_t* symbols;
+  void* const* arguments;
+  WaitingPacks* waiting;
+  WaitingPack* told;  // whose launch comes next
   std::vector<CallPack> packs;
 };
 
@@ -71,11 +74,26 @@ PackOwner* owner_of(const CallContext& call, int64_t argument) {
   return call.owners == nullptr ? nullptr : call.owners[argument];
 }
 
+const void* memory_of(const CallContext& call, int64_t argument) {
+  return argument < 0 ? call.base.constants[-1 - argument] : call.arguments[argument];
+}
+
 void context_parallel_for(disc_context* context, disc_kernel kernel, void* const* args,
                           const int64_t* params, int64_t extent, int64_t grain,
                           int64_t scratch_bytes) {
+  CallContext& call = call_of(context);
+  if (WaitingPack* const pack = call.told) {
+    // What is packed beside an argument but computed from it does not outlive the call.
+    if (args[0] != memory_of(call, pack->argument)) return;
+    if (pack->kernel < 0) pack->code = kernel;
+    std::copy_n(params, pack->params.size(), pack->params.begin());
+    pack->extent = extent;
+    pack->scratch_bytes = scratch_bytes;
+    pack->source = args[0];
+    return;
+  }
   if (!parallel_for(kernel, args, params, extent, grain, scratch_bytes)) {
-    call_of(context).failure->out_of_memory = true;
+    call.failure->out_of_memory = true;
   }
 }
 
@@ -105,16 +123,38 @@ int32_t find_or_begin_in_call(CallContext& call, int64_t argument, int64_t slot,
 }
 
 int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, int64_t bytes,
-                       void** out) {
+                       int64_t params, void** out) {
   CallContext& call = call_of(context);
   PackOwner* const owner = owner_of(call, argument);
-  const int32_t kept =
-      owner == nullptr ? 0 : owner->find_or_begin(call.pack_keys[slot], bytes, out);
-  return kept != 0 ? kept : find_or_begin_in_call(call, argument, slot, bytes, out);
+  const uint32_t key = call.pack_keys[slot];
+  const bool waits = owner != nullptr && call.waiting != nullptr && params >= 0 &&
+                     (argument < 0 || call.waiting->may_wait[argument]);
+  if (!waits) {
+    const int32_t kept = owner == nullptr ? 0 : owner->find_or_begin(key, bytes, out);
+    return kept != 0 ? kept : find_or_begin_in_call(call, argument, slot, bytes, out);
+  }
+  if (void* const ready = owner->ready(key)) {
+    *out = ready;
+    return 1;
+  }
+  const size_t before = call.packs.size();
+  const int32_t in_call = find_or_begin_in_call(call, argument, slot, bytes, out);
+  const bool is_first_use = call.packs.size() != before;
+  if (!is_first_use || !call.waiting->are_told || context->failed != 0) return in_call;
+  try {
+    auto& packs = call.waiting->packs;
+    packs.push_back({argument, slot, bytes, std::vector<int64_t>(static_cast<size_t>(params)), nullptr, -1,
+                     nullptr, 0, 0});
+    call.told = &packs.back();
+  } catch (const std::bad_alloc&) {  // generated code cannot be unwound
+    return 0;
+  }
+  return 3;
 }
 
 void context_packed_done(disc_context* context, int64_t argument, int64_t slot, void* filled) {
-  const CallContext& call = call_of(context);
+  CallContext& call = call_of(context);
+  if (std::exchange(call.told, nullptr) != nullptr) return;
   for (const CallPack& pack : call.packs) {
     if (pack.block.get() != nullptr && pack.block.get()->data == filled) return;
   }
@@ -170,6 +210,10 @@ void no_kernel(void* const*, const int64_t*, int64_t, int64_t, void*) {}
 disc_kernel context_kernel(disc_context* context, int64_t index) {
   if (context->failed != 0) return &no_kernel;
   CallContext& call = call_of(context);
+  if (call.told != nullptr) {
+    call.told->kernel = index;
+    return &no_kernel;
+  }
   RunFailure& failure = *call.failure;
   try {
     if (const disc_kernel found = call.executable->kernel(index, call.symbols, &failure.message)) return found;
@@ -296,7 +340,8 @@ void Executable::read_size_elements(void* const* arguments, int64_t* out) const 
   }
 }
 
-Executable::Executable(ProgramSpec spec) : spec_(std::move(spec)) {
+Executable::Executable(ProgramSpec spec)
+    : spec_(std::move(spec)), packing_(spec_.packs_later ? kFirst : kNow) {
   for (const ArgumentSpec& argument : spec_.arguments) {
     argument_ranks_ += static_cast<int64_t>(argument.sizes.size());
   }
@@ -398,6 +443,31 @@ void Executable::note_first(const int64_t* symbols) const {
   first_call_.store(kNoted, std::memory_order_release);
 }
 
+bool Executable::fill(const WaitingPack& pack, PackOwner& owner) const {
+  const uint32_t key = pack_keys_[static_cast<size_t>(pack.slot)];
+  if (pack.source == nullptr || owner.ready(key) != nullptr) return true;
+  disc_kernel kernel = pack.code;
+  if (pack.kernel >= 0) {
+    const KernelCell& cell = *spec_.kernels[static_cast<size_t>(pack.kernel)];
+    std::string message;
+    if (cell.load(std::memory_order_acquire) == nullptr &&
+        !spec_.make_kernel(pack.kernel, false, &message)) {
+      return false;  // a call that needs the copy tells why
+    }
+    kernel = cell.load(std::memory_order_acquire);
+  }
+  const ScopedBlock scratch(pool_acquire(static_cast<size_t>(pack.scratch_bytes), Hold::kCall));
+  if (scratch.get() == nullptr) return true;
+  const DefaultFpEnv fp_env;
+  const std::shared_lock<std::shared_mutex> reading(pack_readers());
+  void* copy = nullptr;
+  if (owner.find_or_begin(key, pack.bytes, &copy) != 2) return true;
+  void* const args[] = {const_cast<void*>(pack.source), copy};
+  kernel(args, pack.params.data(), 0, pack.extent, scratch.get()->data);
+  owner.publish(key);
+  return true;
+}
+
 std::string Executable::describe(const RunFailure& failure) const {
   if (failure.foreign < 0) return spec_.name + ": kernel " + std::to_string(failure.kernel);
   const ForeignSpec& spec = spec_.foreign[static_cast<size_t>(failure.foreign)]->spec();
@@ -406,14 +476,14 @@ std::string Executable::describe(const RunFailure& failure) const {
 
 bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
                      const int64_t* symbols, void* arena, PackOwner* const* owners,
-                     RunFailure* failure) const {
+                     WaitingPacks* waiting, RunFailure* failure) const {
   const DefaultFpEnv fp_env;
   CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
                     &context_packed_done, reinterpret_cast<const void* const*>(spec_.kernels.data()),
                     constants_.data(), &context_mark, &context_foreign, 0, &context_fft, nullptr,
                     nullptr, nullptr, nullptr, nullptr, &context_kernel},
                    pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
-                   this, failure, symbols, {}};
+                   this, failure, symbols, arguments, waiting, nullptr, {}};
   if (first_call_.load(std::memory_order_relaxed) == kNone) note_first(symbols);
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();

@@ -82,6 +82,7 @@ struct ProgramSpec {
   const HostCell* host_run = nullptr;
   std::vector<KernelCell*> kernels;  // empty ones: `make_kernel` fills them when they are first needed
   MakeKernel make_kernel;
+  bool packs_later = false;  // see Executable::packing()
   std::shared_ptr<const void> code;  // owns the machine code; any thread may drop it
   std::vector<ArgumentSpec> arguments;
   std::vector<ResultSpec> results;
@@ -107,6 +108,26 @@ struct RunFailure {
 
   bool is_told() const { return foreign >= 0 || kernel >= 0; }
   GpuFailure gpu;        // of a program for a GPU
+};
+
+// A packed copy that a call did without: the launch that fills it.
+struct WaitingPack {
+  int64_t argument;  // or constant, as of disc_context::packed
+  int64_t slot;
+  int64_t bytes;
+  std::vector<int64_t> params;
+  const void* source = nullptr;  // null: there was no launch
+  int64_t kernel = -1;           // in the table; -1: it is `code`
+  disc_kernel code = nullptr;
+  int64_t extent = 0;
+  int64_t scratch_bytes = 0;
+};
+
+// The packed copies that a call does without.
+struct WaitingPacks {
+  const uint8_t* may_wait;  // by argument
+  bool are_told;         // false: those of an earlier call are made
+  std::vector<WaitingPack> packs;
 };
 
 // What a run of a host program made for profiling tells: its marks in order.
@@ -171,14 +192,31 @@ class Executable {
   // call); null when no argument is.
   bool run(void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
            PackOwner* const* owners, RunFailure* failure) const {
-    return run(spec_.run(), nullptr, arguments, results, symbols, arena, owners, failure);
+    return run(spec_.run(), nullptr, arguments, results, symbols, arena, owners, nullptr, failure);
   }
 
   // As run, by another host program of the same kernels that reports to `marks`. For programs of the CPU;
-  // see run_on_gpu of gpu_call.h.
+  // see run_on_gpu of gpu_call.h. `waiting`: null where missing copies are made during the call.
   bool run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
-           const int64_t* symbols, void* arena, PackOwner* const* owners,
+           const int64_t* symbols, void* arena, PackOwner* const* owners, WaitingPacks* waiting,
            RunFailure* failure) const;
+
+  // Missing copies of packable buffers wait for the end of the first call that needs some, then for
+  // whoever calls pack_now(); from then on calls make them.
+  enum Packing : int { kFirst, kWaiting, kNow };
+  Packing packing() const { return packing_.load(std::memory_order_acquire); }
+  // True for one call that has told of copies: it has them made.
+  bool begin_packing() const {
+    Packing first = kFirst;
+    return packing_.compare_exchange_strong(first, kWaiting);
+  }
+  void pack_now() const { packing_.store(kNow, std::memory_order_release); }
+  // Makes a copy, unless there is one or no memory for it. `owner` and the memory live meanwhile.
+  // False: its kernel cannot be compiled.
+  bool fill(const WaitingPack& pack, PackOwner& owner) const;
+  PackOwner& owner_of_constant(int64_t index) const {
+    return *constant_owners_[static_cast<size_t>(index)];
+  }
 
   // The kernels and constants of a program for GPUs on a device, which are loaded in its first call.
   // Null with `failure` set.
@@ -201,6 +239,7 @@ class Executable {
   enum FirstCall : int { kNone, kBeingNoted, kNoted };
   mutable std::vector<int64_t> first_symbols_;
   mutable std::atomic<FirstCall> first_call_{kNone};
+  mutable std::atomic<Packing> packing_;
   std::vector<uint32_t> pack_keys_;
   std::vector<ScopedBlock> constant_blocks_;
   std::vector<std::shared_ptr<const void>> constant_holders_;

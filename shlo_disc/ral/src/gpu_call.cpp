@@ -121,7 +121,7 @@ void check(GpuCall& call, int error, const char* what) {
 }
 
 // Packed copies are of the CPU's kernels.
-int32_t no_packed(disc_context*, int64_t, int64_t, int64_t, void**) { return 0; }
+int32_t no_packed(disc_context*, int64_t, int64_t, int64_t, int64_t, void**) { return 0; }
 
 void mark(disc_context* context, int64_t site, int64_t end) {
   TimedMarks* const marks = call_of(context).marks;

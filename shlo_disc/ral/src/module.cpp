@@ -167,7 +167,7 @@ void init_executable(
     const std::vector<int64_t>& donated, const std::vector<std::pair<int64_t, int64_t>>& reuses,
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
     const std::vector<int64_t>& unread, const std::vector<SharedForeignCall>& foreign,
-    const SharedGpuProgram* gpu, const nb::object& make_kernel) {
+    const SharedGpuProgram* gpu, const nb::object& make_kernel, const nb::object& pack_later) {
   if (prepare->load() == nullptr || run->load() == nullptr) {
     throw nb::value_error("prepare and run have their code");
   }
@@ -201,6 +201,7 @@ void init_executable(
     spec.kernels.push_back(kernel);
   }
   if (!make_kernel.is_none()) spec.make_kernel = kernel_maker(make_kernel);
+  spec.packs_later = !pack_later.is_none();
 
   std::vector<PyRef> argument_descrs;
   for (auto& [descr, sizes, path] : arguments) {
@@ -255,7 +256,8 @@ void init_executable(
   auto executable = std::make_shared<Executable>(std::move(spec));
   for (const nb::object& constant : constants) add_constant(*executable, constant);
   new (self) PyExecutable(std::move(executable), std::move(argument_descrs),
-                          std::move(result_rows));
+                          std::move(result_rows),
+                          pack_later.is_none() ? PyRef() : owned(pack_later));
 }
 
 // The table of C functions of a type of tensors, or None for capsules; throws TypeError where there is
@@ -629,7 +631,7 @@ NB_MODULE(_ral, m) {
            "reuses"_a = std::vector<std::pair<int64_t, int64_t>>(), "keep_alive"_a = nb::none(),
            "size_arguments"_a = std::vector<int64_t>(), "unread"_a = std::vector<int64_t>(),
            "foreign"_a = std::vector<SharedForeignCall>(), "gpu"_a.none() = nb::none(),
-           "make_kernel"_a = nb::none())
+           "make_kernel"_a = nb::none(), "pack_later"_a = nb::none())
       .def("run_gpu",
            [](const PyExecutable& self, nb::handle leaves, int device) {
              return checked(self.run_gpu(device, leaves.ptr()));

@@ -80,6 +80,12 @@ PackOwner::~PackOwner() {
   --all.owner_count;
 }
 
+void* PackOwner::ready(uint32_t key) const {
+  const Pack* const pack = find(head_.load(std::memory_order_acquire), key);
+  const bool is_ready = pack != nullptr && pack->ready.load(std::memory_order_acquire);
+  return is_ready ? pack->block->data : nullptr;
+}
+
 int32_t PackOwner::find_or_begin(uint32_t key, int64_t bytes, void** out) {
   Pack* pack = find(head_.load(std::memory_order_acquire), key);
   if (pack == nullptr) {

@@ -23,6 +23,8 @@ class PackOwner {
   PackOwner(const PackOwner&) = delete;
   PackOwner& operator=(const PackOwner&) = delete;
 
+  // The pack, if there is one that is ready; else null. Lock-free.
+  void* ready(uint32_t key) const;
   // See disc_context::packed. Lock-free when the pack exists.
   int32_t find_or_begin(uint32_t key, int64_t bytes, void** out);
   void publish(uint32_t key);

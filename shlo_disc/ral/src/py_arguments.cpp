@@ -78,6 +78,7 @@ CallArguments::CallArguments(const Executable& executable, const std::vector<PyR
       weights_(weights),
       pointers_(descrs.size()),
       owners_(descrs.size()),
+      may_wait_(descrs.size()),
       leaves_(descrs.size()),
       memory_(descrs.size()),
       borrowed_(descrs.size()),
@@ -116,6 +117,7 @@ bool CallArguments::read(PyObject* leaves) {
     borrowed_[i] = nullptr;
     ++held_;
     owners_[i] = nullptr;
+    may_wait_[i] = 0;
     if (!read_one(i, leaves_[i])) return false;
   }
   drop_changed_weights();
@@ -284,6 +286,7 @@ bool CallArguments::take_weight(size_t index, PyObject* leaf, const WeightState&
   }
   if (kept == nullptr) return true;
   owners_[index] = &kept->packs;
+  may_wait_[index] = 1;
   any_owner_ = true;
   kept_weights_.emplace_back(index, std::move(kept));
   return true;
@@ -291,10 +294,25 @@ bool CallArguments::take_weight(size_t index, PyObject* leaf, const WeightState&
 
 void CallArguments::drop_changed_weights() {
   for (const auto& [index, kept] : kept_weights_) {
+    // A copy of an array with strides ends with the call.
+    may_wait_[index] = pointers_[index] == kept->data;
     if (kept->is_like_sample()) continue;
     owners_[index] = nullptr;
     weights_->weights->forget(leaves_[index], *kept);
   }
+}
+
+bool CallArguments::keep_for(PackJob& job, WaitingPack pack) {
+  const auto index = static_cast<size_t>(pack.argument);
+  for (const auto& [weight, kept] : kept_weights_) {
+    if (weight != index) continue;
+    job.add(std::move(pack), kept);
+    return true;
+  }
+  PyRef reference(PyWeakref_NewRef(leaves_[index], nullptr));
+  if (!reference) return false;
+  job.add(std::move(pack), std::move(reference));
+  return true;
 }
 
 // Null with a Python error set.
@@ -357,6 +375,7 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
     }
     if (argument.record->owner != nullptr) {
       owners_[index] = argument.record->owner.get();
+      may_wait_[index] = 1;
       any_owner_ = true;
     } else {
       first_seen_.push_back(argument.record);
@@ -387,6 +406,7 @@ bool CallArguments::unpack(size_t index, const ArrayType& type, void** data) {
   unpack_elements(packed_bits(type.dtype), *data, count, copy.get()->data);
   *data = copy.get()->data;
   copies_.push_back(std::move(copy));
+  may_wait_[index] = 0;
   // No result may be written where the array was: it is smaller.
   Py_CLEAR(memory_[index]);
   return true;

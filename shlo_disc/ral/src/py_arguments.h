@@ -8,6 +8,7 @@
 
 #include "executable.h"
 #include "jax_bridge.h"
+#include "pack_job.h"
 #include "py_support.h"
 #include "small_vector.h"
 #include "strided_copy.h"
@@ -91,6 +92,10 @@ class CallArguments {
   const int64_t* sizes() { return sizes_.data(); }
   // One per argument, null where not packable in this call; null when none is.
   PackOwner* const* owners() { return any_owner_ ? owners_.data() : nullptr; }
+  // By argument: true where what is packed outlives the call, see keep_for().
+  const uint8_t* may_wait() { return may_wait_.data(); }
+  // Lets `pack`, of an argument, find its memory after the call. False: Python error.
+  bool keep_for(PackJob& job, WaitingPack pack);
   // The device the results are committed to; null: none.
   PyObject* device() const { return device_; }
   // ((2, 3), (3,)): the sizes of all arguments, for messages.
@@ -124,6 +129,7 @@ class CallArguments {
   const WeightVersions* const weights_;
   SmallVector<void*, 64> pointers_;
   SmallVector<PackOwner*, 64> owners_;
+  SmallVector<uint8_t, 64> may_wait_;
   SmallVector<PyObject*, 64> leaves_;  // owned: a call keeps its arguments alive
   SmallVector<PyObject*, 64> memory_;  // owned: what holds our arrays' memory; null: foreign
   SmallVector<const void*, 64> borrowed_;  // memory of tensors read in place; null: of others

@@ -83,6 +83,20 @@ PyObject* number_at(const void* data, DType dtype) {
 
 }  // namespace
 
+bool PyExecutable::have_packed(CallArguments& arguments, std::vector<WaitingPack> packs) const {
+  if (!executable_->begin_packing()) return true;  // another call has
+  auto job = std::make_unique<PackJob>(executable_);
+  for (WaitingPack& pack : packs) {
+    if (pack.argument < 0) {
+      job->add(std::move(pack));
+    } else if (!arguments.keep_for(*job, std::move(pack))) {
+      return false;
+    }
+  }
+  const PyRef function = PackJob::as_function(std::move(job));
+  return function && PyRef(PyObject_CallOneArg(pack_later_.get(), function.get()));
+}
+
 PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyObject* leaves,
                              const TensorBridge* tensors, const WeightVersions* weights,
                              PyObject* over, size_t flag) const {
@@ -129,6 +143,9 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
   for (const auto& [argument, result] : spec.reuses) {
     if (reused[result]) pointers[result] = arguments.pointers()[argument];
   }
+  const Executable::Packing packing = executable_->packing();
+  WaitingPacks waiting{arguments.may_wait(), packing == Executable::kFirst, {}};
+  const bool waits = packing != Executable::kNow && marks == nullptr;
   bool done = true, has_arena = false;
   RunFailure failure;
   size_t refused = count;  // the result there is no memory for
@@ -145,7 +162,8 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
     has_arena = arena.get() != nullptr;
     done = has_arena &&
            executable_->run(host, marks, arguments.pointers(), pointers.data(), prepared.symbols(),
-                            arena.get()->data, arguments.owners(), &failure);
+                            arena.get()->data, arguments.owners(), waits ? &waiting : nullptr,
+                            &failure);
   }
   if (refused != count) return prepared.raise_no_memory_for_result(refused);
   if (failure.is_told()) return raise_told(*executable_, failure);
@@ -159,6 +177,7 @@ PyObject* PyExecutable::call(disc_run host, Marks* marks, JaxBridge* bridge, PyO
                                     spec.name.c_str(), static_cast<long long>(prepared.arena_bytes()));
   }
   if (!arguments.have_kept_memory()) return nullptr;
+  if (!waiting.packs.empty() && !have_packed(arguments, std::move(waiting.packs))) return nullptr;
   if (spec.donates && !arguments.forget_foreign()) return nullptr;
 
   PyRef list(PyList_New(static_cast<Py_ssize_t>(count)));

@@ -24,12 +24,15 @@ class PyExecutable {
     bool weak_type;
   };
 
+  // `pack_later`: takes a function that makes one packed copy, and returns whether more are missing;
+  // null where calls make them.
   PyExecutable(std::shared_ptr<const Executable> executable, std::vector<PyRef> argument_descrs,
-               std::vector<Result> results)
+               std::vector<Result> results, PyRef pack_later)
       : executable_(std::move(executable)),
         argument_descrs_(std::move(argument_descrs)),
         memory_(argument_descrs_.size()),
-        results_(std::move(results)) {}
+        results_(std::move(results)),
+        pack_later_(std::move(pack_later)) {}
   // What a GPU has of the program may have to wait for work, which may wait for the GIL.
   ~PyExecutable() {
     if (executable_->spec().gpu == nullptr) return;
@@ -80,10 +83,14 @@ class PyExecutable {
   const UnusedDonations& unused_donations() const { return memory_.unused_donations; }
 
  private:
+  // Hands over what the first call that needs packed copies did without. False: a Python error is set.
+  bool have_packed(CallArguments& arguments, std::vector<WaitingPack> packs) const;
+
   std::shared_ptr<const Executable> executable_;
   const std::vector<PyRef> argument_descrs_;
   mutable CallMemory memory_;  // under the GIL
   const std::vector<Result> results_;
+  const PyRef pack_later_;
 };
 
 }  // namespace shlo_disc

@@ -134,6 +134,7 @@ bool Weights::find(PyObject* array, const WeightState& state,
     if (!reference) return false;
   }
   auto kept = std::make_shared<KeptWeight>();
+  kept->data = state.data;
   kept->memory = PyRef(PyObject_CallOneArg(state_->keep.get(), array));
   if (!kept->memory) return false;
   if (!is_current(array, state.data)) return false;

@@ -18,6 +18,7 @@ namespace shlo_disc {
 struct KeptWeight {
   PackOwner packs;
   PyRef memory;
+  const void* data = nullptr;
 
   // Some of its elements, which tell most changes that the version does not: PyTorch counts no writes
   // through `.data`. Null: of a frozen weight.

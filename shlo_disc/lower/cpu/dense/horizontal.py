@@ -65,7 +65,7 @@ def _merge(steps: tuple[Step, ...], machine: Machine) -> Step | None:
         if then is None or otherwise is None or never is None:
             return None
         parts = tuple(part for pack in packs for part in pack.parts)
-        return Pack(parts, then, otherwise, never)
+        return Pack(parts, then, otherwise, never, packs[0].may_wait)
     return None
 
 
