@@ -306,7 +306,7 @@ class Pack:
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...]
     never: tuple[Step, ...]
-    may_wait: Condition | None = None
+    may_wait: Condition | All | None = None
     """Where the first call had better do without copies, which are made after it: `otherwise` takes
     little longer than `then`. None: nowhere."""
 

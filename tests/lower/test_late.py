@@ -257,18 +257,18 @@ def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch, 
     assert np.array_equal(jax.jit(function)(x, 5), first)
 
 
-@pytest.mark.parametrize("rows", [200, 600])
-def test_products_are_compiled_once_and_weights_packed(in_background, no_packs, rows):
-    """After the first call where it has few rows."""
-    factor = 0.5625 + rows / 4096  # no other program has it
+@pytest.mark.parametrize(("rows", "depth"), [(200, 600), (600, 600), (200, 40)])
+def test_products_are_compiled_once_and_weights_packed(in_background, no_packs, rows, depth):
+    """After the first call where it has few rows and they are large."""
+    factor = 0.5625 + rows / 4096 + depth / 32768  # no other program has it
     function = shlo_disc.jit(lambda x, w: jnp.tanh(x @ w) * factor)
-    given = operands(rows, 40, 48)
+    given = operands(rows, depth, 480)
     first = np.asarray(function(*given))
     near(first / factor, *given)
     executable = function.lower(*given).compile().executable
     named = {k.name: f for k, f in zip(executable.host.kernels, executable._kernels, strict=True)}
     names = {"dense_pack", "dense_packed"}
-    waits = rows == 200
+    waits = (rows, depth) == (200, 600)
     assert {named[name].is_finished for name in names} == {not waits}
     assert named["dense_scratch"].is_finished == waits
     assert ral.pack_stats()["packs"] == (not waits)

@@ -88,6 +88,9 @@ FEW_ENOUGH_TO_WAIT = 512
 panels of BERT-base take 80 ms, and five times that in memory new to the machine. A call of 256 rows
 without them takes 60 ms more."""
 
+LARGE_ENOUGH_TO_WAIT = 1 << 20
+"""Bytes of such panels. Smaller ones take less time than the kernel that does without them."""
+
 
 @dataclass(frozen=True)
 class _Walks:
@@ -399,8 +402,9 @@ class Planner:
             key = f"words with notes, {key}"
         elements = self.n * p.bands * self.depth
         part = Part(p.b_input, key, (*layout, p.b_first), room, fill, elements)
-        may_wait = Condition(p.batches * self.m, "<=", Expr.const(FEW_ENOUGH_TO_WAIT))
-        return Pack((part,), packed, otherwise, never, may_wait)
+        few = Condition(p.batches * self.m, "<=", Expr.const(FEW_ENOUGH_TO_WAIT))
+        large = Condition(room, ">=", Expr.const(LARGE_ENOUGH_TO_WAIT))
+        return Pack((part,), packed, otherwise, never, All((few, large)))
 
     # ---------------------------------------------------------------- one launch
 
