@@ -321,12 +321,11 @@ def compile_module(
             program = shape_program(main, shapes, _argument_names(main))
             times.done("shapes")
             try:
-                native = _native(main, shapes, program, target, builder, likely, times, dumps)
+                native = _native(module, shapes, program, target, builder, likely, times, dumps)
                 break
             except Refused as refused:
                 records += replanning.split(refused, known)
                 times.done("passes")
-        disc = _asm(module)
         unfused = replanning.done(name)
     taken, given = _types(main)
     record = ProgramRecord(
@@ -341,7 +340,7 @@ def compile_module(
         unfused=unfused,
         passes=tuple(records),
         stage_ms=tuple(times.ms.items()),
-        texts=Later.of((("stablehlo", stablehlo), ("disc", disc))),
+        texts=Later.of((("stablehlo", stablehlo), ("disc", native.disc))),
         code=None if target.code_names is None else Later(partial(_code, target, native.host)),
         has_apart=apart is not None,
     )
@@ -417,10 +416,12 @@ class _Native:
     host: HostProgram
     kernels: list[Function]
     entry_points: tuple[Function, Function]
+    disc: str
+    """The text of the module that it was made of."""
 
 
 def _native(
-    main: ir.Operation,
+    module: ir.Module,
     shapes: ShapeAnalysis,
     program: ShapeProgram,
     target: Target,
@@ -433,6 +434,7 @@ def _native(
 
     Texts are written to `dumps`, those that do not compile below the error.
     """
+    main = main_function(module)
 
     def written(kernel: Kernel, wanted: bool) -> None:
         if dumps is not None:  # first: LLVM may crash on it
@@ -444,8 +446,9 @@ def _native(
     if dumps is not None:
         dumps.write_host(host.text)
     times.done("emit")
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         entries = pool.submit(copy_context().run, target.compile_host, host.text)
+        disc = pool.submit(_asm, module)  # while the last kernels are compiled
         try:
             kernels = list(builder.functions([kernel.source for kernel in host.kernels]))
         except KernelsRefused as refused:
@@ -461,7 +464,7 @@ def _native(
                 dumps.write_refused("host", host.text, error)
             raise
         times.done("host")  # what it takes beyond the kernels
-    return _Native(host, kernels, entry_points)
+    return _Native(host, kernels, entry_points, disc.result())
 
 
 def main_function(module: ir.Module) -> ir.Operation:
