@@ -421,19 +421,20 @@ def _compiler() -> bytes:
     if "shlo_disc/driver/compile.py," in record:  # the installer wrote down the digest of each file
         digest.update(record.encode())
         return digest.digest()
-    for folder in sys.modules["shlo_disc"].__path__:
-        for path, found in sorted(_files(folder)):
-            # Reading them all takes longer than loading a program.
-            digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+    # Reading them all takes longer than loading a program.
+    files = [row for folder in sys.modules["shlo_disc"].__path__ for row in _files(folder)]
+    digest.update(repr(sorted(files)).encode())
     return digest.digest()
 
 
-def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The sources and libraries below `folder`."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                if entry.name != "__pycache__":
-                    yield from _files(entry.path)
-            elif entry.name.endswith((".py", ".so")):
-                yield entry.path, entry.stat()
+def _files(root: str) -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of the sources and libraries below `root`."""
+    folders = [root]
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".so")):
+                    found = entry.stat()
+                    yield entry.path, found.st_size, found.st_mtime_ns
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)

@@ -62,6 +62,7 @@ _RECORDS: dict[str, type] = {
 """All kinds of records; no other class is written or read."""
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _RECORDS.values()}
+"""In the order of `__init__`, which does no more than to set them."""
 
 _LONGEST_MESSAGE = 10_000
 """Longer texts are programs, which have no source lines."""
@@ -205,7 +206,7 @@ def _place(array: npt.NDArray[np.uint8]) -> tuple[int, int]:
 
 def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str], weights: Weights) -> Any:
     makers: dict[str, Callable[..., Any]] = {
-        **_RECORDS,
+        **{name: partial(_record, kind) for name, kind in _RECORDS.items()},
         "At": At,
         "Later": lambda begin, length: Later(
             partial(from_bytes, _blob(blobs, begin, length), lines, weights)
@@ -224,6 +225,13 @@ def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str], weigh
     for kind, *values in nodes:
         made.append(makers[kind](*[made[v[0]] if type(v) is list else v for v in values]))
     return made[-1]
+
+
+def _record(kind: type, *values: Any) -> Any:
+    """A record of these fields; to compile an `__init__` takes as long as to read ten records."""
+    made = object.__new__(kind)
+    vars(made).update(zip(_FIELDS[kind], values, strict=True))
+    return made
 
 
 def _blob(blobs: memoryview, begin: int, length: int) -> memoryview:

@@ -345,7 +345,7 @@ def test_each_thing_that_code_depends_on_changes_its_key(monkeypatch):
 def test_the_compiler_is_told_by_the_digest_of_its_library():
     identity = code_key._compiler.__wrapped__()
     assert "sha256=" in identity
-    assert "torch-mlir 20" in identity
+    assert identity.startswith("torch-mlir ")
 
 
 # ---------------------------------------------------------------- processes

@@ -24,16 +24,14 @@ def _compiler() -> str:
     """Which build of MLIR and LLVM this is."""
     library = LIBRARY_FOLDER / "libTorchMLIRAggregateCAPI.so"
     try:
-        distribution = importlib.metadata.distribution("torch-mlir")
-        record = distribution.read_text("RECORD") or ""
-        version = distribution.version
+        record = importlib.metadata.distribution("torch-mlir").read_text("RECORD") or ""
     except importlib.metadata.PackageNotFoundError:
-        record = version = ""
+        record = ""
     found = library.stat()
     # The digest of the library, as its installer wrote it down.
     digests = [line for line in record.splitlines() if f"/{library.name}," in line]
     build = digests[0] if digests else f"{found.st_mtime_ns}"
-    return f"torch-mlir {version} {found.st_size} {build}"
+    return f"torch-mlir {found.st_size} {build}"
 
 
 @functools.cache
