@@ -72,19 +72,26 @@ def compile_one(
     weak_results: Sequence[bool] = (),
     donated: int | Sequence[int] = (),
     target: str = "cpu",
+    may_stand_in: bool = False,
 ) -> Executable:
-    """As :func:`compile`, but raises UnsupportedError for a size that is computed from data."""
+    """As :func:`compile`, but raises UnsupportedError for a size that is computed from data.
+
+    `may_stand_in`: rather than to compile, load a program of the same results that has kernels for
+    short sizes of another first call. Its `stands_in` tells.
+    """
     stated = Stated.of(source, shapes, names, constraints, first_sizes)
     options = Options.of(target, weak_results, likely, donated)
-    made = _made(Request(stated, options, stated_text("name", name), may_be_several=False))
+    request = Request(stated, options, stated_text("name", name), may_be_several=False)
+    made = _made(request, may_stand_in)
     assert isinstance(made, Executable)
     return made
 
 
-def _made(request: Request) -> Executable | DataSizedExecutable:
-    place = place_of(request)
-    found = find(place) if isinstance(place, Place) else None
-    if found is not None and not flags.cache_verifies():
+def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSizedExecutable:
+    place, verifies = place_of(request), flags.cache_verifies()
+    may_stand_in &= not verifies and flags.compile_ahead()
+    found = find(place, may_stand_in=may_stand_in) if isinstance(place, Place) else None
+    if found is not None and not verifies:
         loaded = load(found, request)
         if request.stated.seen is None:  # no call tells what it needs
             loaded.compile_for_all_sizes()

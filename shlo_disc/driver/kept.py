@@ -147,21 +147,35 @@ class Found(NamedTuple):
     place: Place
     """Where it is kept."""
     record: ProgramRecord | PartsRecord
+    stands_in: bool = False
+    """True if it has kernels for short sizes of another first call."""
 
 
-def find(place: Place) -> Found | None:
-    """The program kept at `place`; None where there is none."""
+def find(place: Place, *, may_stand_in: bool = False) -> Found | None:
+    """The program kept at `place`; None where there is none.
+
+    `may_stand_in`: or else one that was compiled for a first call of other short sizes.
+    """
+    if place.seen is None:
+        return _found(place)
+    kept = current("sizes")
+    data = None if kept is None else kept.read(place.key)
+    if data is None:
+        return None
+    try:
+        last, sizes = sizes_from_bytes(data)
+    except RecordError:  # written by a mistake of ours
+        COUNTS.add("damaged")
+        return None
+    found = _found(_with_short(place, sizes))
+    if found is None and may_stand_in:
+        other = _found(place._replace(key=last, seen=None))
+        return None if other is None else other._replace(stands_in=True)
+    return found
+
+
+def _found(place: Place) -> Found | None:
     store = current("programs")
-    if place.seen is not None:
-        kept = current("sizes")
-        sizes = None if kept is None else kept.read(place.key)
-        if sizes is None:
-            return None
-        try:
-            place = _with_short(place, sizes_from_bytes(sizes))
-        except RecordError:  # written by a mistake of ours
-            COUNTS.add("damaged")
-            return None
     data = None if store is None else store.read(place.key)
     if data is None:
         return None
@@ -181,6 +195,8 @@ def load(found: Found, request: Request | None) -> Executable | DataSizedExecuta
     made = made_of(found.record, partial(_executable, request))
     assert isinstance(made, Executable | DataSizedExecutable)
     _tell_place(made, found.place)
+    if isinstance(made, Executable):
+        made.stands_in = found.stands_in
     COUNTS.add("programs_loaded")
     _log.info("loaded %s in %.0f ms", made.name, (time.perf_counter() - start) * 1e3)
     return made
@@ -322,7 +338,7 @@ def keep(place: Place, made: Executable | DataSizedExecutable) -> None:
         _tell_place(made, own)
         do_later(partial(_write, own, record))
         if own is not place:
-            do_later(partial(_write_sizes, place.key, sizes))
+            do_later(partial(_write_sizes, place.key, own.key, sizes))
 
 
 def _short_sizes(record: Record) -> tuple[Expr, ...]:
@@ -354,10 +370,10 @@ def _write(place: Place, record: Record) -> None:
         store.write(place.key, to_bytes(record, place.lines, place.weights))
 
 
-def _write_sizes(key: bytes, sizes: tuple[Expr, ...]) -> None:
+def _write_sizes(key: bytes, program: bytes, sizes: tuple[Expr, ...]) -> None:
     store = current("sizes")
     if store is not None:
-        store.write(key, to_bytes(sizes))
+        store.write(key, to_bytes((program, sizes)))
 
 
 _TOO_LARGE = NotKept(f"is a module of more than {_LARGEST >> 20} MiB")

@@ -119,12 +119,12 @@ def from_bytes(
         raise RecordError(f"no record: {error}") from error
 
 
-def sizes_from_bytes(data: bytes | memoryview) -> tuple[Expr, ...]:
-    """The sizes that `data` was written from. Raises RecordError for other bytes."""
-    sizes = from_bytes(data)
-    if not isinstance(sizes, tuple) or not all(isinstance(size, Expr) for size in sizes):
-        raise RecordError("no sizes")
-    return sizes
+def sizes_from_bytes(data: bytes | memoryview) -> tuple[bytes, tuple[Expr, ...]]:
+    """The key and sizes that `data` was written from. Raises RecordError for other bytes."""
+    match from_bytes(data):
+        case (bytes(key), tuple(sizes)) if all(isinstance(size, Expr) for size in sizes):
+            return key, sizes
+    raise RecordError("no sizes")
 
 
 class _Writer:
@@ -229,7 +229,7 @@ def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str], weigh
 
 def _record(kind: type, *values: Any) -> Any:
     """A record of these fields; to compile an `__init__` takes as long as to read ten records."""
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     vars(made).update(zip(_FIELDS[kind], values, strict=True))
     return made
 

@@ -124,6 +124,8 @@ class Executable(OfThisProcess):
         """Why no later process can load it, behind "it"; "" if one can, or if nothing is kept."""
         self.was_loaded = False
         """True if it was not compiled in this process, but kept on disk."""
+        self.stands_in = False
+        """True if its kernels for short sizes are for those of another first call."""
         self.keys = TypedKeys()
         """Arguments and results that are typed keys where the executable is called; `call_leaves`
         takes and gives their words."""

@@ -66,6 +66,7 @@ from shlo_disc.jax_private import (
     trace_context,
     usual_states,
 )
+from shlo_disc.lower.background import finish_later
 
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
@@ -374,7 +375,7 @@ class JitFunction(ral.Dispatcher):
         known = version.is_compiled
         if self._background and version.compiles_meanwhile():
             return self._jax.function(*call.args, **call.kwargs)
-        version, executable = family.compiled(call, version)
+        version, executable = family.compiled(call, version, soon=True)
         entry = Entry(version, executable, call)
         try:
             results = self._first_run(key, call, family, entry, is_hit=known)
@@ -384,7 +385,10 @@ class JitFunction(ral.Dispatcher):
             entry, known = Entry(version, version.executable, call), False
             results = self._first_run(key, call, family, entry)
         else:
-            if not known and version is family.versions[0]:
+            if not known and version.stands_in:
+                version.finished = weakref.WeakMethod(self.forget_entries)
+                finish_later(version)
+            elif not known and version is family.versions[0]:
                 kept.keep(version)
         self._tell_parts(version)
         if not known:
@@ -627,6 +631,11 @@ class JitFunction(ral.Dispatcher):
     def _all_hits(self) -> int:
         calls = [entry.calls for entry in list(self._entries.values())]
         return self._hits + sum(calls) + sum(entry.calls for entry in self._found())
+
+    def forget_entries(self) -> None:
+        """Have the next call of each shape look for its version again."""
+        with self._lock:
+            self._forget_entries()
 
     def _forget_entries(self) -> None:
         self._hits = self._all_hits()

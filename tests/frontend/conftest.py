@@ -66,6 +66,7 @@ class Standin:
         self.more = more
         self.calls = 0
         self.fingerprint = id(self)
+        self.stands_in = False
         self.was_loaded = False
         self._call = jax.jit(exported.call)
         Standin.made.append(self)

@@ -98,6 +98,55 @@ def test_a_call_of_an_earlier_process_needs_one_trace_with_numbers():
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
+def columns(x):
+    return x.T
+
+
+def version_of(f):
+    (version,) = [v for family in f._families.values() for v in family.versions]
+    return version
+
+
+@pytest.fixture
+def of_two_rows(monkeypatch):
+    """The store has `columns` with kernels for 2 rows; programs may stand in."""
+    monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "1")
+    shlo_disc.jit(columns)(np.ones((2, 100), np.float32))
+    assert shlo_disc.finish_compiling()
+    forget()
+
+
+def test_a_program_stands_in_until_the_one_for_other_short_sizes_is_compiled(of_two_rows):
+    x = np.arange(300, dtype=np.float32).reshape(3, 100)
+    for stands_in in (True, False):
+        g = shlo_disc.jit(columns)
+        first = g(x)
+        version = version_of(g)
+        assert version.stands_in == stands_in
+        before = version.executable
+        assert shlo_disc.finish_compiling()
+        assert not version.stands_in
+        assert (version.executable is before) != stands_in
+        assert bool(g._entries) != stands_in  # the next call looks for its version again
+        for result in (first, g(x), g(x)):
+            np.testing.assert_array_equal(result, x.T)
+        assert g.cache_info()[:2] == (2, 1)
+        assert g.cache_info().loaded == 1
+        del g, version, before
+        forget()
+
+
+def test_nothing_stands_in_for_long(of_two_rows, monkeypatch):
+    x = np.ones((3, 100), np.float32)
+    g = shlo_disc.jit(columns)
+    jax.jit(lambda x: g(x) + 1)(x)  # knows the program for ever
+    assert not version_of(g).stands_in
+    monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "0")  # nothing is compiled later
+    h = shlo_disc.jit(lambda x: x.T, name="columns")
+    h(np.ones((4, 100), np.float32))
+    assert not version_of(h).stands_in
+
+
 def test_what_is_told_of_it_is_told():
     g = shlo_disc.jit(body)
     g(P, X)

@@ -147,7 +147,7 @@ def _other_keys(entry):
     from shlo_disc.driver.kept import Place, _with_short
 
     sizes = (Expr.symbol("a"),)
-    current("sizes").write(entry.key, to_bytes(sizes))
+    current("sizes").write(entry.key, to_bytes((entry.key, sizes)))
     return [_with_short(Place(entry.key, (), {"a": n}), sizes).key for n in range(9)]
 
 

@@ -24,6 +24,10 @@ class CompiledCall(Protocol):
     def fingerprint(self) -> int:
         """The attribute that names the program to the FFI target."""
 
+    @property
+    def stands_in(self) -> bool:
+        """True if it was compiled for other short sizes, of which it has faster kernels."""
+
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """Run on concrete arrays, which are at `place`; None: on a CPU."""
 
@@ -61,11 +65,13 @@ def compiled_once(
     """`compile(lowered, **options)`; equal programs alive at the same time are compiled once.
 
     Programs that differ in `seen` alone are equal: no result depends on it (`dynamic/seen.py`).
+    So one of them may stand in, if `may_stand_in` is among the options.
     """
     data = lowered.data
     digest = hashlib.sha256(data.encode() if isinstance(data, str) else data)
     known = lowered.dims, lowered.constraints, getattr(compile, "target", "cpu")
-    named = sorted((name, value) for name, value in options.items() if name != "seen")
+    ignored = "seen", "may_stand_in"
+    named = sorted((name, value) for name, value in options.items() if name not in ignored)
     # Programs alive hold their constants: no other ones are there.
     weights = [(w.ctypes.data, w.shape, str(w.dtype)) for w in lowered.weights]
     digest.update(repr((known, named, flags.fusion(), weights)).encode())
@@ -74,7 +80,7 @@ def compiled_once(
         lock = _pending.setdefault(key, locks.lock())
     with lock:  # programs that differ are compiled side by side
         found: CompiledCall | None = _programs.get(key)
-        if found is None:
+        if found is None or (found.stands_in and "may_stand_in" not in options):
             found = _programs[key] = compile(lowered, **options)
     with _programs_lock:
         _pending.pop(key, None)

@@ -95,10 +95,15 @@ class Family:
         """The version for a call, and what it is compiled to."""
         return self.compiled(call, self.version(call))
 
-    def compiled(self, call: Call, version: Version) -> tuple[Version, CompiledCall]:
-        """`version` of a call and what it is compiled to; another one where it is refused."""
+    def compiled(
+        self, call: Call, version: Version, *, soon: bool = False
+    ) -> tuple[Version, CompiledCall]:
+        """`version` of a call and what it is compiled to; another one where it is refused.
+
+        `soon`: see :meth:`Version.soon`.
+        """
         try:
-            return version, version.executable
+            return version, version.soon() if soon else version.executable
         except UnsupportedError as error:  # perhaps only with symbols
             try:
                 made = self._without_symbols(call, version, str(error))

@@ -98,6 +98,8 @@ class Segmented:
     Any number of threads may call it. Construction raises what compilation raises.
     """
 
+    stands_in = False
+
     def __init__(
         self,
         name: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -104,14 +104,21 @@ class _Compilation:
         else:
             _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
 
-    def executable(self) -> CompiledCall:
+    def executable(self, *, may_stand_in: bool = False) -> CompiledCall:
         with self._lock:
             if self._executable is None:
-                self._executable = self._compiled()
+                self._executable = self._compiled(may_stand_in)
             return self._executable
 
+    def exactly(self) -> CompiledCall:
+        """One that does not stand in."""
+        if (found := self.executable()).stands_in:
+            found = self._compiled(may_stand_in=False)  # calls run the other one meanwhile
+            self._executable = found
+        return found
+
     @lets_others_run
-    def _compiled(self) -> CompiledCall:
+    def _compiled(self, may_stand_in: bool) -> CompiledCall:
         assert not isinstance(self.lowered, InParts)
         if self._unlikely:
             _log.info("%s: %s is no symbol of this version, so none of its likely sizes has a "
@@ -126,11 +133,15 @@ class _Compilation:
             seen=self._seen,
             **({"likely": self.likely} if self.likely else {}),
             **({"donated": self._donated} if self._donated else {}),
+            **({"may_stand_in": True} if may_stand_in else {}),
         )
 
 
 class Version(Runs):
     """A function for one structure and dtypes, at every shape that fits `pattern`."""
+
+    address = 0
+    """As of functions without code: what is compiled in the background for it comes last."""
 
     def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
         self.name = options.name
@@ -150,6 +161,8 @@ class Version(Runs):
         self._in_parts: Segmented | None = None
         self.not_kept = ""
         """Why every process traces it with symbols first, behind "it"; "" if it need not."""
+        self.finished: Callable[[], Callable[[], None] | None] = lambda: None
+        """What :meth:`finish` calls, if it still lives."""
         self._lock = locks.lock()
         self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
         if call.captured:
@@ -220,6 +233,25 @@ class Version(Runs):
     def fresh(self) -> Mapping[int, int]:
         """What the trace assumed of sizes from data, by the index of their read."""
         return self.lowered.assumed if isinstance(self.lowered, InParts) else {}
+
+    def soon(self) -> CompiledCall:
+        """The compiled program, or one that stands in until :meth:`finish`."""
+        if self.is_in_parts:
+            return self.in_parts
+        return self._compilation.executable(may_stand_in=True)
+
+    @property
+    def stands_in(self) -> bool:
+        """True if the compiled program has kernels for short sizes of another first call."""
+        return not self.is_in_parts and self.executable.stands_in
+
+    def finish(self) -> None:
+        """Compile the program that another one stands in for, and have calls find it."""
+        self.compiles_uncounted()
+        self._compilation.exactly()
+        self._offer = None
+        if (tell := self.finished()) is not None:
+            tell()
 
     def compiles_uncounted(self) -> None:
         """The program was counted before: it was loaded for a call."""
@@ -414,7 +446,7 @@ class _Root:
             next(scopes, None) or SizeScope((), {}),
             self._name,
             self._compile,
-            self._compilation.executable,
+            self._compilation.exactly,
             self._compilation.likely,
             choice.hints,
             again=self.anew,
@@ -444,6 +476,6 @@ class _Root:
                 function,
                 specs,
                 "raw",
-                executable=self._compilation.executable,
+                executable=self._compilation.exactly,
                 again=lambda fresh, *_: fresh,
             )
