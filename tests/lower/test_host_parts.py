@@ -61,8 +61,8 @@ def test_parts_compute_what_the_whole_does(monkeypatch, whole, part):
         lowered.append(str(module))
 
     keep_parts = host_parts.keep_parts
-    monkeypatch.setattr(codegen, "OPTIMISED", host_parts.Limits(whole, part))
-    monkeypatch.setattr(codegen, "keep_parts", kept)
+    monkeypatch.setattr(host_parts, "OPTIMISED", host_parts.Limits(whole, part))
+    monkeypatch.setattr(host_parts, "keep_parts", kept)
     # Host programs are kept by their texts, and this one has the same text each time.
     monkeypatch.setattr(codegen, "RECENT", Recent(1 << 20, codegen._kept_bytes))
     monkeypatch.setattr(codegen.RECENT, "get", lambda _: None)
@@ -91,7 +91,7 @@ def test_short_functions_stay_whole():
 
 
 def test_a_program_that_runs_once_a_call_in_parts(monkeypatch):
-    monkeypatch.setattr(codegen, "UNOPTIMISED", host_parts.Limits(40, 17))
+    monkeypatch.setattr(host_parts, "UNOPTIMISED", host_parts.Limits(40, 17))
     lowered = []
     lower = codegen.lower_to_llvm
 

@@ -29,7 +29,8 @@ def _compiler() -> str:
         record = ""
     found = library.stat()
     # The digest of the library, as its installer wrote it down.
-    digests = [line for line in record.splitlines() if f"/{library.name}," in line]
+    name = f"/{library.name},"
+    digests = [line for line in record.splitlines() if name in line]
     build = digests[0] if digests else f"{found.st_mtime_ns}"
     return f"torch-mlir {found.st_size} {build}"
 

@@ -41,21 +41,12 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
 from shlo_disc.lower.background import finish_later
-from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR
 from shlo_disc.lower.cpu.code_key import code_key
-from shlo_disc.lower.cpu.host_parts import (
-    OPTIMISED,
-    UNOPTIMISED,
-    cut_long_functions,
-    keep_parts,
-    may_be_long,
-)
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.plan import ONCE, SMALL_STEPS, KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
-from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
 
@@ -181,13 +172,15 @@ def lower_to_llvm(
     `host`: it is a host program, whose long functions are cut into parts. The result is verified
     once, not after every pass: that took a third of the time.
     """
+    from shlo_disc.lower.cpu import host_parts  # noqa: PLC0415 - what loads code needs none of it
+
     is_optimised = not host or _has_loops(text)
-    limits = OPTIMISED if is_optimised else UNOPTIMISED
-    cut = host and may_be_long(text, limits)
+    limits = host_parts.OPTIMISED if is_optimised else host_parts.UNOPTIMISED
+    cut = host and host_parts.may_be_long(text, limits)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
         if cut:
-            cut_long_functions(module, limits)
+            host_parts.cut_long_functions(module, limits)
         pipeline = _pipeline(
             text, simplifies=is_optimised and not quickly and not _is_made_once(module)
         )
@@ -202,7 +195,7 @@ def lower_to_llvm(
             _leave_unoptimised(module)
             return module
         if cut:
-            keep_parts(module)
+            host_parts.keep_parts(module)
         _say_what_to_inline(module)
         return module
 
@@ -236,6 +229,8 @@ def _say_what_to_inline(module: ir.Module) -> None:
     What is written in place of a call has the attributes of both functions. So scalars stay what
     they are if they shall in one copy, and may in all others.
     """
+    from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR  # noqa: PLC0415 - as above
+
     functions = [v.operation for v in module.body.operations if v.operation.name == "llvm.func"]
     copies = [f for f in functions if INLINED in _name(f) and COLD not in _name(f)]
     told = [str(f.attributes.get("passthrough")) for f in copies]
@@ -692,6 +687,8 @@ class Builder:
             future.result()
         refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}
         if refused:
+            from shlo_disc.lower.refused import KernelsRefused  # noqa: PLC0415 - as above
+
             raise KernelsRefused(refused) from next(iter(refused.values()))
         return [self._found[source] for source in sources]
 
