@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -118,7 +118,8 @@ def test_what_is_refused_with_symbols_is_compiled_for_each_shape(caplog, monkeyp
         )
 
     # The package has a function of the same name as the module.
-    monkeypatch.setattr(sys.modules["shlo_disc.ingest.normalize"], "expand_windows", refuse)
+    module = importlib.import_module("shlo_disc.ingest.normalize")
+    monkeypatch.setattr(module, "expand_windows", refuse)
     f = shlo_disc.jit(pooled)
     for n, m in ((8, 2), (9, 3), (8, 2), (8, 3)):
         compare(f(F(n), F(m)), jax.jit(pooled)(F(n), F(m)))
