@@ -340,7 +340,8 @@ def test_of_kernels_made_together_those_that_do_not_compile_are_told(in_backgrou
     assert called(codegen.compile_functions(texts[2:])[0]) == 8202
 
 
-def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeypatch):
+@pytest.mark.parametrize("after", [lambda x: x[:, 1:], lambda x: 3 * x + 1], ids=["", "epilogue"])
+def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeypatch, after):
     written, write = [], gemm._gemm
 
     def noted(what, sizes):
@@ -348,16 +349,16 @@ def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeyp
         return write(what, sizes)
 
     monkeypatch.setattr(gemm, "_gemm", noted)
-    function = shlo_disc.jit(lambda x, w: (x @ w)[:, 1:])  # compiled for this test
+    function = shlo_disc.jit(lambda x, w: after(x @ w))  # compiled for this test
     given = operands(200, 40, 48)
-    np.testing.assert_allclose(function(*given), (given[0] @ given[1])[:, 1:], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(function(*given), after(given[0] @ given[1]), rtol=0, atol=1e-5)
     assert written == ["packed"]
     results, start = [], threading.Barrier(4)
 
     def call(sizes):
         x, w = map(np.asarray, operands(*sizes))  # of NumPy's arrays no copy is kept
         start.wait()
-        results.append(np.abs(function(x, w) - (x @ w)[:, 1:]).max(initial=0))
+        results.append(np.abs(function(x, w) - after(x @ w)).max(initial=0))
 
     threads = [threading.Thread(target=call, args=[size]) for size in [*SIZES[1:4], SIZES[1]]]
     for thread in threads:

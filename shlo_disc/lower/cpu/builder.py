@@ -271,31 +271,42 @@ class SizedBuilder(Sized, CpuBuilder):
         """See `Sized.name_sizes`."""
         super().__init__(machine)
         self.name_sizes(sizes, in_order=in_order)
-        self._parts: list[str] = []
+        self._parts: dict[str, str] = {}
 
     def part(
+        self, name: str, text: str, memory: Sequence[MemRef], values: Sequence[IndexValue]
+    ) -> None:
+        """Call a function of :meth:`part_text` with `memory` and `values`; `text` has it."""
+        self._parts[name] = text
+        given = [*(self._starts[one.name] for one in memory), *values]
+        kinds = FUNCTION_TYPE.replace(") ->", "".join(f", {x.type}" for x in given) + ") ->")
+        operands = ", ".join([*PARAMETERS, *map(str, given)])
+        self.emit(f"func.call @KERNEL_{name}({operands}) : {kinds}")
+
+    def part_text(
         self,
         name: str,
-        memory: Sequence[MemRef],
-        values: Sequence[IndexValue],
+        elements: Sequence[str],
+        values: int,
         write: Callable[[SizedBuilder, list[MemRef], list[IndexValue]], None],
-    ) -> None:
-        """Call a function of the same text with `memory` and `values`; `write` writes it, over the
-        same arguments, sizes and scratch memory.
+    ) -> str:
+        """A function that :meth:`part` calls with memory of `elements` and so many values.
+
+        `write` writes it, over the same arguments, sizes and scratch memory as the kernel.
 
         LLVM keeps the constants of a loop in registers around all loops that it is in. Those of a
         long epilogue pushed sums of the loop along K out of registers: 2 to 8 times its time.
         """
-        symbol = f"KERNEL_{name}"
-        self._parts.append(_Part(self).written(symbol, memory, len(values), write))
-        given = [*(self._starts[one.name] for one in memory), *values]
-        kinds = FUNCTION_TYPE.replace(") ->", "".join(f", {x.type}" for x in given) + ") ->")
-        operands = ", ".join([*PARAMETERS, *map(str, given)])
-        self.emit(f"func.call @{symbol}({operands}) : {kinds}")
+        return _Part(self).written(f"KERNEL_{name}", elements, values, write)
+
+    @property
+    def params_in_order(self) -> tuple[Expr, ...]:
+        """The sizes that are params so far."""
+        return tuple(self._order)
 
     def source(self, body: str) -> KernelText:
         """See `KernelBuilder.source`; the functions of :meth:`part` follow the kernel."""
-        return text_of(super().source(body)) + "".join(self._parts)
+        return text_of(super().source(body)) + "".join(self._parts.values())
 
 
 class _Part(SizedBuilder):
@@ -309,15 +320,15 @@ class _Part(SizedBuilder):
     def written(
         self,
         symbol: str,
-        memory: Sequence[MemRef],
+        elements: Sequence[str],
         values: int,
         write: Callable[[SizedBuilder, list[MemRef], list[IndexValue]], None],
     ) -> str:
-        """The text, for `memory` and so many values."""
-        starts = [Pointer(self, f"%memory{i}", "!llvm.ptr", 0) for i in range(len(memory))]
+        """The text, for memory of `elements` and so many values."""
+        starts = [Pointer(self, f"%memory{i}", "!llvm.ptr", 0) for i in range(len(elements))]
         numbers = [IndexValue(self, f"%number{i}", "index", 0) for i in range(values)]
         more = "".join(f", {given}: {given.type}" for given in (*starts, *numbers))
         self.signature = SIGNATURE.replace("@KERNEL", f"@{symbol}").replace(")", f"{more})")
-        here = [self.memref_at(s, one.element) for s, one in zip(starts, memory, strict=True)]
+        here = [self.memref_at(s, element) for s, element in zip(starts, elements, strict=True)]
         write(self, here, numbers)
         return text_of(self.finish()[0])

@@ -16,17 +16,18 @@ import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
+from shlo_disc.lower.cpu.dense.operands import Gemm, Operand, Parts
 from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import KernelText
-from shlo_disc.lower.products.finish import Fill, Finish
+from shlo_disc.lower.products.finish import Fill
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
@@ -35,19 +36,28 @@ __all__ = ["Writer", "copy_panel", "late_if_data", "pack_kernel", "write_gemm"]
 
 def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), and its parameters."""
-    return late_if_data(_gemm, gemm, sizes)
+    return late_if_data(_gemm, gemm, sizes, Writer)
 
 
 def late_if_data(
-    write: Callable[[Gemm, Mapping[str, Expr]], Written], gemm: Gemm, sizes: Mapping[str, Expr]
+    write: Callable[[Gemm, Mapping[str, Expr]], Written],
+    gemm: Gemm,
+    sizes: Mapping[str, Expr],
+    writer: type[Writer] | None = None,
 ) -> tuple[KernelText, tuple[Expr, ...]]:
     """What `write` writes of `gemm` over the sizes that it reads; later, if these are known now.
 
     What computes elements in it asks for buffers and sizes while it is written, and so does a copy
-    by a table of places.
+    by a table of places. `writer` writes the epilogue, a tenth of the text, now.
     """
     gemm = gemm.as_read
     sizes = gemm.sizes_read(sizes)
+    if writer is not None and not gemm.c_holds_sums:
+        b = SizedBuilder(gemm.machine, sizes, in_order=True)
+        parts = writer(gemm, b).parts()
+        gemm = replace(gemm, finish=None, finish_bands=None, parts=parts)
+        more = b.params_in_order[len(sizes) :]
+        sizes |= {f"epilogue{number}": size for number, size in enumerate(more)}
     is_data = gemm.is_record and gemm.b.row_steps == 1
     return written_late(write, gemm, sizes) if is_data else write(gemm, sizes)
 
@@ -69,8 +79,7 @@ class Writer(TileWriter):
     def write(self) -> Written:
         """The text and its parameters."""
         g, b = self.g, self.b
-        if self.keeps_sums_in_registers and not g.gathers:
-            b.make_once()
+        self._tell_if_once()
         a_in = self.a_in = b.memref(0, g.a.element.storage)
         b_storage = g.copied if g.b_mode == "packed" else g.b.element.storage
         b_in = self.b_in = b.memref(1, b_storage)
@@ -105,6 +114,10 @@ class Writer(TileWriter):
                 kb.yield_(*kept)
             task.yield_(*kb.results)
         return b.finish()
+
+    def _tell_if_once(self) -> None:
+        if self.keeps_sums_in_registers and not self.g.gathers:
+            self.b.make_once()
 
     def _place(self, task: IndexValue) -> tuple[IndexValue, IndexValue, IndexValue]:
         """(batch number, first row, first column)."""
@@ -272,18 +285,19 @@ class Writer(TileWriter):
                 if following is not None:
                     done = (m.index - m0) // rows * share
                     ahead = Ahead(following + done, step, following)
-                finish = g.finish_bands or g.finish
-                if finish is not None and finish.reads_rows:
+                if g.parts is not None and g.parts.ask:
                     with b.if_(last & n.equals(n0)):
-                        self._ask(m.index, n0, n1, finish)
+                        b.part("ask", g.parts.ask, [], [m.index, n0, n1, *self.batch_digits])
                 at = Place(
                     m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead,
                     self.zero,
                 )  # fmt: skip
                 self._each_band(functools.partial(self._tiles_of, at=at, m1=m1))
-                if not g.c_holds_sums:
+                if g.parts is not None:
+                    kept = self.kept_at(m.index, m0, n, n0)
+                    values = [m.index, n, kept, self.c_base, *self.batch_digits]
                     with b.if_(last):
-                        self._finish(m.index, m0, n, n0)
+                        b.part("finish", g.parts.finish, [self.c_out, self.sums], values)
 
     def _each_band(self, body: Callable[[IndexValue], None]) -> None:
         """`body(number)` for every band of columns."""
@@ -323,32 +337,51 @@ class Writer(TileWriter):
 
     # ---------------------------------------------------------------- results
 
-    def _ask(self, m: IndexValue, n0: IndexValue, n1: IndexValue, finish: Finish) -> None:
-        """Ask for the rows that `finish` reads; they arrive while the products are computed.
+    def _ask(self, m: IndexValue, n0: IndexValue, n1: IndexValue) -> None:
+        """Ask for the rows that the epilogue reads; they arrive while the products are computed.
 
         A residual or the inputs of a recurrent step come from L3 or memory, and a panel takes a
         line of each row, where the hardware's prefetch does not help: half of the time of such a
         step. Asked for at the first panel, whole rows: memory likes neighbouring lines.
         """
         g, b = self.g, self.b
+        finish = g.finish_bands or g.finish
+        assert finish is not None, "it reads rows"
         valid = b.min(b.index(g.tile.rows), self.size("M") - m)
         line = max(g.tile.lanes, 64 // g.compute.bytes)
         with b.loop(0, valid, 1, hint="r") as r, b.loop(n0, n1, line, hint="j") as j:
             mask = b.mask(n1 - j.index, g.tile.lanes)
             finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
 
-    def _finish(self, m: IndexValue, m0: IndexValue, n: IndexValue, n0: IndexValue) -> None:
-        """Turn the finished sums of a tile into result elements, in a function of its own."""
-        values = [m, n, self.kept_at(m, m0, n, n0), self.c_base, *self.batch_digits]
+    def parts(self) -> Parts:
+        """The functions that compute results from the sums of a tile, and ask for what they read.
+
+        Buffers and sizes that these need are known then.
+        """
+        self._tell_if_once()
+        digits, finish = len(self.g.a.batch), self.g.finish_bands or self.g.finish
+
+        def ask(b: SizedBuilder, _: list[MemRef], values: list[IndexValue]) -> None:
+            inner = self._inside(b)
+            m, n0, n1, *inner.batch_digits = values
+            inner._ask(m, n0, n1)
 
         def write(b: SizedBuilder, memory: list[MemRef], values: list[IndexValue]) -> None:
-            inner = copy.copy(self)
-            inner.b, inner.zero = b, b.index(0)
+            inner = self._inside(b)
             inner.c_out, inner.sums = memory
             m, n, base, inner.c_base, *inner.batch_digits = values
             inner._finish_tile(m, n, base)
 
-        self.b.part(f"{self.prefix}finish", [self.c_out, self.sums], values, write)
+        asks = finish is not None and finish.reads_rows
+        asked = self.b.part_text("ask", [], 3 + digits, ask) if asks else ""
+        elements = [self.g.c.storage, self.compute]
+        return Parts(self.b.part_text("finish", elements, 4 + digits, write), asked)
+
+    def _inside(self, b: SizedBuilder) -> Self:
+        """Itself, in a function with a builder of its own."""
+        inner = copy.copy(self)
+        inner.b, inner.zero = b, b.index(0)
+        return inner
 
     def _finish_tile(self, m: IndexValue, n: IndexValue, base: IndexValue) -> None:
         """Turn the sums of a tile, which are kept from `base` on, into result elements."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.gemm import Writer, late_if_data
-from shlo_disc.lower.cpu.dense.operands import Gemm
+from shlo_disc.lower.cpu.dense.operands import Gemm, Parts
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.kernels.sized import Written
@@ -48,7 +48,7 @@ def write_dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple
     """The kernel over arguments (A, B, C, ...), with the tasks of the tiled kernel."""
     # All of K is one block, and B is read along it.
     own = {name: size for name, size in sizes.items() if name not in ("KC", "bk0")}
-    return late_if_data(_dots, gemm, own)
+    return late_if_data(_dots, gemm, own, None if gemm.finish is None else _Dots)
 
 
 def _dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
@@ -72,7 +72,7 @@ class _Dots(Writer):
         self.c_out = b.memref(2, g.c.storage)
         copies = g.a_mode == "scratch"
         self.a_mem = b.scratch(g.copied, b.size("a_scratch")) if copies else self.a_in
-        if g.finish is not None:
+        if g.parts is not None:
             self.sums = b.scratch(self.compute)
         init = [b.index(-1)] if copies else []
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
@@ -149,19 +149,30 @@ class _Dots(Writer):
             mask = b.mask(b.size("N") - column, count)
             for number, sums in enumerate(self._sums(lines, own)):
                 total = add_up(b, sums, count, g.compute.is_float)
-                if g.finish is None:
+                if g.parts is None:
                     self.write_result(total, rows[number], column, mask)
                 else:
                     self.sums.vector_store(total, c.index + number * group)
-        if g.finish is None:
-            return
-        # A loop, not unrolled: the epilogue may be long.
-        mask = b.mask(b.size("N") - n, group)
-        with b.loop(0, height, 1, hint="r") as r:
-            total = self.sums.vector_load(r.index * group, group, readonly=False)
-            row = rows[0] + r.index
-            row = b.min(row, rows[-1]) if g.a_mode == "scratch" else row
-            self.write_result(total, row, n, mask)
+        if g.parts is not None:
+            values = [rows[0], rows[-1], n, self.c_base, *self.batch_digits]
+            b.part("finish", g.parts.finish, [self.c_out, self.sums], values)
+
+    def parts(self) -> Parts:
+        """See `Writer.parts`: of rows in a group of columns."""
+
+        def write(b: SizedBuilder, memory: list[MemRef], values: list[IndexValue]) -> None:
+            inner = self._inside(b)
+            inner.c_out, inner.sums = memory
+            first, last, n, inner.c_base, *inner.batch_digits = values
+            mask = b.mask(b.size("N") - n, self.group)
+            with b.loop(first, last + 1, 1, hint="row") as row:
+                at = (row.index - first) * self.group
+                total = inner.sums.vector_load(at, self.group, readonly=False)
+                inner.write_result(total, row.index, n, mask)
+
+        elements = [self.g.c.storage, self.compute]
+        values = 4 + len(self.g.a.batch)
+        return Parts(self.b.part_text("finish", elements, values, write))
 
     def _sums(self, lines: list[IndexValue], starts: list[IndexValue]) -> list[list[Register]]:
         """The sums of every row (`lines`: where it begins in A) with every column (`starts`: in B).

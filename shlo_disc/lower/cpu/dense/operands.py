@@ -14,7 +14,7 @@ from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 
-__all__ = ["Gemm", "Operand"]
+__all__ = ["Gemm", "Operand", "Parts"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,16 @@ _AXIS = re.compile(r"[ab](\d+)")
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Functions of a text that are written before it, see `SizedBuilder.part_text`."""
+
+    finish: str
+    """Turns finished sums into results."""
+    ask: str = ""
+    """Prefetches the rows that `finish` reads, if there are any."""
+
+
+@dataclass(frozen=True)
 class Gemm:
     """What is part of the text; sizes and strides are parameters."""
 
@@ -79,6 +89,8 @@ class Gemm:
     bands: int = 1
     """Bands of columns; more than one want `finish_bands`, which stores the results."""
     finish_bands: FinishBands | None = None
+    parts: Parts | None = None
+    """What `finish` or `finish_bands` was written as; these are None then."""
     then_rows: bool = False
     """True if row work follows in the same launch."""
     fill: Fill | None = None
@@ -160,5 +172,5 @@ class Gemm:
     @property
     def c_holds_sums(self) -> bool:
         """The result itself can hold unfinished sums between blocks of K."""
-        plain = self.finish is None and self.bands == 1
+        plain = self.finish is None and self.parts is None and self.bands == 1
         return plain and self.c_unit and self.c.register == self.compute.register
