@@ -139,3 +139,17 @@ def test_known_lanes_are_loaded_and_stored_in_runs(lanes: int, count: int) -> No
     result = ((count,), operand.dtype)
     (found,) = run_plan(KernelPlan((launch,)), {}, [operand], [result], compiled)
     np.testing.assert_array_equal(found, operand + 1)
+
+
+@pytest.mark.parametrize("count", [-(2**31), -1, 0, 3, 4, 2**31, 2**32 + 1, 2**40])
+def test_a_mask_has_the_first_lanes_of_any_count(count):
+    b = CpuBuilder(host_machine())
+    y, n = b.memref(0, "f32"), b.param(LAST)
+    one, zero = (b.constant(value, vector_type(LANES, "f32")) for value in (1, 0))
+    with b.loop(b.lo, b.hi):
+        y.vector_store(b.select(b.mask(n, LANES), one, zero), 0)
+    text, params = b.finish()
+    launch = Launch(Kernel("mask", text), (Output(0),), params, ONE, ONE)
+    results = [((LANES,), np.dtype(np.float32))]
+    (got,) = run_plan(KernelPlan((launch,)), {"last": count}, [], results, compiled)
+    np.testing.assert_array_equal(got, np.arange(LANES) < count)

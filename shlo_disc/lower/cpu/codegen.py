@@ -67,22 +67,9 @@ __all__ = [
     "lower_to_llvm",
 ]
 
-_CONVERSIONS = (
-    ("scf.", "convert-scf-to-cf"),
-    ("math.", "convert-math-to-llvm"),
-    ("vector.", "convert-vector-to-llvm"),
-    ("memref", "finalize-memref-to-llvm"),
-    ("", "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm"),
-    ("", "convert-ub-to-llvm,reconcile-unrealized-casts"),
-)
-"""Passes to the LLVM dialect, each with what is in the texts that need it."""
+_CONVERSIONS = "convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts"
+"""Passes from vector/scf/memref/math/arith/llvm to the LLVM dialect."""
 _SIMPLIFICATIONS = "canonicalize,cse"
-
-
-def _pipeline(text: str, *, simplifies: bool) -> str:
-    """The passes from vector/scf/memref/math/arith/llvm to the LLVM dialect that `text` needs."""
-    needed = [passes for word, passes in _CONVERSIONS if word in text]
-    return ",".join([_SIMPLIFICATIONS, *needed] if simplifies else needed)
 
 
 class _Handle(ctypes.Structure):
@@ -181,9 +168,8 @@ def lower_to_llvm(
         module = ir.Module.parse(text)
         if cut:
             host_parts.cut_long_functions(module, limits)
-        pipeline = _pipeline(
-            text, simplifies=is_optimised and not quickly and not _is_made_once(module)
-        )
+        simplifies = is_optimised and not quickly and not _is_made_once(module)
+        pipeline = f"{_SIMPLIFICATIONS},{_CONVERSIONS}" if simplifies else _CONVERSIONS
         passes = PassManager.parse(f"builtin.module({pipeline})")
         passes.enable_verifier(False)
         done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))

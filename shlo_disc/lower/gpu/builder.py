@@ -150,15 +150,6 @@ class GpuBuilder(FloatBuilder):
         size = lanes * -(-int(element.lstrip("bfi")) // 8)
         return f" {{alignment = {min(size, ACCESS_BYTES)} : i64}}" if size & (size - 1) == 0 else ""
 
-    def mask(self, count: IndexLike, lanes: int) -> Mask:
-        """True in the first `count` lanes; a constant if `count` is known."""
-        known = self.index(count).known
-        if known is not None:
-            return self.dense_mask([lane < known for lane in range(lanes)])
-        # As `vector.create_mask` is lowered: only this pass takes its operand for 64 bits.
-        number = self.cast("arith.index_cast", self.index(count), "i32")
-        return self.dense(range(lanes), "i32") < self.broadcast(number, lanes)
-
     def masked_load(
         self, memory: MemRef, index: IndexLike, mask: Mask, other: Register, readonly: bool = True
     ) -> Register:

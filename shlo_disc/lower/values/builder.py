@@ -259,8 +259,9 @@ class KernelBuilder(TextBuilder):
         count = self.index(count)
         if count.known is not None:
             return self.dense_mask([lane < count.known for lane in range(lanes)])
-        type_ = vector_type(lanes, "i1")
-        return self.define(Mask, f"vector.create_mask {count} : {type_}", type_, [count], "mask")
+        # Not `vector.create_mask`, which needs a pass that looks at everything else, too.
+        number = self.cast("arith.index_cast", self.min(count, lanes), "i32")
+        return self.dense(range(lanes), "i32") < self.broadcast(number, lanes)
 
     def iota(self, lanes: int) -> IndexValue:
         """0, 1, 2, ... lane by lane."""
