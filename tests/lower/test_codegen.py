@@ -8,7 +8,10 @@ import threading
 import pytest
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.ir.mlir import kernel_context
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu.builder import COLD
+from shlo_disc.lower.plan import ONCE, named
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 
@@ -84,3 +87,19 @@ func.func @KERNEL(%args: !llvm.ptr) {
 """
     with pytest.raises(InternalError, match=r"tensor\.empty|test\.use"):
         codegen.compile_functions([text])
+
+
+def test_what_is_made_quickly_and_made_again_is_left_unoptimised():
+    plain = ANSWER.format(1)
+    once = ANSWER.format(2).replace(" {", f" attributes {{{ONCE}}} {{", 1)
+    cold = named(plain, f"K{COLD}_sine")
+
+    def unoptimised(*texts, quickly=True):
+        module = codegen.lower_to_llvm("".join(texts), kernel_context(), quickly=quickly)
+        functions = [view.operation for view in module.body.operations]
+        return ["optnone" in str(f.attributes.get("passthrough")) for f in functions]
+
+    assert unoptimised(plain, cold) == [True, True]
+    assert unoptimised(plain, cold, quickly=False) == [False, False]
+    assert unoptimised(once, cold) == [False, False]
+    assert unoptimised(named(once, "ONCE"), plain) == [False, True]

@@ -155,9 +155,9 @@ def lower_to_llvm(
 ) -> ir.Module:
     """The module of `text` lowered to the LLVM dialect, in `context`.
 
-    `quickly`: nothing is simplified, which takes a quarter of the time here, and none from LLVM.
-    `host`: it is a host program, whose long functions are cut into parts. The result is verified
-    once, not after every pass: that took a third of the time.
+    `quickly`: nothing is simplified, which takes a quarter of the time here, and none from LLVM;
+    kernels are left unoptimised. `host`: it is a host program, whose long functions are cut into
+    parts. The result is verified once, not after every pass: that took a third of the time.
     """
     from shlo_disc.lower.cpu import host_parts  # noqa: PLC0415 - what loads code needs none of it
 
@@ -183,6 +183,8 @@ def lower_to_llvm(
         if cut:
             host_parts.keep_parts(module)
         _say_what_to_inline(module)
+        if quickly and not host:
+            _leave_unoptimised(module)
         return module
 
 
@@ -200,13 +202,17 @@ def _leave_unoptimised(module: ir.Module) -> None:
     """Have LLVM select instructions one by one, in a fifth of the time.
 
     A level does not: MLIR's engine has LLVM generate code at its default one. `prepare` of a layer
-    takes 6 ns more so, of the optimiser step of an MLP 66 ns, in calls of 7 and 109 us.
+    takes 6 ns more so, of the optimiser step of an MLP 66 ns, in calls of 7 and 109 us. Kernels of
+    `plan.ONCE` have no other code, and neither have their cold functions.
     """
+    functions = [v.operation for v in module.body.operations if v.operation.name == "llvm.func"]
+    others = [function for function in functions if ONCE not in function.attributes]
+    if all(COLD in _name(function) for function in others):
+        return
     with module.context:
         words = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in ("optnone", "noinline")])
-        for view in module.body.operations:
-            if view.operation.name == "llvm.func":
-                view.operation.attributes["passthrough"] = words
+        for function in others:
+            function.attributes["passthrough"] = words
 
 
 def _say_what_to_inline(module: ir.Module) -> None:
@@ -334,8 +340,8 @@ class _Code(NamedTuple):
 class Function:
     """A compiled function, or one to compile; its code stays in memory as long as this object.
 
-    Making code quickly takes a third of the time. Results have the same bits, and calls take 1.0 to
-    1.15 times as long, until the best code takes its place in the cell. Both stay: a call may be in
+    Making code quickly takes a fifth of the time. Results have the same bits, and calls take 1.0 to
+    1.5 times as long, until the best code takes its place in the cell. Both stay: a call may be in
     either.
     """
 
@@ -820,7 +826,7 @@ def _new(object_code: bytes, names: Sequence[str], *, is_best: bool) -> list[_Co
 
 
 _QUICK = 0
-"""A level of LLVM that changes no bit of results, and takes a third of the time."""
+"""A level of LLVM that changes no bit of results, and takes a third of the time or less."""
 
 
 def _loaded(
