@@ -205,6 +205,8 @@ def _leave_unoptimised(module: ir.Module) -> None:
     takes 6 ns more so, of the optimiser step of an MLP 66 ns, in calls of 7 and 109 us. Kernels of
     `plan.ONCE` have no other code, and neither have their cold functions.
     """
+    from shlo_disc.lower.cpu.builder import COLD  # noqa: PLC0415 - as above
+
     functions = [v.operation for v in module.body.operations if v.operation.name == "llvm.func"]
     others = [function for function in functions if ONCE not in function.attributes]
     if all(COLD in _name(function) for function in others):
