@@ -93,6 +93,11 @@ def _hash(value):
         return "none"
 
 
+@pytest.fixture(params=[1, 2, 100], ids="compiled at {}".format, autouse=True)
+def _compiled(request, monkeypatch):
+    monkeypatch.setattr(records, "_COMPILED", request.param)
+
+
 @pytest.mark.parametrize("make", MADE)
 def test_objects_compare_and_print_as_those_of_dataclasses(make):
     kind, standard = make(records.dataclass), make(dataclasses.dataclass)
@@ -124,6 +129,10 @@ def test_arguments_replacements_and_what_is_frozen(dataclass):
         kind()
     with pytest.raises(TypeError, match="unexpected keyword argument 'd'"):
         kind(1, d=2)
+    with pytest.raises(TypeError, match="multiple values for argument 'a'"):
+        kind(1, a=2)
+    with pytest.raises(TypeError, match="takes from 2 to 4 positional arguments"):
+        kind(1, 2, 3, 4)
     assert _by_name(dataclass)(b=2).a == 1
     with pytest.raises(TypeError, match="positional"):
         _by_name(dataclass)(1, b=2)

@@ -2,7 +2,7 @@
 
 The one of the standard library compiles the text of six methods for every class. That takes 0.6 ms
 each, a third of the imports of a first call. Here comparisons, hashes and `repr` are functions over
-the names of the fields. `__init__` is compiled for the first object of a class. The result is a
+the names of the fields. `__init__` is compiled for a class that has many objects. The result is a
 dataclass for `dataclasses.fields`, `replace`, `asdict` and `is_dataclass`.
 
 Left out is what nothing here needs: `order`, `slots`, `InitVar` and signatures in docstrings.
@@ -90,15 +90,50 @@ def _field(cls: Any, name: str, kind: str, kw_only: bool) -> Any:
     return made
 
 
+_COMPILED = 16
+"""The object for which an `__init__` is compiled: that takes as long as these need without it."""
+
+
 def _first_init(cls: Any, fields: dict[str, Any], frozen: bool) -> Callable[..., None]:
-    """An `__init__` that puts a compiled one in its place."""
+    """An `__init__` for the first objects of a class; most classes have no more of them.
+
+    It puts a compiled one in its place then, and where arguments are wrong: that one says so.
+    """
+    put: Any = object.__setattr__ if frozen else setattr
+    objects = 0
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        made = _init(cls, fields, frozen)
-        cls.__init__ = made
-        made(self, *args, **kwargs)
+        nonlocal objects
+        objects += 1
+        if objects == _COMPILED or not _is_filled(self, fields, put, args, kwargs):
+            cls.__init__ = _init(cls, fields, frozen)
+            cls.__init__(self, *args, **kwargs)
+        elif hasattr(cls, "__post_init__"):
+            self.__post_init__()
 
     return __init__
+
+
+def _is_filled(
+    made: Any, fields: dict[str, Any], put: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Set the fields of an object; False if the arguments are wrong."""
+    in_order, by_name = [*reversed(args)], dict(kwargs)
+    for name, field in fields.items():
+        if in_order and field.init and not field.kw_only:
+            value = in_order.pop()
+        elif field.init and name in by_name:
+            value = by_name.pop(name)
+        elif field.default_factory is not _MISSING:
+            value = field.default_factory()
+        elif not field.init:
+            continue
+        elif field.default is _MISSING:
+            return False
+        else:
+            value = field.default
+        put(made, name, value)
+    return not in_order and not by_name
 
 
 def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Callable[..., None]:
