@@ -36,8 +36,7 @@ from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.target import Target, parse
 from shlo_disc.passes.base import Pipeline
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import planning
+from shlo_disc.passes.pipeline import CLEANUP, planning
 
 PROGRAMS = Path(__file__).parents[1] / "tests/replay"
 HASHES = PROGRAMS / "hashes.txt"

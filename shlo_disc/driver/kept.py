@@ -319,7 +319,7 @@ def _executable(request: Request | None, record: ProgramRecord) -> Executable:
 
 
 def _apart(request: Request, name: str) -> Executable | DataSizedExecutable:
-    from shlo_disc.driver.stages import compile_apart  # noqa: PLC0415 - few programs need it
+    from shlo_disc.driver.parts import compile_apart  # noqa: PLC0415 - few programs need it
 
     return compile_apart(request, name)
 

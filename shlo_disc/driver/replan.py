@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.record import HostProgram, Unfused
@@ -16,12 +17,13 @@ from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pass_record import PassRecord
+from shlo_disc.passes.pipeline import placing
 from shlo_disc.passes.place_scalars import forget_scalars
 from shlo_disc.passes.plan_buffers import forget_buffers
-from shlo_disc.passes.split_fusion import split_fusion
-from shlo_disc.passes.table import placing
 
 __all__ = ["Replanning", "refused_by"]
+
+split_fusion = imported_later("shlo_disc.passes.split_fusion", "split_fusion")
 
 _log = logging.getLogger("shlo_disc")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import field
@@ -13,26 +13,19 @@ from functools import partial
 from typing import Any
 
 from shlo_disc.base import flags
-from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
-from shlo_disc.base.later import Later
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.later import Later, imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
-from shlo_disc.driver.options import check_donated, check_symbols, check_weak_results
+from shlo_disc.driver.options import check_donated, check_weak_results
 from shlo_disc.driver.replan import Replanning, refused_by
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shape_program import shape_program
-from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
-from shlo_disc.executables.data_sized import (
-    Branches,
-    DataSizedExecutable,
-    Impossible,
-    Loop,
-    Program,
-    Step,
-)
+from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable, warn_of_donated
 from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.ingest import ingest
@@ -46,17 +39,16 @@ from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.split_programs import (
-    Control,
-    copied,
-    has_regions_with_sizes,
-    split_programs,
-)
-from shlo_disc.passes.table import planning
+from shlo_disc.passes.pipeline import CLEANUP, planning
 
-__all__ = ["StageTimes", "compile_apart", "compile_module", "compile_request", "examine",
-           "main_function"]  # fmt: skip
+__all__ = ["Apart", "StageTimes", "compile_module", "compile_request", "examine", "ingested",
+           "main_function", "module_name"]  # fmt: skip
+
+apart_of = imported_later("shlo_disc.driver.parts", "apart_of")
+compile_several = imported_later("shlo_disc.driver.parts", "compile_several")
+
+Apart = Callable[[str], Executable | DataSizedExecutable]
+"""Compiles a program, by its name, for calls that break a guard of a region."""
 
 _log = logging.getLogger("shlo_disc")
 
@@ -88,28 +80,11 @@ def compile_request(request: Request) -> Executable | DataSizedExecutable:
     try:
         return _compile_one(stated, options, name, with_regions_apart=True)
     except NeedsSeveralPrograms:
-        return _compile_several(stated, options, name)
+        made: DataSizedExecutable = compile_several(stated, options, name)
+        return made
 
 
-@lets_others_run
-def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutable:
-    """The program `name` of `request`, whose guards in regions count only if these run.
-
-    It is the whole, or one of those that it runs in turn.
-    """
-    stated, options = request.stated, request.options
-    target = parse(options.target)
-    module = _ingested(stated, target)
-    whole = request.name or _module_name(module)
-    if name == whole:
-        apart = _Apart.of(module, options)
-    else:
-        apart = _Parts(target, options.likely).apart_of(module, whole, options, name)
-    assert apart is not None, name
-    return apart.compiled(name)
-
-
-def _ingested(stated: Stated, target: Target) -> ir.Module:
+def ingested(stated: Stated, target: Target) -> ir.Module:
     """A new module for `target`, in a context of its own."""
     return ingest(
         stated.source,
@@ -127,7 +102,7 @@ def _compile_one(
 ) -> Executable:
     target = parse(options.target)
     times = StageTimes()
-    module = _ingested(stated, target)
+    module = ingested(stated, target)
     times.done("ingest")
     return compile_module(
         module,
@@ -137,146 +112,8 @@ def _compile_one(
         weak_results=options.weak_results,
         likely=options.likely,
         donated=options.donated,
-        apart=_Apart.of(module, options) if with_regions_apart else None,
+        apart=apart_of(module, options) if with_regions_apart else None,
     )
-
-
-def _compile_several(stated: Stated, options: Options, name: str | None) -> DataSizedExecutable:
-    """Several programs in turn; each knows the sizes that those before it computed."""
-    target = parse(options.target)
-    module = _ingested(stated, target)
-    main = main_function(module)
-    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-    check_donated(options.donated, len(kind.inputs))
-    check_weak_results(options.weak_results, len(kind.results))
-    made = _Parts(target, options.likely).of(module, name or _module_name(module), options)
-    assert isinstance(made, DataSizedExecutable)
-    check_symbols(made.name, "likely", options.likely, made.symbols)
-    _log.info("%s: sizes from data, computed by %d programs", made.name, len(made.programs))
-    return made
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Compiles programs that may be several in turn, and those in their regions."""
-
-    target: Target
-    likely: Mapping[str, Sequence[int]]
-
-    def of(
-        self, module: ir.Module, name: str, options: Options | None, *, apart: bool = False
-    ) -> Executable | DataSizedExecutable:
-        """The program of `module`; `options`: for its results and arguments, if it is no region.
-
-        Raises what :func:`compile` raises.
-        """
-        arguments = len(main_function(module).regions[0].blocks[0].arguments)
-        with module.context, ir.Location.unknown():
-            parts = split_programs(module, apart=apart)
-        if len(parts) == 1 and isinstance(parts[0], ir.Module):
-            return self._executable(parts[0], name, options, with_regions_apart=not apart)
-        steps: list[Step] = []
-        for number, part in enumerate(parts, 1):
-            own = f"{name}_{number}"
-            if isinstance(part, Control):
-                steps.append(self._step(part, own))
-            else:
-                is_last = number == len(parts)
-                steps.append(
-                    self._executable(
-                        part, own, options if is_last else None, with_regions_apart=not apart
-                    )
-                )
-        return DataSizedExecutable(name, steps, arguments)
-
-    def apart_of(
-        self, module: ir.Module, name: str, options: Options | None, wanted: str
-    ) -> _Apart | None:
-        """What `of` would make the program `wanted` of, with its regions; None if it is not there.
-
-        `name` and `options` as of :meth:`of`.
-        """
-        with module.context, ir.Location.unknown():
-            parts = split_programs(module)
-        if len(parts) == 1 and isinstance(parts[0], ir.Module):
-            return _Apart.of(parts[0], options or self._plain) if name == wanted else None
-        rows: list[tuple[ir.Module, str, Options | None]] = []
-        for number, part in enumerate(parts, 1):
-            own = f"{name}_{number}"
-            if isinstance(part, Control):
-                regions = enumerate(part.regions, 1)
-                rows += [(region, f"{own}_{place}", None) for place, region in regions]
-            elif own == wanted:
-                return _Apart.of(part, (options if number == len(parts) else None) or self._plain)
-        for row in rows:
-            if wanted.startswith(row[1]) and (found := self.apart_of(*row, wanted)) is not None:
-                return found
-        return None
-
-    @property
-    def _plain(self) -> Options:
-        """Those of a program that is not the last."""
-        return Options(self.target.name, (), self.likely, ())
-
-    def _step(self, control: Control, name: str) -> Branches | Loop:
-        programs = tuple(
-            self._region(module, f"{name}_{number}")
-            for number, module in enumerate(control.regions, 1)
-        )
-        if control.name == "while":
-            return Loop(control.operands, *programs)
-        # The first region of an `if` is for true, of a `case` for 0.
-        return Branches(control.operands[0], programs[::-1] if control.name == "if" else programs)
-
-    def _region(self, module: ir.Module, name: str) -> Program:
-        try:
-            return self.of(module, name, None)
-        except InvalidModuleError as error:  # it is valid not to run it
-            return Impossible(name, error)
-
-    def _executable(
-        self,
-        module: ir.Module,
-        name: str,
-        options: Options | None,
-        *,
-        with_regions_apart: bool,
-    ) -> Executable:
-        own: set[str] = set()
-        if self.likely:
-            with module.context, ir.Location.unknown():
-                own = {*self.likely} & {*analyze(module).symbols}
-        return compile_module(
-            module,
-            target=self.target,
-            name=name,
-            weak_results=() if options is None else options.weak_results,
-            likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
-            donated=() if options is None else options.donated,
-            apart=_Apart.of(module, options or self._plain) if with_regions_apart else None,
-        )
-
-
-@dataclass(frozen=True)
-class _Apart:
-    """A program with regions that have sizes, before any pass."""
-
-    module: ir.Module
-    options: Options
-
-    @classmethod
-    def of(cls, module: ir.Module, options: Options) -> _Apart | None:
-        """A copy of `module`; None if no call can need it."""
-        with module.context, ir.Location.unknown():
-            return cls(copied(module), options) if has_regions_with_sizes(module) else None
-
-    @lets_others_run
-    def compiled(self, name: str) -> Executable | DataSizedExecutable:
-        """The program whose guards in regions count only if these run."""
-        parts = _Parts(parse(self.options.target), self.options.likely)
-        with self.module.context, ir.Location.unknown():
-            module = copied(self.module)
-        return parts.of(module, name, self.options, apart=True)
 
 
 @lets_others_run
@@ -290,7 +127,7 @@ def compile_module(
     likely: Mapping[str, Sequence[int]] | None = None,
     donated: Sequence[int] = (),
     passes: Sequence[Pass] | None = None,
-    apart: _Apart | None = None,
+    apart: Apart | None = None,
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place.
 
@@ -307,7 +144,7 @@ def compile_module(
         check_donated(donated, len(arguments))
         check_weak_results(weak_results, len(results))
         _mark_donated(main_function(module), donated)
-        name = name or _module_name(module)
+        name = name or module_name(module)
         dumps = DumpFolder.new(name)
         if passes is None:
             passes = [*CLEANUP, *planning(target.model)]
@@ -349,7 +186,7 @@ def compile_module(
         target=Later.of(target),
         kernels=native.kernels,
         entry_points=native.entry_points,
-        apart=None if apart is None else partial(apart.compiled, name),
+        apart=None if apart is None else partial(apart, name),
     )
     warn_of_donated(executable)
     if flags.debug_level() >= 1:
@@ -387,7 +224,7 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
     machine = parse(target)
     module = ingest(source, new_context(), platform=machine.platform)
     with module.context, ir.Location.unknown():
-        dumps = DumpFolder.new(_module_name(module))
+        dumps = DumpFolder.new(module_name(module))
         passes = [*CLEANUP, *planning(machine.model)]
         known = KnownShapes(module)
         Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
@@ -493,7 +330,8 @@ def _asm(module: ir.Module) -> str:
     return str(module.operation.get_asm(large_elements_limit=16))
 
 
-def _module_name(module: ir.Module) -> str:
+def module_name(module: ir.Module) -> str:
+    """The name of `module`; that of a program without one is `main`."""
     attributes = module.operation.attributes
     if "sym_name" in attributes:
         return str(ir.StringAttr(attributes["sym_name"]).value)

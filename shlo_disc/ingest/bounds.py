@@ -13,28 +13,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import argument_attributes, set_argument_attributes
+from shlo_disc.ingest.present import bounds_of
 from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
 from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import at, ir, replace, stablehlo, walk
+from shlo_disc.ir.mlir import at, ir, replace, walk
 
-__all__ = ["bounds_of_arguments", "drop_bounds", "has_bounds"]
+__all__ = ["bounds_of_arguments", "drop_bounds"]
 
 _ATTRIBUTE = "disc.bounds"
 _NO_BOUND = ir.ShapedType.get_dynamic_size()
-
-
-def has_bounds(functions: Sequence[Any], present: set[str]) -> bool:
-    """Whether a value may have a bounded type: an argument, a result, or what comes from one."""
-    return "stablehlo.set_dimension_size" in present or any(
-        _bounds(kind) is not None
-        for f in functions
-        for kind in (*(argument.type for argument in f.arguments), *f.type.results)
-    )
 
 
 def drop_bounds(module: ir.Module, main: Any) -> None:
@@ -44,7 +36,7 @@ def drop_bounds(module: ir.Module, main: Any) -> None:
     """
     attributes = [argument_attributes(main, i) for i in range(len(main.arguments))]
     for own, argument in zip(attributes, main.arguments, strict=True):
-        if bounds := _bounds(argument.type):
+        if bounds := bounds_of(argument.type):
             own[_ATTRIBUTE] = ir.DenseI64ArrayAttr.get(bounds)
     if attributes:
         set_argument_attributes(main, attributes)
@@ -52,10 +44,10 @@ def drop_bounds(module: ir.Module, main: Any) -> None:
     static_forms: list[ir.Operation] = []
 
     def plain(op: ir.Operation) -> None:
-        if op.name in _DYNAMIC_FORMS and _bounds(op.results[0].type) is not None:
+        if op.name in _DYNAMIC_FORMS and bounds_of(op.results[0].type) is not None:
             static_forms.append(op)
         for value in _values(op):
-            if _bounds(value.type) is not None:
+            if bounds_of(value.type) is not None:
                 value.set_type(_plain(value.type))
         if op.name == "func.func":
             kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
@@ -139,15 +131,7 @@ def _values(op: ir.Operation) -> Iterator[ir.Value]:
             yield from block.arguments
 
 
-def _bounds(kind: ir.Type) -> list[int] | None:
-    if not isinstance(kind, ir.RankedTensorType) or kind.encoding is None:
-        return None
-    if not stablehlo.TypeExtensions.isinstance(kind.encoding):
-        return None
-    return list(stablehlo.TypeExtensions(kind.encoding).bounds)
-
-
 def _plain(kind: ir.Type) -> ir.Type:
-    if _bounds(kind) is None:
+    if bounds_of(kind) is None:
         return kind
     return ir.RankedTensorType.get(kind.shape, kind.element_type)

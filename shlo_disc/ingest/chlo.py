@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shlo_disc.ingest.chlo_broadcasts import broadcast_operands
-from shlo_disc.ingest.custom_calls import CHLO_CALLS, INTERNAL, target_of
-from shlo_disc.ingest.next_after import expand_next_after
+from shlo_disc.base.later import imported_later
+from shlo_disc.ingest.present import CHLO_CALLS, INTERNAL, target_of
 from shlo_disc.ir.builders import convert, create, with_element
 from shlo_disc.ir.element_types import known_element_type
 from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ir.ops import Role, names
 
 __all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
+
+broadcast_operands = imported_later("shlo_disc.ingest.chlo_broadcasts", "broadcast_operands")
+expand_next_after = imported_later("shlo_disc.ingest.next_after", "expand_next_after")
 
 KEPT_CHLO = names(lambda row: row.name.startswith("chlo.") and row.role is not Role.EXPANDED)
 """CHLO ops that stay: `lower/` computes them, faster and more exactly than their expansion. Those
@@ -63,21 +65,19 @@ def _unwrap(op: ir.Operation, name: str) -> None:
 
 def expand_chlo(module: ir.Module) -> int:
     """Only CHLO ops in KEPT_CHLO are left; how many others there were."""
-    broadcast_operands(module)
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> None:
-        if op.name.startswith("chlo."):
-            found.append(op)
-
-    walk(module, visit)
+    found = _of_chlo(module)
+    if any(op.name.startswith("chlo.broadcast_") for op in found):
+        broadcast_operands(module)
+        found = _of_chlo(module)
+    has_next_after = any(op.name == "chlo.next_after" for op in found)
     kept = [op for op in found if op.name in KEPT_CHLO and not any(map(_is_complex, op.operands))]
     if len(kept) == len(found):
         return 0
     for op in kept:
         _park(op)
     _widen_functions(module)
-    expand_next_after(module)
+    if has_next_after:
+        expand_next_after(module)
     # Sizes in an expansion are of the shape dialect, which the second pass takes back.
     run_pipeline(
         module,
@@ -85,6 +85,17 @@ def expand_chlo(module: ir.Module) -> int:
     )
     _unpark(module)
     return len(found) - len(kept)
+
+
+def _of_chlo(module: ir.Module) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> None:
+        if op.name.startswith("chlo."):
+            found.append(op)
+
+    walk(module, visit)
+    return found
 
 
 def _is_complex(value: ir.Value) -> bool:

@@ -16,25 +16,12 @@ from typing import Any
 from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.computations import computations
+from shlo_disc.ingest.present import CHLO_CALLS, CONFIGURATION, INTERNAL, target_of
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, stablehlo
 from shlo_disc.ir.ops import ffi
 
-__all__ = ["CHLO_CALLS", "CONFIGURATION", "INTERNAL", "check_custom_calls", "target_of"]
-
-CONFIGURATION = "mhlo.backend_config"
-"""Where JAX puts the attributes of an FFI call; a dictionary makes a custom call one."""
-
-INTERNAL = "shlo_disc.parked."
-"""In front of targets that our passes write for themselves."""
-
-CHLO_CALLS = ("chlo.erfc", "chlo.erf_inv")
-"""CHLO ops that JAX programs have as custom calls: portable artifacts hold no CHLO."""
-
-
-def target_of(op: ir.Operation) -> str:
-    """The target of a custom call."""
-    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
+__all__ = ["check_custom_calls"]
 
 
 def check_custom_calls(module: ir.Module) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import ELSEWHERE, UnsupportedError
-from shlo_disc.ingest.custom_calls import target_of
+from shlo_disc.ingest.present import target_of
 from shlo_disc.ir.builders import create, integer
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import ELSEWHERE, InvalidModuleError, UnsupportedError
 from shlo_disc.ffi.targets import ffi_target
-from shlo_disc.ingest.custom_calls import CONFIGURATION, target_of
+from shlo_disc.ingest.present import CONFIGURATION, target_of
 from shlo_disc.ir.builders import permuted, transposed
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of

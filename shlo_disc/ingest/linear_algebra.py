@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.custom_calls import CONFIGURATION
+from shlo_disc.ingest.present import CONFIGURATION
 from shlo_disc.ir.builders import (
     assert_sizes,
     compare,

@@ -10,36 +10,44 @@ from shlo_disc.base.errors import InternalError, InvalidModuleError, Unsupported
 from shlo_disc.base.later import imported_later
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
-from shlo_disc.ingest.bounds import bounds_of_arguments, drop_bounds, has_bounds
 from shlo_disc.ingest.branches import BRANCHES, select_in_regions
 from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers.planes import is_complex
-from shlo_disc.ingest.concatenations import split_concatenations
-from shlo_disc.ingest.custom_calls import CONFIGURATION, check_custom_calls
 from shlo_disc.ingest.equal_calls import share_equal_calls
-from shlo_disc.ingest.expand_ops import RULES as EXPANDED
-from shlo_disc.ingest.expand_ops import expand_ops
-from shlo_disc.ingest.mixed.rewriter import has_mixture
-from shlo_disc.ingest.quantized import expand_quantized_types, is_quantized
+from shlo_disc.ingest.present import (
+    CONFIGURATION,
+    EXPANDED,
+    has_bounds,
+    has_mixture,
+    has_tuples,
+    is_quantized,
+    is_token,
+)
 from shlo_disc.ingest.resources import read_resources
 from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
-from shlo_disc.ingest.tuples import flatten_tuples, has_tuples
-from shlo_disc.ingest.windows import expand_windows
 from shlo_disc.ir.locations import argument_name, source_line
-from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, stablehlo, walk
+from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ir.ops import names
 
 __all__ = ["normalize"]
 
+bounds_of_arguments = imported_later("shlo_disc.ingest.bounds", "bounds_of_arguments")
 call_lapack = imported_later("shlo_disc.ingest.linear_algebra", "call_lapack")
+check_custom_calls = imported_later("shlo_disc.ingest.custom_calls", "check_custom_calls")
+drop_bounds = imported_later("shlo_disc.ingest.bounds", "drop_bounds")
 expand_approx_top_k = imported_later("shlo_disc.ingest.approx_top_k", "expand_approx_top_k")
 expand_foreign_calls = imported_later("shlo_disc.ingest.foreign_calls", "expand_foreign_calls")
+expand_ops = imported_later("shlo_disc.ingest.expand_ops", "expand_ops")
+expand_quantized_types = imported_later("shlo_disc.ingest.quantized", "expand_quantized_types")
+expand_windows = imported_later("shlo_disc.ingest.windows", "expand_windows")
+flatten_tuples = imported_later("shlo_disc.ingest.tuples", "flatten_tuples")
 order_effects = imported_later("shlo_disc.ingest.effects", "order_effects")
 split_complex_numbers = imported_later(
     "shlo_disc.ingest.complex_numbers.split", "split_complex_numbers"
 )
+split_concatenations = imported_later("shlo_disc.ingest.concatenations", "split_concatenations")
 take_mixture = imported_later("shlo_disc.ingest.mixed.take", "take_mixture")
 
 _PLATFORM_INDEX = "_platform_index"
@@ -82,7 +90,7 @@ def normalize(
     expand_composites(module, composites)
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
-    if has_mixture(module, present):
+    if has_mixture(_functions(module), present):
         take_mixture(module)
         _flatten(module)  # equal sizes, which every rule makes anew, become one
         present = _forget_hints(module)
@@ -227,11 +235,7 @@ def _argument_names(module: ir.Module, main: Any) -> list[str | None]:
 
 def _is_extra(function: Any, index: int) -> bool:
     """True for an argument that is no array of the user's: a size, the platform index, a token."""
-    return global_name(function, index) is not None or _is_token(function.arguments[index].type)
-
-
-def _is_token(kind: ir.Type) -> bool:
-    return bool(stablehlo.TokenType.isinstance(kind))
+    return global_name(function, index) is not None or is_token(function.arguments[index].type)
 
 
 # --- arguments that are not arrays ------------------------------------------------------------

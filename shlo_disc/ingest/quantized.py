@@ -24,6 +24,7 @@ import numpy as np
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
+from shlo_disc.ingest.present import is_quantized
 from shlo_disc.ir.builders import (
     broadcast,
     convert,
@@ -38,7 +39,7 @@ from shlo_disc.ir.mlir import at, ir, ops_of, quant, replace, run_pipeline, term
 from shlo_disc.ir.ops import names
 from shlo_disc.ir.ops.row import Role
 
-__all__ = ["expand_quantized_types", "is_quantized"]
+__all__ = ["expand_quantized_types"]
 
 _MOVES = names(lambda row: row.role is Role.MOVING or row.is_broadcast) | {
     f"stablehlo.{name}"
@@ -55,11 +56,6 @@ _COMPARING = {f"stablehlo.{name}" for name in ("clamp", "compare", "maximum", "m
 
 _LEFT = {"func.return", "stablehlo.bitcast_convert"}
 """Upstream's pass changes the types of these only."""
-
-
-def is_quantized(kind: ir.Type) -> bool:
-    """True for a tensor of a quantized type."""
-    return isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, quant.QuantizedType)
 
 
 def expand_quantized_types(module: ir.Module) -> int:

@@ -24,7 +24,7 @@ from shlo_disc.ir.weights import resource_name, weight_bytes
 
 __all__ = ["read_resources"]
 
-_BLOB = re.compile(r': "0x[0-9A-Fa-f]{8}([0-9A-Fa-f]*)"')
+_BLOB = r': "0x[0-9A-Fa-f]{8}([0-9A-Fa-f]*)"'
 
 
 def read_resources(constants: Sequence[ir.Operation]) -> int:
@@ -54,7 +54,7 @@ def _read(op: ir.Operation) -> ir.Value:
     alone = ir.Module.create()
     with ir.InsertionPoint(alone.body):
         create("stablehlo.constant", [], kind, value=value)
-    blob = _BLOB.search(str(alone))
+    blob = re.search(_BLOB, str(alone))
     if blob is None:
         raise UnsupportedError(
             f"{source_line(op)}: the bytes of {name} are not in the module; print it with its "

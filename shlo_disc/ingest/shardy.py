@@ -29,12 +29,10 @@ _BRACKETS = {"<": 1, "[": 1, "{": 1, "(": 1, ">": -1, "]": -1, "}": -1, ")": -1}
 
 
 def without_shardy(text: str) -> str:
-    """`text` without the `sdy` dialect; itself when it has none.
+    """`text` without the `sdy` dialect.
 
     Raises UnsupportedError for Shardy operations that compute, such as those of `shard_map`.
     """
-    if "sdy." not in text:
-        return text
     text = _without_attributes(_MESH.sub("", text))
     text = _CONSTRAINT.sub(
         r'\1"stablehlo.custom_call"(\2) {call_target_name = "Sharding"} : (\3) -> \3\4', text

@@ -19,14 +19,16 @@ import numpy as np
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.base.jax_module import JaxModule
-from shlo_disc.ingest.aliases import check_aliases
+from shlo_disc.base.later import imported_later
 from shlo_disc.ingest.check import check_readable
-from shlo_disc.ingest.shardy import without_shardy
-from shlo_disc.ingest.trial import try_in_child
 from shlo_disc.ir.locations import Place, place
 from shlo_disc.ir.mlir import ir, parse_module, stablehlo
 
 __all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
+
+check_aliases = imported_later("shlo_disc.ingest.aliases", "check_aliases")
+try_in_child = imported_later("shlo_disc.ingest.trial", "try_in_child")
+without_shardy = imported_later("shlo_disc.ingest.shardy", "without_shardy")
 
 MAX_BYTES = 2**31
 """MLIR's own offsets into a source are 32 bits."""
@@ -69,7 +71,7 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
     if isinstance(source, JaxModule):
         if isinstance(source.data, bytes):
             return _portable(source.data, context)
-        return _parsed(without_shardy(source.data), context)
+        return _parsed(_without_shardy(source.data), context)
     artifact = getattr(source, "mlir_module_serialized", None)
     if isinstance(artifact, bytes):  # made by JAX in this process, hence trusted
         if b"sdy." in artifact or b"\x00sdy\x00" in artifact:  # only JAX can print that dialect
@@ -94,6 +96,10 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
         f"cannot read a program from {type(source).__name__}; expected jax.export.Exported, MLIR "
         "text (str), bytecode or a portable artifact (bytes), or a path"
     )
+
+
+def _without_shardy(text: str) -> str:
+    return without_shardy(text) if "sdy." in text else text
 
 
 def _bytecode(module: ir.Module) -> bytes:
@@ -150,15 +156,15 @@ def _text(text: str, context: ir.Context) -> ir.Module:
     _check_nesting(text)
     check_aliases(text)
     _check_result_numbers(text)
-    text = without_shardy(text)
-    if "all_to_all" in text and _NO_GROUP.search(text):
+    text = _without_shardy(text)
+    if "all_to_all" in text and re.search(_NO_GROUP, text):
         try_in_child(text.encode(), "text")
     module = _parsed(text, context)
     check_readable(module)
     return module
 
 
-_NO_GROUP = re.compile(r"tensor<\s*0\s*x")
+_NO_GROUP = r"tensor<\s*0\s*x"
 """MLIR's verifier divides by the number of groups of an `all_to_all`, which ends the process."""
 
 
@@ -171,7 +177,7 @@ def _check_strings(text: str) -> None:
         raise InvalidModuleError(
             f"the module is not text: line {line} has the lone surrogate {text[error.start]!a}"
         ) from None
-    if _BYTE.search(text) is None:
+    if re.search(_BYTE, text) is None:
         return
     for literal in re.finditer(r'"((?:[^"\\\n]|\\.)*)"', text):
         try:
@@ -183,7 +189,7 @@ def _check_strings(text: str) -> None:
             ) from None
 
 
-_BYTE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
+_BYTE = r"\\[89A-Fa-f][0-9A-Fa-f]"
 
 
 def unescaped(literal: str) -> bytes:

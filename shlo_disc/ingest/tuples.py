@@ -25,25 +25,16 @@ from shlo_disc.ingest.arguments import (
     set_argument_attributes,
     set_signature,
 )
+from shlo_disc.ingest.present import TUPLE_OPS, is_compound, is_token
 from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import at, ir, stablehlo, terminator
+from shlo_disc.ir.mlir import at, ir, terminator
 
-__all__ = ["TUPLE_OPS", "flatten_tuples", "has_tuples"]
-
-TUPLE_OPS = frozenset(
-    f"stablehlo.{name}" for name in ("after_all", "create_token", "get_tuple_element", "tuple")
-)
-"""Ops of which none is left."""
+__all__ = ["flatten_tuples"]
 
 _CARRYING = frozenset(
     f"stablehlo.{name}" for name in ("case", "if", "optimization_barrier", "while")
 )
 """Ops whose operands and results may be tuples and tokens."""
-
-
-def has_tuples(main: Any, present: set[str]) -> bool:
-    """Whether `main` may have a tuple or a token; `present` names the ops of the module."""
-    return bool(present & TUPLE_OPS) or any(_is_compound(a.type) for a in main.arguments)
 
 
 def flatten_tuples(main: Any, names: Sequence[str | None]) -> list[str | None]:
@@ -65,7 +56,7 @@ def flatten_tuples(main: Any, names: Sequence[str | None]) -> list[str | None]:
                 f"{source_line(main.operation)}: attribute disc.shape of argument {index}, which "
                 "is a tuple; give the sizes of its elements as `shapes`"
             )
-        if global_name(main, index) is None and not _is_token(argument.type):
+        if global_name(main, index) is None and not is_token(argument.type):
             name = next(known, None)
             flat_names += [None if name is None else name + path for path in paths]
         attributes += [own] * len(paths)
@@ -81,14 +72,6 @@ def flatten_tuples(main: Any, names: Sequence[str | None]) -> list[str | None]:
     return flat_names
 
 
-def _is_token(kind: ir.Type) -> bool:
-    return bool(stablehlo.TokenType.isinstance(kind))
-
-
-def _is_compound(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.TupleType) or _is_token(kind)
-
-
 def _elements(kind: ir.Type) -> list[ir.Type]:
     if not isinstance(kind, ir.TupleType):
         return []
@@ -97,14 +80,14 @@ def _elements(kind: ir.Type) -> list[ir.Type]:
 
 def _flat(kind: ir.Type) -> list[ir.Type]:
     """The types of the arrays in a value of this type."""
-    if not _is_compound(kind):
+    if not is_compound(kind):
         return [kind]
     return [leaf for element in _elements(kind) for leaf in _flat(element)]
 
 
 def _paths(kind: ir.Type) -> list[str]:
     """Where these arrays are: `[0][1]`; nothing for an array itself."""
-    if not _is_compound(kind):
+    if not is_compound(kind):
         return [""]
     return [f"[{k}]{path}" for k, inner in enumerate(_elements(kind)) for path in _paths(inner)]
 
@@ -130,7 +113,7 @@ class _Rewriter:
 
     def block(self, block: ir.Block) -> None:
         """Arguments, operations and terminator of `block`, which is rewritten in place."""
-        compound = any(_is_compound(argument.type) for argument in block.arguments)
+        compound = any(is_compound(argument.type) for argument in block.arguments)
         old = list(block.arguments) if compound else []
         for argument in old:
             made = [block.add_argument(kind, argument.location) for kind in _flat(argument.type)]
@@ -141,7 +124,7 @@ class _Rewriter:
         self._blocks.append((block, len(old)))
 
     def _replace(self, old: ir.Value, arrays: list[ir.Value]) -> None:
-        if _is_compound(old.type):
+        if is_compound(old.type):
             self._arrays[old] = arrays
         else:
             old.replace_all_uses_with(arrays[0])
@@ -151,7 +134,7 @@ class _Rewriter:
 
     def _operation(self, op: ir.Operation) -> None:
         kinds = [value.type for value in (*op.operands, *op.results)]
-        is_concerned = any(map(_is_compound, kinds))
+        is_concerned = any(map(is_compound, kinds))
         if op.name in TUPLE_OPS:
             self._tuple_op(op)
         elif op.name in ("stablehlo.return", "func.return"):
@@ -197,7 +180,7 @@ class _Rewriter:
         self._done.append(op)
 
     def _refuse(self, op: ir.Operation) -> None:
-        if any(_is_token(value.type) for value in (*op.operands, *op.results)):
+        if any(is_token(value.type) for value in (*op.operands, *op.results)):
             raise UnsupportedError(
                 f"{source_line(op)}: {op.name} orders a side effect by a token; shlo_disc compiles "
                 "pure functions (remove ordered callbacks, debug prints and I/O)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -15,12 +16,12 @@ from shlo_disc.base.errors import InternalError, ShloDiscError
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir import dialect
-from shlo_disc.ir.mlir import ir, run_pipeline, walk
+from shlo_disc.ir.mlir import ir, ops_of, run_pipeline, walk
 from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.verify import verify_operands, verify_shapes
 
-__all__ = ["Pass", "Pipeline", "Upstream", "named", "register", "registry"]
+__all__ = ["Late", "Pass", "Pipeline", "Upstream", "named", "register", "registry"]
 
 
 class Pass(ABC):
@@ -85,6 +86,25 @@ class Upstream(Pass):
             shapes.changed()
         run_pipeline(module, self.pipeline)
         return abs(before - _op_count(module))
+
+
+@dataclass(frozen=True)
+class Late(Pass):
+    """A pass of a module of its own, which is imported for programs that have an op of `ops`."""
+
+    name: str  # type: ignore[misc]
+    ops: tuple[str, ...]
+
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
+        """Run the pass, if it may have something to do."""
+        return self.own.run(module, shapes) if ops_of(module, *self.ops) else 0
+
+    @property
+    def own(self) -> Pass:
+        """The pass: `fold-gathers` is `FoldGathers` of `fold_gathers.py`."""
+        home = importlib.import_module(f"{__package__}.{self.name.replace('-', '_')}")
+        made: Pass = getattr(home, self.name.title().replace("-", ""))()
+        return made
 
 
 def _op_count(module: ir.Module) -> int:

@@ -19,6 +19,7 @@ from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = [
+    "TRANSFER",
     "forget_homes",
     "has_far_memory",
     "is_on_host",
@@ -27,6 +28,9 @@ __all__ = [
     "set_on_host",
     "values_given",
 ]
+
+TRANSFER = "disc.transfer"
+"""On a fusion that `place-scalars` made: its result is its operand, on the other side."""
 
 _ON_HOST, _BY_VALUE, _FAR_MEMORY = "disc.on_host", "disc.by_value", "disc.far_memory"
 

@@ -1,34 +1,68 @@
-"""The clean-up passes, in order, and why each is where it is."""
+"""The passes of a compilation, in order, and why each is where it is."""
 
 from __future__ import annotations
 
-from shlo_disc.passes.base import Pass
+from shlo_disc.passes.base import Late, Pass
+from shlo_disc.passes.broadcast_splats import BroadcastSplats
 from shlo_disc.passes.cleanup import CSE
-from shlo_disc.passes.expand_windows import ExpandWindows
+from shlo_disc.passes.drop_barriers import DropBarriers
 from shlo_disc.passes.fold_transposes import FoldTransposes
-from shlo_disc.passes.forward_carried import ForwardCarried
-from shlo_disc.passes.hoist_invariants import HoistInvariants
-from shlo_disc.passes.hoist_projections import HoistProjections
-from shlo_disc.passes.lay_out_images import LayOutImages
-from shlo_disc.passes.lift_transposes import LiftTransposes
+from shlo_disc.passes.machine_model import MachineModel
+from shlo_disc.passes.place_scalars import PlaceScalars
+from shlo_disc.passes.plan_buffers import PlanBuffers
+from shlo_disc.passes.plan_fusion import PlanFusion
 from shlo_disc.passes.resolve_shapes import ResolveShapes
+from shlo_disc.passes.share_kernels import ShareKernels
 from shlo_disc.passes.simplify import Simplify
-from shlo_disc.passes.sink_into_branches import SinkIntoBranches
+from shlo_disc.passes.sink_constants import SinkConstants
+from shlo_disc.passes.sink_views import SinkViews
 
-__all__ = ["CLEANUP"]
+__all__ = ["CLEANUP", "placing", "planning"]
+
+_LOOPS = ("stablehlo.while",)
 
 CLEANUP: tuple[Pass, ...] = (
     CSE,  # first: JAX repeats constants and shape arithmetic, two thirds of all ops
-    ForwardCarried(),  # before shapes: a carried size is a symbol nobody knows
-    ExpandWindows(),  # before shapes: it writes arithmetic of sizes
+    Late("forward-carried", _LOOPS),  # before shapes: a carried size is a symbol nobody knows
+    # Before shapes: it writes arithmetic of sizes.
+    Late("expand-windows", ("disc.reduce_window", "stablehlo.reduce_window")),
     ResolveShapes(),  # before every rule: they ask for sizes
     Simplify(),
-    LayOutImages(),  # after the rules: broadcasts and slices are plain
+    # After the rules: broadcasts and slices are plain.
+    Late("lay-out-images", ("stablehlo.convolution", "stablehlo.dynamic_conv")),
     FoldTransposes(),  # those at the ends of images, with what is there
-    LiftTransposes(),  # after the rules: they join transposes
-    HoistInvariants(),  # after the rules: what they fold need not leave
-    HoistProjections(),  # after their weights have left
+    # After the rules: they join transposes.
+    Late("lift-transposes", ("stablehlo.transpose",)),
+    Late("hoist-invariants", _LOOPS),  # after the rules: what they fold need not leave
+    Late("hoist-projections", _LOOPS),  # after their weights have left
     CSE,  # after the rules: they build equal values apart
-    SinkIntoBranches(),  # last: a value that two branches compute is one value before them
+    # Last: a value that two branches compute is one value before them.
+    Late("sink-into-branches", ("stablehlo.case", "stablehlo.if")),
 )
 """From the normal form of `ingest` to what `plan-fusion` reads."""
+
+_BEFORE: tuple[Pass, ...] = (
+    DropBarriers(),  # after the last cse, which would undo it
+    SinkConstants(),  # likewise; before bodies move into kernels
+    SinkViews(),  # likewise
+    Late("stack-results", _LOOPS),  # after all that rebuilds loops
+    BroadcastSplats(),  # after fold-constants, which would undo it
+)
+
+
+def planning(machine: MachineModel) -> tuple[Pass, ...]:
+    """The passes that follow CLEANUP, for a machine."""
+    return (
+        *_BEFORE,
+        PlanFusion(machine),
+        ShareKernels(),  # before numbers of operands have places
+        *placing(machine),
+    )
+
+
+def placing(machine: MachineModel) -> tuple[Pass, ...]:
+    """The passes that say where the values of planned fusions are."""
+    return (
+        PlaceScalars(machine),  # before places: it says whose memory they are in
+        PlanBuffers(),
+    )

@@ -7,6 +7,7 @@ the pass ends, so a value's shape, once analysed, stays true while rules run.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "apply_rules",
     "broadcast_dimensions",
     "defined_by",
+    "imported_rules",
     "permutation",
     "permuted",
     "takes_one_window",
@@ -166,6 +168,20 @@ class Facts:
 
 
 Rule = Callable[[ir.Operation, Facts], ir.Value | None]
+
+
+def imported_rules(module: str, *names: str) -> dict[str, tuple[Rule, ...]]:
+    """`RULES` of a module of passes for ops of these names, imported when such an op is there."""
+
+    def rules_of(name: str) -> tuple[Rule, ...]:
+        def rule(op: ir.Operation, facts: Facts) -> ir.Value | None:
+            home = importlib.import_module(f"{__package__}.{module}")
+            return _first(op, home.RULES[name], facts)
+
+        rule.__name__ = module
+        return (rule,)
+
+    return {name: rules_of(name) for name in names}
 
 
 def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]], shapes: KnownShapes) -> int:

@@ -21,36 +21,43 @@ from shlo_disc.passes import (
     fold_broadcasts,
     fold_constants,
     fold_converts,
-    fold_gathers,
     fold_reductions,
     fold_reshapes,
-    fold_reverses,
-    fold_scatters,
     fold_selects,
-    fold_slices,
     fold_transposes,
     fold_updates,
     simplify_algebra,
 )
 from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Rule, apply_rules
+from shlo_disc.passes.rules import Rule, apply_rules, imported_rules
 
-__all__ = ["RULES", "Simplify"]
+__all__ = ["LATE", "RULES", "Simplify"]
+
+LATE = {
+    name: imported_rules(name, *(f"stablehlo.{op}" for op in ops))
+    for name, ops in (
+        ("fold_gathers", ("dynamic_gather", "gather")),
+        ("fold_reverses", ("convolution", "dynamic_conv")),
+        ("fold_scatters", ("dynamic_update_slice", "scatter")),
+        ("fold_slices", ("real_dynamic_slice", "slice")),
+    )
+}
+"""The rules of modules that few programs need."""
 
 _TABLES = (
     fold_converts.RULES,  # fewer types to fold through
     fold_constants.RULES,  # identities look for constants
     simplify_algebra.RULES,
-    fold_gathers.RULES,  # before reshapes: it leaves some
+    LATE["fold_gathers"],  # before reshapes: it leaves some
     fold_reductions.RULES,
     fold_reshapes.RULES,
-    fold_reverses.RULES,
+    LATE["fold_reverses"],
     fold_broadcasts.RULES,
     fold_transposes.RULES,
     fold_selects.RULES,
-    fold_scatters.RULES,  # before updates: these are added at fewer places
+    LATE["fold_scatters"],  # before updates: these are added at fewer places
     fold_updates.RULES,
-    fold_slices.RULES,
+    LATE["fold_slices"],
 )
 
 

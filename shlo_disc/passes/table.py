@@ -24,29 +24,13 @@ from shlo_disc.passes import (  # noqa: F401 - imported for their registration
     resolve_shapes,
     simplify,
     simplify_algebra,
+    sink_into_branches,
 )
 from shlo_disc.passes.base import Pass, named, registry
-from shlo_disc.passes.broadcast_splats import BroadcastSplats
-from shlo_disc.passes.drop_barriers import DropBarriers
 from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.place_scalars import PlaceScalars
-from shlo_disc.passes.plan_buffers import PlanBuffers
-from shlo_disc.passes.plan_fusion import PlanFusion
-from shlo_disc.passes.share_kernels import ShareKernels
-from shlo_disc.passes.sink_constants import SinkConstants
-from shlo_disc.passes.sink_views import SinkViews
-from shlo_disc.passes.stack_results import StackResults
+from shlo_disc.passes.pipeline import CLEANUP, planning
 
-__all__ = ["NEEDED", "passes", "pipeline_of", "placing", "planning"]
-
-_BEFORE: tuple[Pass, ...] = (
-    DropBarriers(),  # after the last cse, which would undo it
-    SinkConstants(),  # likewise; before bodies move into kernels
-    SinkViews(),  # likewise
-    StackResults(),  # after all that rebuilds loops
-    BroadcastSplats(),  # after fold-constants, which would undo it
-)
+__all__ = ["NEEDED", "passes", "pipeline_of"]
 
 NEEDED = frozenset(
     {
@@ -60,24 +44,6 @@ NEEDED = frozenset(
     }
 )
 """The passes without which some programs cannot be lowered; the others only make better code."""
-
-
-def planning(machine: MachineModel) -> tuple[Pass, ...]:
-    """The passes that follow CLEANUP, for a machine."""
-    return (
-        *_BEFORE,
-        PlanFusion(machine),
-        ShareKernels(),  # before numbers of operands have places
-        *placing(machine),
-    )
-
-
-def placing(machine: MachineModel) -> tuple[Pass, ...]:
-    """The passes that say where the values of planned fusions are."""
-    return (
-        PlaceScalars(machine),  # before places: it says whose memory they are in
-        PlanBuffers(),
-    )
 
 
 def passes(machine: MachineModel) -> dict[str, Pass]:

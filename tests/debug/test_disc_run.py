@@ -13,8 +13,7 @@ from shlo_disc.ingest import ingest
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.dump import DumpFolder
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import planning
+from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.tools.disc_run import main
 from tests.lower.device import FAR_MODEL
 from tests.lower.test_host import LOOP

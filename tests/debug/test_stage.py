@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.debug.stage import load, stage_files
 from shlo_disc.lower.target import parse
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import NEEDED, passes, planning
+from shlo_disc.passes.pipeline import CLEANUP, planning
+from shlo_disc.passes.table import NEEDED, passes
 from shlo_disc.tools.disc_opt import main as disc_opt
 from tests.debug.programs import bits, dumped, small
 

@@ -16,9 +16,8 @@ from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.target import parse
 from shlo_disc.passes.base import Pipeline
-from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.passes.records import planned
-from shlo_disc.passes.table import planning
 from tests.gpu.run import MACHINE, run_gpu
 from tests.lower.helpers import Emitted
 

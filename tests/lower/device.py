@@ -43,8 +43,7 @@ from shlo_disc.lower.plan import Call, Launch, Pack, Step
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.target import Emitter, Target, parse
 from shlo_disc.passes.base import Pipeline
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import planning
+from shlo_disc.passes.pipeline import CLEANUP, planning
 
 FAR = 1 << 56
 FIELDS = 32

@@ -30,9 +30,8 @@ from shlo_disc.lower.target import Emitter
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import FREE
-from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.passes.records import Planned, planned
-from shlo_disc.passes.table import planning
 from tests.cases import slow
 from tests.lower.device import FAR_MODEL, Emitted, Stream, StreamMemory, emitted
 

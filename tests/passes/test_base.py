@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import subprocess
 import sys
@@ -13,13 +14,16 @@ import pytest
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.dynamic import known_shapes
+from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir, new_context, ops_of, replace, walk
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.passes import table
-from shlo_disc.passes.base import Pass, Pipeline, named, register
+from shlo_disc.passes.base import Late, Pass, Pipeline, named, register
+from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.passes.plan_buffers import PlanBuffers
+from shlo_disc.passes.simplify import LATE
 
 TEXT = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -78,6 +82,27 @@ def test_groups_stand_for_their_passes():
     names = [p.name for p in table.pipeline_of("cleanup,planning", MODEL)]
     assert names[:2] == ["cse", "forward-carried"]
     assert names[-4:] == ["plan-fusion", "share-kernels", "place-scalars", "plan-buffers"]
+
+
+LATE_PASSES = [p for p in (*CLEANUP, *planning(MODEL)) if isinstance(p, Late)]
+
+
+@pytest.mark.parametrize("late", LATE_PASSES, ids=lambda late: late.name)
+def test_a_late_pass_is_the_one_of_its_module(late, module):
+    assert late.own.name == late.name
+    assert late.own.keeps_shapes == late.keeps_shapes
+    # Without its ops it has nothing to do, and is not even made.
+    assert not ops_of(module, *late.ops)
+    assert late.own.run(module, KnownShapes(module)) == 0
+    nowhere = Late("no-such-module", late.ops)
+    assert nowhere.run(module, KnownShapes(module)) == 0
+    with pytest.raises(ModuleNotFoundError):
+        Late("no-such-module", ("stablehlo.add",)).run(module, KnownShapes(module))
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_late_rules_are_those_of_their_module(name):
+    assert LATE[name].keys() == importlib.import_module(f"shlo_disc.passes.{name}").RULES.keys()
 
 
 def test_records_say_what_happened(module):
@@ -232,7 +257,7 @@ func.func @main(%x: tensor<?x4xf32> {disc.shape = ["2*n", "4"]}, %w: tensor<4x4x
 def test_an_analysis_that_a_pass_keeps_is_what_a_new_one_finds(kept):
     with new_context(), ir.Location.unknown(), flags.overridden(spec=0):
         module = ir.Module.parse(SIZES_AND_REGIONS)
-        passes = [named("resolve-shapes"), *table.planning(MODEL)]
+        passes = [named("resolve-shapes"), *planning(MODEL)]
         index = next(k for k, a_pass in enumerate(passes) if a_pass.name == kept)
         Pipeline(passes[:index]).run(module)
         shapes = known_shapes.KnownShapes(module)

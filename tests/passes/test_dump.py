@@ -15,8 +15,7 @@ from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.target import parse
 from shlo_disc.passes import dump
 from shlo_disc.passes.base import Pipeline, named
-from shlo_disc.passes.pipeline import CLEANUP
-from shlo_disc.passes.table import planning
+from shlo_disc.passes.pipeline import CLEANUP, planning
 
 TEXT = """
 module @a_step {

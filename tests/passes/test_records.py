@@ -27,11 +27,10 @@ from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.match_rows import Layout
 from shlo_disc.passes.match_single_op import SingleOpRecord
-from shlo_disc.passes.pipeline import CLEANUP
+from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.passes.records import match
 from shlo_disc.passes.records import planned as with_record
 from shlo_disc.passes.region import Region, carried
-from shlo_disc.passes.table import planning
 
 
 def softmax_of_product(x, w, y):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.ingest.mixed.rewriter import Rule, converted, operation
+from shlo_disc.ingest.mixed.rewriter import Rule, operation
+from shlo_disc.ingest.present import converted
 from shlo_disc.ingest.size_values import Sizes, binary
 from shlo_disc.ir.builders import broadcast_like, compare, convert, create, scalar, with_element
 from shlo_disc.ir.mlir import ir

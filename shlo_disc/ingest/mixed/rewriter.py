@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import set_signature
 from shlo_disc.ingest.check import foreign
+from shlo_disc.ingest.present import converted
 from shlo_disc.ingest.resources import read_resources
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 
-__all__ = ["Rule", "converted", "element", "has_mixture", "operation", "rewrite_mixture"]
+__all__ = ["Rule", "operation", "rewrite_mixture"]
 
 Rule = Callable[[Sizes, ir.Operation], Sequence[ir.Value]]
 """The values of the results, at the insertion point; operands are rewritten already."""
 
-_DIALECTS = ("arith.", "math.", "shape.", "tensor.")
 _ASSUMING = ("shape.assuming", "shape.assuming_yield")
 _KEPT = ("builtin.", "chlo.", "disc.", "func.", "stablehlo.")
-
-
-def has_mixture(module: ir.Module, present: Collection[str]) -> bool:
-    """Whether a module with ops of these names has something to rewrite."""
-    return any(name.startswith(_DIALECTS) for name in present) or any(
-        converted(kind) != kind
-        for view in module.body.operations
-        if view.operation.name == "func.func"
-        for kind in (*(a.type for a in view.arguments), *view.type.results)
-    )
 
 
 def rewrite_mixture(module: ir.Module, rules: Mapping[str, Rule]) -> None:
@@ -42,23 +32,6 @@ def rewrite_mixture(module: ir.Module, rules: Mapping[str, Rule]) -> None:
     read_resources(ops_of(module, "stablehlo.constant"))
 
 
-def element(kind: ir.Type) -> ir.Type:
-    """The element type that values of `kind`, a number or a tensor, have as tensors."""
-    inner = ir.RankedTensorType(kind).element_type if _is_tensor(kind) else kind
-    return ir.IntegerType.get_signless(64) if isinstance(inner, ir.IndexType) else inner
-
-
-def converted(kind: ir.Type) -> ir.Type:
-    """The type that a value of `kind` has afterwards."""
-    if _is_tensor(kind):
-        tensor = ir.RankedTensorType(kind)
-        if not isinstance(tensor.element_type, ir.IndexType):
-            return kind
-        return ir.RankedTensorType.get(tensor.shape, element(kind))
-    numbers = ir.IndexType | ir.IntegerType | ir.FloatType | ir.ComplexType
-    return ir.RankedTensorType.get([], element(kind)) if isinstance(kind, numbers) else kind
-
-
 def operation(name: str, *attributes: str) -> Rule:
     """The rule for an op that StableHLO or CHLO has too, of the same operands."""
 
@@ -67,10 +40,6 @@ def operation(name: str, *attributes: str) -> Rule:
         return [create(name, list(op.operands), converted(op.results[0].type), **kept)]
 
     return rule
-
-
-def _is_tensor(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType)
 
 
 def _check_rank(kind: ir.Type, where: str) -> None:

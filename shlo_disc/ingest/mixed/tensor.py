@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from shlo_disc.base.errors import InvalidModuleError
-from shlo_disc.ingest.mixed.rewriter import Rule, converted
+from shlo_disc.ingest.mixed.rewriter import Rule
+from shlo_disc.ingest.present import converted
 from shlo_disc.ingest.size_values import (
     Sizes,
     binary,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import BROADCASTS, VIEWS, View, view_of
 from shlo_disc.ir.contractions import dot_sides
@@ -27,10 +28,11 @@ from shlo_disc.passes.match_attention import (
     key_side,
     match_attention,
 )
-from shlo_disc.passes.match_softmax import why_not_online
 from shlo_disc.passes.op_classes import RESHAPES
 
 __all__ = ["rule"]
+
+why_not_online = imported_later("shlo_disc.passes.match_softmax", "why_not_online")
 
 
 def _seeds(p: Partition) -> Iterator[Seed]:
@@ -83,7 +85,8 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if isinstance(record, str):
         return record
     if kernels.widest is not None:
-        return why_not_online(record, kernels.widest, kernels.rounded, p.graph.shapes)
+        why: str | None = why_not_online(record, kernels.widest, kernels.rounded, p.graph.shapes)
+        return why
     return _several_types(record)
 
 
