@@ -11,6 +11,7 @@ Those, and everything computed from sizes alone, are left out of the comparison.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,7 +49,12 @@ class _Event(NamedTuple):
     results: tuple[tuple[tuple[int, ...], str], ...]
     numbers: tuple[float | None, ...]
     """Per operand: the number it is for certain, or None."""
-    where: str
+    equation: Any
+
+    @property
+    def where(self) -> str:
+        """The line of the program it comes from."""
+        return equation_line(self.equation)
 
 
 def difference(
@@ -129,8 +135,13 @@ def _shown(type_: tuple[tuple[int, ...], str]) -> str:
 
 
 def _type(aval: Any, hints: Mapping[str, int]) -> tuple[tuple[int, ...], str]:
-    shape = getattr(aval, "shape", ())
-    return tuple(evaluate(size, hints) for size in shape), str(getattr(aval, "dtype", aval))
+    shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", aval)
+    name = _name(dtype) if isinstance(dtype, np.dtype) else str(dtype)
+    return tuple(evaluate(size, hints) for size in shape), name
+
+
+_name = functools.cache(str)
+"""The name of a type of elements: NumPy makes it anew each time."""
 
 
 def _same_numbers(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
@@ -194,7 +205,7 @@ class _Reader:
             if function.startswith(CLOSED):
                 results = [_DATA] * len(equation.outvars)
                 # Without types: a derivative keeps what its program computes on the way.
-                yield _Event(function, (), (), equation_line(equation))
+                yield _Event(function, (), (), equation)
             elif function.startswith(MARK):
                 results = [_DATA] * len(equation.outvars)
                 body, bound = _opened(called(equation), operands)
@@ -246,7 +257,7 @@ class _Reader:
             numbers = (None, *numbers[1:])
         if name == "integer_pow":
             numbers += (float(equation.params["y"]),)
-        return _Event(name, types, numbers, equation_line(equation))
+        return _Event(name, types, numbers, equation)
 
     def _control(
         self, name: str, equation: Any, operands: list[_Value]

@@ -181,13 +181,14 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
             "the function around it); pass it as an argument"
         )
-    placing = next((e for e in equations_of(jaxpr) if _places_arrays(e)), None)
+    equations = [*equations_of(jaxpr)]
+    placing = next((e for e in equations if _places_arrays(e)), None)
     if placing is not None:
         raise PartOfOuterError(
             f"{name} places arrays on several devices ({placing.primitive.name}, "
             f"{equation_line(placing)}); compile what runs on one device"
         )
-    inspects = next((e for e in equations_of(jaxpr) if e.primitive.name == _INSPECTS), None)
+    inspects = next((e for e in equations if e.primitive.name == _INSPECTS), None)
     if inspects is not None:
         raise PartOfOuterError(
             f"{name} inspects where XLA places an array ({equation_line(inspects)})"
