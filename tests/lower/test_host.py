@@ -54,6 +54,20 @@ LOOP = """func.func public @main(%n: tensor<i32>, %x: tensor<?xf32>, %y: tensor<
 }"""
 
 
+def test_sizes_that_mean_nothing_are_not_read():
+    text = shlo_disc.compile(
+        """func.func public @main(%x: tensor<4x?xf32>, %y: tensor<8xf32>) -> tensor<?xf32> {
+          %z = stablehlo.constant dense<0.0> : tensor<f32>
+          %r = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0]
+              : (tensor<4x?xf32>, tensor<f32>) -> tensor<?xf32>
+          return %r : tensor<?xf32>
+        }"""
+    ).host.text
+    prepare, _, _ = text.partition("func.func @run")
+    assert prepare.count("llvm.getelementptr %sizes[") == 1
+    assert "llvm.getelementptr %sizes[1]" in prepare
+
+
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 10])
 @pytest.mark.parametrize("size", [0, 1, 5, 100])
 def test_a_loop_whose_carried_values_change_places(trips, size):

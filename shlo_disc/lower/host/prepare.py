@@ -31,17 +31,12 @@ def prepare(
     It computes everything and then tells; divisions cannot trap (see HostWriter). `slots`: bytes of
     the arena's slots; `workspaces`: bytes of the temporary blocks of each kernel plan.
     """
-    w = HostWriter("none", [])
-    sizes_given = w.argument("sizes")
-    position = 0
-    for argument, shape in enumerate(program.arguments):
-        for axis in range(len(shape)):
-            address = w.element_address(sizes_given, position, "i64")
-            w.define_symbol(size_symbol(argument, axis), w.loaded_size(address))
-            position += 1
-    for name in program.elements:
-        w.define_symbol(name, w.loaded_size(w.element_address(sizes_given, position, "i64")))
-        position += 1
+    given = [
+        size_symbol(argument, axis)
+        for argument, shape in enumerate(program.arguments)
+        for axis in range(len(shape))
+    ]
+    w = HostWriter("sizes", [*given, *program.elements])
     for index, step in enumerate(program.steps):
         above = w.symbol(step.size) - w.size(step.offset)
         value = above if step.scale == 1 else w.floor_division(above, w.const(step.scale))[0]
