@@ -23,8 +23,9 @@ Source  StableHLO spec, scatter (a window that is not inside is skipped) and dyn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
@@ -34,9 +35,23 @@ from shlo_disc.ir.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.rules import Facts, adds, apply_rules, defined_by
-from shlo_disc.passes.updated_zeros import CHANGES, Update
 
-__all__ = ["RULES", "FoldUpdates"]
+if TYPE_CHECKING:
+    from shlo_disc.passes.updated_zeros import Update
+
+__all__ = ["CHANGED", "RULES", "FoldUpdates"]
+
+CHANGED = RESHAPES | {
+    f"stablehlo.{name}"
+    for name in (
+        "convert", "dynamic_pad", "negate", "pad", "real_dynamic_slice", "reverse", "scatter",
+        "slice", "transpose",
+    )
+}  # fmt: skip
+"""What may stand between the updated zeros and the sum."""
+
+changed = imported_later("shlo_disc.passes.updated_zeros", "changed")
+new_update = imported_later("shlo_disc.passes.updated_zeros", "Update")
 
 
 _BRANCHES = CONTROL - {"stablehlo.while"}
@@ -56,7 +71,7 @@ def into_sum(op: ir.Operation, facts: Facts) -> ir.Value | None:
     for one in sorted(branches, key=lambda one: one.count_before(branches)):
         base = one.added(base, facts)
     for update in updates or ():
-        if isinstance(update, Update):
+        if not isinstance(update, _Branches):
             base = _added(base, update, facts)
     return base
 
@@ -167,7 +182,7 @@ def _is_term(op: ir.Operation, facts: Facts) -> bool:
         (reader,) = readers
         if reader.name == "stablehlo.add":
             return True
-        if reader.name not in CHANGES:
+        if reader.name not in CHANGED:
             return False
         value = reader.results[0]
     return False
@@ -195,19 +210,19 @@ def _updates(value: ir.Value, facts: Facts) -> Sequence[Update | _Branches] | No
         return [*first, *second] if last else [*second, *first]
     own = _of_scatters(op, facts) if op.name == "stablehlo.scatter" else None
     readers = {use.owner.operation for use in value.uses} - facts.dead
-    if op.name not in CHANGES or not (len(readers) == 1 or all(r.name in CHANGES for r in readers)):
+    if op.name not in CHANGED or not (len(readers) == 1 or all(r.name in CHANGED for r in readers)):
         return own
     if op.name == "stablehlo.scatter" and own is None:
         return None
     if op.name == "stablehlo.scatter" and facts.splat(op.operands[0]) != 0:
         return own
     inner = _updates(op.operands[0 if own is None else 2], facts)
-    changed = [
-        CHANGES[op.name](op, update, facts) if isinstance(update, Update) else None
+    after = [
+        None if isinstance(update, _Branches) else changed(op, update, facts)
         for update in inner or ()
     ]
-    known = [update for update in changed if update is not None]
-    return known if inner is not None and len(known) == len(changed) else own
+    known = [update for update in after if update is not None]
+    return known if inner is not None and len(known) == len(after) else own
 
 
 def _is_number(value: ir.Value) -> bool:
@@ -233,7 +248,7 @@ def _of_slice(op: ir.Operation, facts: Facts) -> list[Update] | None:
         shape = (Expr.const(len(at)),)
         places = [facts.build("stablehlo.concatenate", places, several, shape, attributes)]
     numbers = IndexNumbers(tuple(range(len(sizes))), (), (), (), tuple(moved), 0)
-    return [Update(array.type, sizes, places[0], updates, numbers, True, True, True)]
+    return [new_update(array.type, sizes, places[0], updates, numbers, True, True, True)]
 
 
 def _clamped(start: ir.Value, room: Expr, facts: Facts) -> ir.Value:
@@ -272,7 +287,7 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
     if not adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
     is_sorted, shape = _flag(op, "indices_are_sorted"), facts.shape(array)
-    return [Update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
+    return [new_update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
 
 
 def _is_one_place(places: ir.Value, numbers: IndexNumbers, facts: Facts) -> bool:

@@ -19,7 +19,7 @@ from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, permutation
 
-__all__ = ["CHANGES", "Change", "Update"]
+__all__ = ["CHANGES", "Update", "changed"]
 
 
 @dataclass(frozen=True)
@@ -338,9 +338,9 @@ def _sizes(op: ir.Operation, keys: Sequence[str], first: int, facts: Facts) -> l
     return known if len(known) == len(numbers) else None
 
 
-Change = Callable[[ir.Operation, Update, Facts], Update | None]
+_Change = Callable[[ir.Operation, Update, Facts], Update | None]
 
-CHANGES: dict[str, Change] = {
+CHANGES: dict[str, _Change] = {
     "stablehlo.convert": _converted,
     "stablehlo.negate": _negated,
     "stablehlo.transpose": _transposed,
@@ -353,3 +353,8 @@ CHANGES: dict[str, Change] = {
     **dict.fromkeys(RESHAPES, _reshaped),
 }
 """What may stand between the updated zeros and the sum."""
+
+
+def changed(op: ir.Operation, update: Update, facts: Facts) -> Update | None:
+    """What `op`, of one of :data:`CHANGES`, makes of `update`; None: no such array."""
+    return CHANGES[op.name](op, update, facts)

@@ -19,7 +19,7 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir, new_context, ops_of, replace, walk
 from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.passes import table
+from shlo_disc.passes import fold_updates, table, updated_zeros
 from shlo_disc.passes.base import Late, Pass, Pipeline, named, register
 from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.passes.plan_buffers import PlanBuffers
@@ -103,6 +103,10 @@ def test_a_late_pass_is_the_one_of_its_module(late, module):
 @pytest.mark.parametrize("name", LATE)
 def test_late_rules_are_those_of_their_module(name):
     assert LATE[name].keys() == importlib.import_module(f"shlo_disc.passes.{name}").RULES.keys()
+
+
+def test_updates_are_followed_through_what_changes_them():
+    assert updated_zeros.CHANGES.keys() == fold_updates.CHANGED
 
 
 def test_records_say_what_happened(module):

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_disc.base.later import imported_later
-from shlo_disc.lower.cpu import codegen, loop, row
-from shlo_disc.lower.cpu.dense import emit_dense
+from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.host_memory import CpuMemory
-from shlo_disc.lower.cpu.loop import ELEMENTAL_OPS
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.cpu.probes import probes
@@ -17,21 +15,23 @@ from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import Target
 from shlo_disc.passes.records import Planned
 
-__all__ = ["ELEMENTAL_OPS", "EMITTERS", "Machine", "target"]
+__all__ = ["EMITTERS", "Machine", "target"]
+
+_emit_rows = imported_later("shlo_disc.lower.cpu.row", "emit")
 
 EMITTERS: dict[str, Callable[[Planned[Any], Machine], KernelPlan]] = {
     "attention": imported_later("shlo_disc.lower.cpu.attention", "emit_attention"),
-    "column": row.emit,
+    "column": _emit_rows,
     "conv": imported_later("shlo_disc.lower.cpu.conv", "emit_conv"),
-    "dense": emit_dense,
+    "dense": imported_later("shlo_disc.lower.cpu.dense", "emit_dense"),
     "dynamic_update_slice": imported_later(
         "shlo_disc.lower.kernels.update_slice", "emit_dynamic_update_slice"
     ),
     "ffi": imported_later("shlo_disc.lower.kernels.ffi_call", "emit_ffi"),
     "fft": imported_later("shlo_disc.lower.cpu.fft", "emit_fft"),
-    "loop": loop.emit,
+    "loop": imported_later("shlo_disc.lower.cpu.loop", "emit"),
     "rng": imported_later("shlo_disc.lower.kernels.rng", "emit_rng"),
-    "row": row.emit,
+    "row": _emit_rows,
     "scan": imported_later("shlo_disc.lower.cpu.short_scan", "emit"),
     "scatter": imported_later("shlo_disc.lower.kernels.scatter", "emit_scatter"),
     "select_and_scatter": imported_later(

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.base.later import Later
+from shlo_disc.base.later import Later, imported_later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.constants import constant_bytes
-from shlo_disc.lower.host.control_flow import write_case, write_while
 from shlo_disc.lower.host.foreign import can_fail
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import Tables
@@ -42,6 +41,9 @@ from shlo_disc.passes.place import At
 from shlo_disc.passes.places import places_of, reuses_of, scalars_of
 
 __all__ = ["emit_host"]
+
+write_case = imported_later("shlo_disc.lower.host.control_flow", "write_case")
+write_while = imported_later("shlo_disc.lower.host.control_flow", "write_while")
 
 
 def emit_host(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.cpu.dense.batches import largest
 from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
 from shlo_disc.lower.cpu.dense.plan import Planner
-from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import is_in_loop
@@ -25,6 +25,8 @@ from shlo_disc.passes.match_rows import RowRecord
 from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_dense"]
+
+row_work = imported_later("shlo_disc.lower.cpu.dense.row_work", "RowWork")
 
 
 def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
@@ -122,7 +124,7 @@ def _with_rows(
     def finish(arguments: Arguments, lanes: int) -> Finish:
         return Epilogue(dense, block, shapes, arguments, lanes)
 
-    rows = RowWork(record, block, shapes, machine, outputs, given, memory)
+    rows = row_work(record, block, shapes, machine, outputs, given, memory)
     steps = Planner(
         dense.problem, shapes, machine, finish=finish if given != dense.total else None,
         result=element_of(given), out=memory, rows=rows,

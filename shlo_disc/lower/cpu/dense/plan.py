@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -16,7 +17,6 @@ from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, 
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import PAIR
-from shlo_disc.lower.cpu.dense.row_work import RowWork
 from shlo_disc.lower.cpu.dense.small import small_launch, when_small
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.taps import tap_pack_kernel, taps_of
@@ -42,6 +42,9 @@ from shlo_disc.lower.plan import (
 from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
 from shlo_disc.lower.values.elemental import Arguments
+
+if TYPE_CHECKING:
+    from shlo_disc.lower.cpu.dense.row_work import RowWork
 
 __all__ = ["Planner", "Scratch", "is_unit"]
 
