@@ -30,6 +30,9 @@ def stats() -> dict[str, int]:
     - `programs_missing`: programs that were compiled, for there was none.
     - `programs_not_kept`: programs that were compiled and that no later process can load.
     - `calls_not_kept`: first calls that later processes trace with symbols all the same.
+    - `graphs_loaded`: graphs of PyTorch and TensorFlow whose module an earlier process made.
+    - `graphs_missing`: such graphs that were lowered, for no process had lowered them.
+    - `graphs_not_kept`: such graphs that every process lowers.
     - `calls_missing`: first calls that no earlier process had made at their sizes.
     - `damaged`: files that are not what was written, or that others may write.
     - `unreadable`: files that the system did not read.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shlo_disc.base import flags
+from shlo_disc.base.late_module import LateModule
 from shlo_disc.driver.kept import Place, check, find, keep, load, not_kept, place_of
 from shlo_disc.driver.options import check_symbols, stated_text
 from shlo_disc.driver.request import Options, Request, Stated
@@ -57,6 +58,8 @@ def compile(
     made = _made(Request(stated, options, stated_text("name", name), may_be_several=True))
     check_symbols(made.name, "first_sizes", stated.seen or (), made.symbols)
     made.keys = TypedKeys.of(source)
+    if isinstance(source, LateModule):
+        made.lowered_anew = source.not_kept
     return made
 
 

@@ -26,6 +26,7 @@ from shlo_disc.base import flags
 from shlo_disc.base.callbacks import is_callback, without_numbers
 from shlo_disc.base.errors import CacheMismatchError
 from shlo_disc.base.jax_module import JaxModule
+from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import Later
 from shlo_disc.driver.request import Request
 from shlo_disc.dynamic.expr import Expr
@@ -62,6 +63,7 @@ __all__ = [
     "are_kept",
     "call_key",
     "check",
+    "compiler_id",
     "find",
     "is_call_kept",
     "keep",
@@ -116,7 +118,7 @@ def place_of(request: Request) -> Place | NotKept:
         *(tuple(options.donated), request.name, request.may_be_several, stated.seen is None),
     )
     named = _facts(options.target, *facts)
-    key = key_of(_compiler(), code.identity(architecture), named, *source.parts)
+    key = key_of(compiler_id(), code.identity(architecture), named, *source.parts)
     return Place(key, source.lines, stated.seen, source.weights)
 
 
@@ -255,7 +257,7 @@ def call_key(digest: bytes, target: str) -> bytes | None:
     code = kept_code(family)
     if code is None:
         return None
-    return key_of(_compiler(), code.identity(architecture), _facts(target), digest)
+    return key_of(compiler_id(), code.identity(architecture), _facts(target), digest)
 
 
 def program_of_call(key: bytes, weights: Weights) -> Executable | None:
@@ -406,6 +408,8 @@ def _source(source: Any) -> _Source | NotKept:
         named = [name_of(array.data) for array in elements]
         weights = dict(zip(named, elements, strict=True))
         parts: tuple[Any, ...] = ("JaxModule", data, repr(known), *named)
+    elif isinstance(source, LateModule):
+        parts, lines = ("graph", source.digest.value), source.lines
     elif isinstance(source, str) and "\n" in source:
         parts = ("text", source)
     elif isinstance(source, bytes | bytearray | memoryview):
@@ -427,7 +431,7 @@ def _source(source: Any) -> _Source | NotKept:
 
 
 @functools.cache
-def _compiler() -> bytes:
+def compiler_id() -> bytes:
     """Which build of this package, its runtime and its dependencies it is."""
     digest = hashlib.blake2b()
     try:

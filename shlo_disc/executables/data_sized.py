@@ -65,7 +65,7 @@ class DataSizedExecutable(OfThisProcess):
         """As of an `Executable`."""
         self.weights: frozenset[str] = frozenset()
         """As of an `Executable`."""
-        self.not_kept = ""
+        self.not_kept = self.lowered_anew = ""
         """As of an `Executable`."""
         self.keys = TypedKeys()
         """As of an `Executable`."""

@@ -122,6 +122,8 @@ class Executable(OfThisProcess):
         """Names of large constants that its entry on disk has none of."""
         self.not_kept = ""
         """Why no later process can load it, behind "it"; "" if one can, or if nothing is kept."""
+        self.lowered_anew = ""
+        """Why every process lowers it to StableHLO, behind "it"; "" if it need not."""
         self.was_loaded = False
         """True if it was not compiled in this process, but kept on disk."""
         self.stands_in = False

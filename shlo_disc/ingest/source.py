@@ -19,6 +19,7 @@ import numpy as np
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.base.jax_module import JaxModule
+from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import imported_later
 from shlo_disc.ingest.check import check_readable
 from shlo_disc.ir.locations import Place, place
@@ -51,6 +52,8 @@ def read(source: Any, context: ir.Context, *, own: bool = False) -> ir.Module:
     Raises InvalidModuleError with the line for what MLIR does not accept, OSError for a file
     that cannot be read, TypeError for anything else.
     """
+    if isinstance(source, LateModule):
+        source = source.module.value
     if isinstance(source, ir.Module) and source.context is context:
         check_readable(source)
         return source

@@ -55,6 +55,7 @@ def describe(
         "late_kernels": executable.late_kernels,
         "code_bytes": executable.code_bytes,
         "not_kept": executable.not_kept,
+        "lowered_anew": executable.lowered_anew,
         "memory": {
             "temporary": _formula(memory, sizes),
             "slots": [

@@ -67,6 +67,7 @@ class Reported(Protocol):
     donated: frozenset[int]
     on_host: frozenset[str]
     not_kept: str
+    lowered_anew: str
 
     @property
     def signature(self) -> _Signature: ...

@@ -34,6 +34,8 @@ def as_text(program: dict[str, Any]) -> str:
         lines.append(f"every process compiles it: it {program['not_kept']}")
     elif program.get("traced_anew"):
         lines.append(f"every process traces it with symbols: it {program['traced_anew']}")
+    elif program["lowered_anew"]:
+        lines.append(f"every process lowers it: it {program['lowered_anew']}")
     given = program["sizes"]
     at = ""
     if given:

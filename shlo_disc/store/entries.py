@@ -33,7 +33,8 @@ class Counts:
     """What this process asked of stores."""
 
     NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
-             "programs_not_kept", "calls_not_kept", "damaged", "unreadable",
+             "graphs_loaded", "graphs_missing", "programs_not_kept", "calls_not_kept",
+             "graphs_not_kept", "damaged", "unreadable",
              "stored", "not_stored", "evicted")  # fmt: skip
 
     def __init__(self) -> None:
@@ -86,11 +87,11 @@ class Entry:
         return unpacked(self.key, _contents(self.path))
 
 
-KINDS = ("calls", "kernels", "programs", "sizes")
-"""What is stored: object code, records of programs, which of these a call runs, and which sizes of
-a first call choose one (`driver/kept.py`)."""
-_MISSING = {"calls": "calls_missing", "kernels": "missing", "programs": "programs_missing",
-            "sizes": "programs_missing"}  # fmt: skip
+KINDS = ("calls", "graphs", "kernels", "programs", "sizes")
+"""What is stored: object code, records of programs, and what leads to these (`driver/kept.py`,
+`driver/graphs.py`): first calls, their sizes, and graphs of front ends."""
+_MISSING = {"calls": "calls_missing", "graphs": "graphs_missing", "kernels": "missing",
+            "programs": "programs_missing", "sizes": "programs_missing"}  # fmt: skip
 
 
 def current(kind: str = "kernels") -> Store | None:

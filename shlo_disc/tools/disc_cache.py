@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base import flags
+from shlo_disc.driver.graphs import graph_from_bytes
 from shlo_disc.executables.codec import NoLines, RecordError, from_bytes, sizes_from_bytes
 from shlo_disc.store.entries import Entry, Store, current
 from shlo_disc.store.folder import opened
@@ -128,6 +129,8 @@ def _damage(entry: Entry) -> str:
         elif entry.kind == "calls":
             if len(content) != KEY_BYTES:
                 return "no key of a program"
+        elif entry.kind == "graphs":
+            graph_from_bytes(content)
         elif entry.kind == "sizes":
             sizes_from_bytes(content)
         else:

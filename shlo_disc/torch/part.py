@@ -40,6 +40,7 @@ def lower_part(
     seen: int | None = None,
     *,
     checks: bool = False,
+    is_kept: bool = True,
 ) -> Lowered:
     """As :func:`shlo_disc.torch.program.lower_graph`, with what is known of symbols."""
     return lower_graph(
@@ -51,6 +52,7 @@ def lower_part(
         seen=seen,
         checks=checks,
         guarded=True,  # by Dynamo
+        is_kept=is_kept,
     )
 
 

@@ -22,7 +22,7 @@ from torch._higher_order_ops.effects import has_effects
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from shlo_disc.driver.stages import examine
+from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.torch.assertions import checks_data
 from shlo_disc.torch.constants import state_constants
@@ -35,6 +35,8 @@ __all__ = ["Way", "cut", "operations", "reason_of"]
 
 
 aten = torch.ops.aten
+
+examine = imported_later("shlo_disc.driver.stages", "examine")
 
 
 class Way(enum.IntEnum):
@@ -166,7 +168,7 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
     def _try(self, node: torch.fx.Node) -> str | None:
         try:
             alone, names = _alone(node)
-            examine(lower_part(alone, names, self._known).module)
+            examine(lower_part(alone, names, self._known, is_kept=False).module)
         except NeedsSeveralPrograms:
             return None  # which a region is compiled as
         except Exception as error:  # whatever it is, PyTorch runs the op

@@ -35,9 +35,28 @@ from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
 from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of, symbols_of
 
-__all__ = ["Prepared", "inline_modes", "is_dense", "needs_retracing", "prepare"]
+__all__ = ["Begun", "Prepared", "begin", "finish", "inline_modes", "is_dense", "needs_retracing"]
 
 aten = torch.ops.aten
+
+
+@dataclass
+class Begun:
+    """A graph with its results and arguments as the program has them, before it is decomposed."""
+
+    module: torch.fx.GraphModule
+    placeholders: list[torch.fx.Node]
+    """Those of the given graph."""
+    drawn: list[torch.fx.Node]
+    """Those of random numbers."""
+    draws: Draws
+    sizes: Sizes
+    symbols: dict[str, str]
+    ranges: Mapping[Any, Any]
+    conditions: list[Any]
+    results: list[Result]
+    assertions: list[tuple[Result, Assertion]]
+    guarded: bool
 
 
 @dataclass
@@ -47,8 +66,8 @@ class Prepared:
     module: torch.fx.GraphModule
     inputs: list[int]
     """Of each argument that a call is given: which placeholder of the given graph it is."""
-    constants: list[torch.Tensor]
-    """Tensors that the graph holds; arguments behind the others."""
+    constants: list[str]
+    """The names of tensors that the graph holds; arguments behind the others."""
     draws: Draws
     """Random numbers of a call; arguments behind the constants."""
     size_numbers: SizeNumbers
@@ -68,26 +87,24 @@ class Prepared:
     """Sizes that are numbers in every call."""
 
 
-def prepare(
+def begin(
     given: torch.fx.GraphModule,
     *,
     names: Sequence[str],
     symbols: Mapping[str, str],
     ranges: Mapping[Any, Any],
     conditions: Sequence[Any],
-    carried: Callable[[torch.fx.Node], bool],
     seen: int | None = None,
     checks: bool = True,
     guarded: bool = False,
-) -> Prepared:
-    """A copy of the functional graph `given`, ready to import.
+) -> Begun:
+    """A copy of the functional graph `given`, for :func:`finish`.
 
     `names` are those of its placeholders, `symbols` those of symbols; others are named after the
     placeholders. `ranges` are the bounds of symbols, `conditions` what it requires of them, as
-    PyTorch has them; with `guarded` the caller checks these. `carried` says which ops have a body
-    of ours. The caller sees the strides of the first `seen` results, or of all. With `checks`,
-    indices and the like are checked as eager mode does (:mod:`shlo_disc.torch.checks`).
-    Raises UnsupportedError for a size that no notation has.
+    PyTorch has them; with `guarded` the caller checks these. The caller sees the strides of the
+    first `seen` results, or of all. With `checks`, indices and the like are checked as eager mode
+    does (:mod:`shlo_disc.torch.checks`). Raises UnsupportedError for a size that no notation has.
     """
     module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
     graph = module.graph
@@ -105,6 +122,20 @@ def prepare(
     results = take_results(graph, sizes, seen)
     assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
+    return Begun(
+        module, placeholders, drawn, draws, sizes, named, ranges, conditions, results, assertions,
+        guarded,
+    )  # fmt: skip
+
+
+def finish(begun: Begun, carried: Callable[[torch.fx.Node], bool]) -> Prepared:
+    """The graph of `begun`, which is changed, ready to import.
+
+    `carried` says which ops have a body of ours. Raises UnsupportedError as :func:`begin`.
+    """
+    module, placeholders, sizes = begun.module, begun.placeholders, begun.sizes
+    graph, named, guarded = module.graph, begun.symbols, begun.guarded
+    conditions, assertions = [*begun.conditions], [*begun.assertions]
     state_empty_results(graph, placeholders, sizes.places)
     conditions += decompose(module, carried, libraries=not guarded)
     of_sizes, of_data = take_assertions(graph, sizes)  # of what ops are made of
@@ -129,7 +160,7 @@ def prepare(
         else:
             graph.erase_node(node)
     constants = _take_constants(module, kept)
-    kept += [*drawn, *made]
+    kept += [*begun.drawn, *made]
     for node in graph.nodes:
         note_place(node)
     graph.lint()
@@ -153,13 +184,13 @@ def prepare(
         module,
         inputs,
         constants,
-        draws,
+        begun.draws,
         size_numbers,
         shapes,
-        results,
+        begun.results,
         assertions,
         sizes,
-        list(dict.fromkeys([*stated.bounds(ranges), *found])),
+        list(dict.fromkeys([*stated.bounds(begun.ranges), *found])),
         unstated,
         named,
         numbers,
@@ -251,10 +282,10 @@ def needs_retracing(module: torch.fx.GraphModule) -> bool:
 # -- what goes ----------------------------------------------------------------------------------
 
 
-def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[torch.Tensor]:
+def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> list[str]:
     """Make arguments of the tensors that the graph holds, behind the `kept` ones."""
     graph = module.graph
-    found: list[torch.Tensor] = []
+    found: list[str] = []
     for node in list(graph.nodes):
         if node.op != "get_attr" or not node.users:
             continue
@@ -272,7 +303,7 @@ def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> 
         node.replace_all_uses_with(new)
         graph.erase_node(node)
         kept.append(new)
-        found.append(value)
+        found.append(str(node.target))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,8 +12,11 @@ import sympy
 import torch
 
 from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
+from shlo_disc.driver.graphs import find_graph, graph_key, made_graph
+from shlo_disc.driver.kept import are_kept
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import (
@@ -23,9 +27,13 @@ from shlo_disc.torch.importer import (
     import_graph,
     is_control,
 )
+from shlo_disc.torch.keys import UnnamedError, named_graph
 from shlo_disc.torch.lowering import lower
-from shlo_disc.torch.prepare import Prepared, prepare
+from shlo_disc.torch.places import note_place
+from shlo_disc.torch.prepare import Begun, Prepared, begin, finish
 from shlo_disc.torch.results import Result
+from shlo_disc.torch.size_numbers import SizeNumbers
+from shlo_disc.torch.sizes import Numbers
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
@@ -36,7 +44,7 @@ class Binding:
     def __init__(self, prepared: Prepared) -> None:
         self.inputs = prepared.inputs
         """The placeholders of the given graph that are arguments, in order."""
-        self.constants = prepared.constants
+        self.constants = [operator.attrgetter(n)(prepared.module) for n in prepared.constants]
         """Further arguments, behind these: tensors that the graph holds."""
         self.draws = prepared.draws
         """Random numbers, which a call draws; arguments behind the constants."""
@@ -115,7 +123,7 @@ def _is_tensor(result: Result) -> bool:
 class Lowered:
     """StableHLO with what `shlo_disc.compile` is told beside it."""
 
-    module: ir.Module
+    module: LateModule
     shapes: list[tuple[str, ...]]
     names: list[str]
     constraints: list[str]
@@ -135,25 +143,97 @@ def lower_graph(
     seen: int | None = None,
     checks: bool = True,
     guarded: bool = False,
+    is_kept: bool = True,
 ) -> Lowered:
     """Lower `graph`, which must be functional. `names` are those of its placeholders.
 
     `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols. A caller sees the
-    strides of the first `seen` results. For `checks` and `guarded` see :func:`prepare`.
+    strides of the first `seen` results. For `checks` and `guarded` see :func:`begin`. With
+    `is_kept` later processes find the module on disk.
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
-    prepared = prepare(
+    begun = begin(
         graph,
         names=names,
         symbols=symbols,
         ranges=ranges,
         conditions=conditions,
-        carried=has_body,
         seen=seen,
         checks=checks,
         guarded=guarded,
     )
+    nodes = [*begun.module.graph.nodes]
+    for node in nodes:
+        note_place(node)
+    lines = [node.meta.get("place", "") for node in nodes]
+    key, reason = _key(begun, names, lines) if is_kept and are_kept() else (None, "")
+    found = None if key is None else find_graph(key, lines, lambda: _lowered(begun)[1])
+    if found is not None:
+        return _told(names, _prepared(begun, *found[1]), found[0])
+    held = {str(node.target) for node in nodes if node.op == "get_attr"}
+    guards = _guards(begun)
+    prepared, module = _lowered(begun)
+    if prepared.size_numbers.names:
+        reason = "computes numbers from sizes"
+    elif prepared.unstated:
+        reason = "requires of sizes what no constraint states"
+    elif len(prepared.assertions) != len(begun.assertions):
+        reason = "has an operation made of some that assert something of data"
+    elif not held.issuperset(prepared.constants):
+        reason = "has an operation made of some that hold tensors"
+    elif _guards(begun) != guards:
+        reason = "was lowered for relations of the sizes of its first call"
+    made = tuple(getattr(prepared, name) for name in _STORED)
+    return _told(names, prepared, made_graph(key, lines, module, made, reason))
+
+
+def _key(begun: Begun, names: Sequence[str], lines: Sequence[str]) -> tuple[bytes | None, str]:
+    """The key of a graph on disk; None where it has none, and why, behind "it"."""
+    facts = names, begun.symbols, begun.ranges, begun.conditions, begun.guarded
+    try:
+        return graph_key("torch", *named_graph(begun.module, lines, *facts)), ""
+    except UnnamedError as error:
+        return None, str(error)
+
+
+_STORED = "inputs", "constants", "shapes", "constraints"
+
+
+def _prepared(
+    begun: Begun,
+    inputs: list[int],
+    constants: list[str],
+    shapes: list[tuple[str, ...]],
+    constraints: list[str],
+) -> Prepared:
+    """What :func:`finish` gave in an earlier process, but for the graph to import."""
+    return Prepared(
+        begun.module, inputs, constants, begun.draws, SizeNumbers(), shapes, begun.results,
+        begun.assertions, begun.sizes, constraints, [], begun.symbols, Numbers(()),
+    )  # fmt: skip
+
+
+def _guards(begun: Begun) -> int:
+    """How many conditions on sizes PyTorch has noted."""
+    values = [node.meta.get("val") for node in begun.placeholders]
+    mode = torch._guards.detect_fake_mode([x for x in values if isinstance(x, torch.Tensor)])
+    return 0 if mode is None or mode.shape_env is None else len(mode.shape_env.guards)
+
+
+def _told(names: Sequence[str], prepared: Prepared, module: LateModule) -> Lowered:
+    own = [names[k] for k in prepared.inputs]
+    own += [f"constant_{k}" for k in range(len(prepared.constants))]
+    own += [*prepared.draws.names, *prepared.size_numbers.names]
+    return Lowered(
+        module, prepared.shapes, own, prepared.constraints, prepared.symbols,
+        Binding(prepared),
+    )  # fmt: skip
+
+
+def _lowered(begun: Begun) -> tuple[Prepared, ir.Module]:
+    """The graph ready to import, and in StableHLO."""
+    prepared = finish(begun, has_body)
     try:
         module, carried = import_graph(
             prepared.module.graph, new_context(), has_body, prepared.numbers
@@ -169,15 +249,8 @@ def lower_graph(
                 f"to {_NEAREST.get(missing, 'a type of 8 bits or more')}"
             ) from error
         raise UnsupportedError(f"{where}torch-mlir cannot import the program: {error!r}") from error
-    carried = [_with_graphs(one, prepared, module.context) for one in carried]
-    lower(module, carried)
-    own = [names[k] for k in prepared.inputs]
-    own += [f"constant_{k}" for k in range(len(prepared.constants))]
-    own += [*prepared.draws.names, *prepared.size_numbers.names]
-    return Lowered(
-        module, prepared.shapes, own, prepared.constraints, prepared.symbols,
-        Binding(prepared),
-    )  # fmt: skip
+    lower(module, [_with_graphs(one, prepared, module.context) for one in carried])
+    return prepared, module
 
 
 def _with_graphs(one: Carried, prepared: Prepared, context: ir.Context) -> Carried:
@@ -198,16 +271,10 @@ def _lower_inner(graph: torch.fx.GraphModule, outer: Prepared, context: ir.Conte
     or computes floats from sizes. Branches that are not taken do none of these.
     """
     names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
-    inner = prepare(
-        graph,
-        names=names,
-        symbols=outer.symbols,
-        ranges={},
-        conditions=[],
-        carried=has_body,
-        seen=0,
-        checks=False,
+    begun = begin(
+        graph, names=names, symbols=outer.symbols, ranges={}, conditions=[], seen=0, checks=False
     )
+    inner = finish(begun, has_body)
     own = inner.draws.names or inner.size_numbers.names
     if inner.constants or own or inner.assertions:
         raise UnsupportedError(
