@@ -82,7 +82,7 @@ def freeze(function: Any, layers: Layers) -> Frozen:
         shapes.append(array.shape)
         weights.append(array)
     return Frozen(
-        graph.SerializeToString(),
+        graph.SerializeToString(deterministic=True),
         names,
         types,
         shapes,

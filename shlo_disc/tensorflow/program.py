@@ -12,11 +12,15 @@ import tensorflow as tf
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
+from shlo_disc.base.late_module import LateModule
+from shlo_disc.driver.graphs import find_graph, graph_key, made_graph
+from shlo_disc.driver.kept import are_kept
 from shlo_disc.executables.behind_tensors import BehindTensors
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
+from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.convert import convert
-from shlo_disc.tensorflow.freeze import freeze
+from shlo_disc.tensorflow.freeze import Frozen, freeze
 from shlo_disc.tensorflow.functions import Call, concrete_function
 from shlo_disc.tensorflow.lowering import lower
 from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS, PREFIX, REFUSED, STACKS
@@ -53,14 +57,13 @@ def compile(
     with Layers(source) as layers:
         call = Call(concrete_function(source, signature))
     frozen = freeze(call.function, layers)
-    module = lower(convert(frozen, {*OPS, *REFUSED, *STACKS}, {*LEFT, *JOINED}, PREFIX))
     given = len(call.paths)
     weights = [re.sub(r"(/ReadVariableOp)?/resource$", "", n) for n in frozen.names[given:]]
     symbols = _symbols(call.symbols, frozen.shapes)
     stated = [constraints] if isinstance(constraints, str) else list(constraints)
     sizes = [size for shape in symbols for size in shape if not size.isdecimal()]
     executable = shlo_disc.compile(
-        module,
+        _module(frozen),
         name=call.name,
         shapes=symbols,
         names=[*call.paths, *weights],
@@ -69,6 +72,27 @@ def compile(
         target=target,
     )
     return TensorFlowExecutable(call, frozen.weights, executable)
+
+
+def _module(frozen: Frozen) -> LateModule:
+    """StableHLO of a graph, converted unless an earlier process did so.
+
+    Weights are arguments, of which the graph has types and sizes. Places are in the key, since the
+    module has them.
+    """
+    key = _key(frozen) if are_kept() else None
+    found = None if key is None else find_graph(key, (), lambda: _lowered(frozen))
+    return made_graph(key, (), _lowered(frozen), None, "") if found is None else found[0]
+
+
+def _key(frozen: Frozen) -> bytes:
+    facts = frozen.names, frozen.types, frozen.shapes, frozen.results, sorted(frozen.places.items())
+    version = f"tensorflow {tf.version.VERSION} {tf.version.GIT_VERSION}"
+    return graph_key(version, frozen.graph, repr(facts))
+
+
+def _lowered(frozen: Frozen) -> ir.Module:
+    return lower(convert(frozen, {*OPS, *REFUSED, *STACKS}, {*LEFT, *JOINED}, PREFIX))
 
 
 def _symbols(names: Sequence[str], shapes: Sequence[Sequence[int | None]]) -> list[tuple[str, ...]]:
