@@ -24,6 +24,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from random import SystemRandom
 from typing import Protocol, TypeVar, runtime_checkable
 
 from shlo_disc.base import flags, locks
@@ -154,6 +155,22 @@ def _take_a_step(steps: Iterator[object]) -> None:
         return
 
 
+_chance = SystemRandom()
+"""Leaves the numbers that a program draws by `random` as they are."""
+
+
+def _taken(queue: deque[T]) -> T:
+    """One of `queue`, which it leaves.
+
+    Processes that begin together have equal queues. Each takes another function, stores its code,
+    and loads what the others stored: none waits, and nothing is held by a process that ends.
+    """
+    place = _chance.randrange(len(queue))
+    found = queue[place]
+    del queue[place]
+    return found
+
+
 def _work() -> None:
     global _thread  # noqa: PLW0603
     try:
@@ -171,9 +188,9 @@ def _work() -> None:
             elif _packing and not _nears_end.is_set():
                 job = partial(_take_a_step, _packing.popleft())
             elif _running:
-                function = _running.popleft()()
+                function = _taken(_running)()
             elif _waiting and not _nears_end.is_set():
-                function = _waiting.popleft()()
+                function = _taken(_waiting)()
             else:
                 _thread = None
                 _hurries.clear()

@@ -2,10 +2,12 @@
 
 import json
 import math
+import random
 import subprocess
 import sys
 import textwrap
 import threading
+from collections import deque
 
 import jax
 import jax.numpy as jnp
@@ -388,6 +390,17 @@ def impatient(in_background, monkeypatch):
     """The background waits a shorter time for callers than it does elsewhere."""
     assert shlo_disc.finish_compiling(120)
     monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+
+
+def test_processes_that_begin_together_take_turns_of_their_own():
+    before = random.getstate()
+    orders = []
+    for _ in range(2):
+        queue = deque(range(50))
+        orders.append([background._taken(queue) for _ in range(50)])
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == [*range(50)]
+    assert random.getstate() == before  # which the program may have seeded
 
 
 def test_nothing_begins_in_the_background_while_a_caller_waits(impatient):
