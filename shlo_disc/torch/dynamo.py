@@ -22,7 +22,7 @@ from torch._dynamo.exc import TorchDynamoException, exceptions_allowed_to_be_fal
 from torch._functorch import config as functorch_config
 from torch._subclasses.fake_tensor import disable_fake_tensor_cache
 
-from shlo_disc.base.errors import DeviceError, UnsupportedError
+from shlo_disc.base.errors import CacheMismatchError, DeviceError, UnsupportedError
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.torch.aliases import Aliases
 from shlo_disc.torch.convolution_rewrites import fix_steps
@@ -102,7 +102,7 @@ def _shapes_computed_anew(inputs: Sequence[Any]) -> Iterator[None]:
 
 
 _PASSED_ON = (
-    DeviceError, TorchDynamoException, *exceptions_allowed_to_be_fallback,
+    CacheMismatchError, DeviceError, TorchDynamoException, *exceptions_allowed_to_be_fallback,
 )  # fmt: skip
 """What a user must know, and errors for which Dynamo traces again, or breaks the graph."""
 
@@ -167,6 +167,8 @@ class CompiledGraph(Regions):
                 self._run = lambda _: []
             else:
                 self._run = self.compile_whole(graph, own, weights, _seen(kind))
+        except CacheMismatchError:
+            raise
         except Exception as error:
             if options.on_unsupported == "error":
                 if not isinstance(error, UnsupportedError):

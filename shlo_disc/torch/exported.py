@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 import shlo_disc
-from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.errors import CacheMismatchError, UnsupportedError
 from shlo_disc.driver.options import stated_likely
 from shlo_disc.torch.argument_checks import ArgumentChecks
 from shlo_disc.torch.arguments import inputs_of
@@ -118,6 +118,8 @@ def compile(
             return WholeExecutable(
                 program, inputs, lowered, executable, freeze=freeze, donated=taken
             )
+        except CacheMismatchError:
+            raise
         except Exception:  # also a mistake of the compiler
             if not is_cut:
                 raise
