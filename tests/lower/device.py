@@ -288,7 +288,7 @@ class Stream:
             made = ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * OPERANDS[field])(function)
             self._kept.append(made)
             context[field] = ctypes.cast(made, ctypes.c_void_p).value
-        packed = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 5)(self._packed)
+        packed = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 6)(self._packed)
         done = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(lambda *_: None)
         foreign = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(self._foreign)
         self._kept += [packed, done, foreign]
@@ -368,7 +368,9 @@ class Stream:
         data = value.to_bytes(8, "little", signed=True)
         self._note("write", lambda: ctypes.memmove(address - FAR, data, count))
 
-    def _packed(self, context: int, argument: int, slot: int, count: int, out: int) -> int:
+    def _packed(
+        self, context: int, argument: int, slot: int, count: int, params: int, out: int
+    ) -> int:
         """A copy that the caller fills, on every call."""
         self.done["pack"] += 1
         room = np.empty(count + 64, np.uint8)
