@@ -348,7 +348,7 @@ def test_what_must_be_compiled_is(monkeypatch, tmp_path, way):
     elif way == "dump":
         monkeypatch.setenv("SHLO_DISC_DUMP", str(tmp_path / "dumps"))
     else:
-        monkeypatch.setattr(kept, "_compiler", lambda: b"edited")
+        monkeypatch.setattr(kept, "compiler_id", lambda: b"edited")
     assert not loaded(lambda: shlo_disc.compile(SMALL))
 
 

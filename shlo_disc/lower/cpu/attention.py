@@ -17,6 +17,7 @@ which saves on-chip memory that a CPU has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -380,6 +381,7 @@ class _Blocks(_Kernel):
             s.a_mem = b.scratch(storage, b.size("s_a_scratch"))
         if not self.mix.c_holds_sums:
             v.sums = b.scratch(storage, b.size("v_c_scratch"))
+            v.g = replace(v.g, parts=v.parts())
         with b.loop(b.lo, b.hi, 1, [b.index(-1)], hint="task") as task:
             task.yield_(self._task(task.index, task.args[0]))
         packing = a.keys * (a.depth + a.width) // 4

@@ -54,8 +54,7 @@ def late_if_data(
     sizes = gemm.sizes_read(sizes)
     if writer is not None and not gemm.c_holds_sums:
         b = SizedBuilder(gemm.machine, sizes, in_order=True)
-        parts = writer(gemm, b).parts()
-        gemm = replace(gemm, finish=None, finish_bands=None, parts=parts)
+        gemm = replace(gemm, finish=None, finish_bands=None, parts=writer(gemm, b).parts_alone())
         more = b.params_in_order[len(sizes) :]
         sizes |= {f"epilogue{number}": size for number, size in enumerate(more)}
     is_data = gemm.is_record and gemm.b.row_steps == 1
@@ -287,17 +286,20 @@ class Writer(TileWriter):
                     ahead = Ahead(following + done, step, following)
                 if g.parts is not None and g.parts.ask:
                     with b.if_(last & n.equals(n0)):
-                        b.part("ask", g.parts.ask, [], [m.index, n0, n1, *self.batch_digits])
+                        asked = [m.index, n0, n1, *self.batch_digits]
+                        b.part(f"{self.prefix}ask", g.parts.ask, [], asked)
                 at = Place(
                     m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead,
                     self.zero,
                 )  # fmt: skip
                 self._each_band(functools.partial(self._tiles_of, at=at, m1=m1))
+                assert g.c_holds_sums or g.parts is not None, "sums would not become results"
                 if g.parts is not None:
                     kept = self.kept_at(m.index, m0, n, n0)
                     values = [m.index, n, kept, self.c_base, *self.batch_digits]
                     with b.if_(last):
-                        b.part("finish", g.parts.finish, [self.c_out, self.sums], values)
+                        memory = [self.c_out, self.sums]
+                        b.part(f"{self.prefix}finish", g.parts.finish, memory, values)
 
     def _each_band(self, body: Callable[[IndexValue], None]) -> None:
         """`body(number)` for every band of columns."""
@@ -353,12 +355,16 @@ class Writer(TileWriter):
             mask = b.mask(n1 - j.index, g.tile.lanes)
             finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
 
-    def parts(self) -> Parts:
-        """The functions that compute results from the sums of a tile, and ask for what they read.
+    def parts_alone(self) -> Parts:
+        """The functions of a text that has this product alone, see :meth:`parts`.
 
         Buffers and sizes that these need are known then.
         """
         self._tell_if_once()
+        return self.parts()
+
+    def parts(self) -> Parts:
+        """The functions that compute results from the sums of a tile, and ask for rows to read."""
         digits, finish = len(self.g.a.batch), self.g.finish_bands or self.g.finish
 
         def ask(b: SizedBuilder, _: list[MemRef], values: list[IndexValue]) -> None:
@@ -373,9 +379,10 @@ class Writer(TileWriter):
             inner._finish_tile(m, n, base)
 
         asks = finish is not None and finish.reads_rows
-        asked = self.b.part_text("ask", [], 3 + digits, ask) if asks else ""
+        part, name = self.b.part_text, self.prefix
+        asked = part(f"{name}ask", [], 3 + digits, ask) if asks else ""
         elements = [self.g.c.storage, self.compute]
-        return Parts(self.b.part_text("finish", elements, 4 + digits, write), asked)
+        return Parts(part(f"{name}finish", elements, 4 + digits, write), asked)
 
     def _inside(self, b: SizedBuilder) -> Self:
         """Itself, in a function with a builder of its own."""

@@ -157,8 +157,8 @@ class _Dots(Writer):
             values = [rows[0], rows[-1], n, self.c_base, *self.batch_digits]
             b.part("finish", g.parts.finish, [self.c_out, self.sums], values)
 
-    def parts(self) -> Parts:
-        """See `Writer.parts`: of rows in a group of columns."""
+    def parts_alone(self) -> Parts:
+        """See `Writer.parts_alone`: of rows in a group of columns."""
 
         def write(b: SizedBuilder, memory: list[MemRef], values: list[IndexValue]) -> None:
             inner = self._inside(b)

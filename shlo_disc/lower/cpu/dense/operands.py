@@ -90,7 +90,7 @@ class Gemm:
     """Bands of columns; more than one want `finish_bands`, which stores the results."""
     finish_bands: FinishBands | None = None
     parts: Parts | None = None
-    """What `finish` or `finish_bands` was written as; these are None then."""
+    """What `finish` or `finish_bands` was written as; these may be None then."""
     then_rows: bool = False
     """True if row work follows in the same launch."""
     fill: Fill | None = None
