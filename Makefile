@@ -111,7 +111,8 @@ sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of me
 	$(if $(SAMPLE),,VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py)
 
 # Calls, memory, packed copies and handlers, in half a minute; the build takes 3 minutes of one core, once.
-SANITIZED_SAMPLE := $(addprefix tests/ral/test_,array_kinds.py buffer_pool.py call.py ffi.py pack_cache.py tensors.py weights.py)
+SANITIZED_SAMPLE := $(addprefix tests/ral/test_,array_kinds.py buffer_pool.py call.py ffi.py pack_cache.py packs_later.py \
+	tensors.py weights.py)
 
 SANITIZED_WHOLE := -m "not slow and not unsanitized" -n $(JOBS) --dist loadfile
 
