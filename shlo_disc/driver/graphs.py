@@ -15,7 +15,7 @@ from typing import Any
 from shlo_disc.base import flags
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import Later
-from shlo_disc.driver.kept import are_kept, compiler_id
+from shlo_disc.driver.kept import are_kept, compiler_id, read_record
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.executables.lines import without_lines
 from shlo_disc.ir.mlir import ir
@@ -38,15 +38,10 @@ def find_graph(
 
     `lines`: source lines of the graph's nodes, today. `make` lowers the graph.
     """
-    store = None if flags.cache_verifies() else current("graphs")
-    data = None if store is None else store.read(key)
-    if data is None:
+    found = None if flags.cache_verifies() else read_record("graphs", key, graph_from_bytes)
+    if found is None:
         return None
-    try:
-        digest, made = graph_from_bytes(data)
-    except RecordError:  # written by a mistake of ours
-        COUNTS.add("damaged")
-        return None
+    digest, made = found
     COUNTS.add("graphs_loaded")
     return LateModule(Later.of(digest), lines, Later(make)), made
 

@@ -15,10 +15,10 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -72,10 +72,13 @@ __all__ = [
     "not_kept",
     "place_of",
     "program_of_call",
+    "read_record",
     "wrong_call",
 ]
 
 _log = logging.getLogger("shlo_disc")
+
+T = TypeVar("T")
 
 _LARGEST = 64 << 20
 """Bytes of a source that is looked up; reading more takes as long as compiling it."""
@@ -160,15 +163,10 @@ def find(place: Place, *, may_stand_in: bool = False) -> Found | None:
     """
     if place.seen is None:
         return _found(place)
-    kept = current("sizes")
-    data = None if kept is None else kept.read(place.key)
-    if data is None:
+    kept = read_record("sizes", place.key, sizes_from_bytes)
+    if kept is None:
         return None
-    try:
-        last, sizes = sizes_from_bytes(data)
-    except RecordError:  # written by a mistake of ours
-        COUNTS.add("damaged")
-        return None
+    last, sizes = kept
     found = _found(_with_short(place, sizes))
     if found is None and may_stand_in:
         other = _found(place._replace(key=last, seen=None))
@@ -177,18 +175,27 @@ def find(place: Place, *, may_stand_in: bool = False) -> Found | None:
 
 
 def _found(place: Place) -> Found | None:
-    store = current("programs")
-    data = None if store is None else store.read(place.key)
+    def program(data: bytes) -> ProgramRecord | PartsRecord:
+        record = from_bytes(data, place.lines, place.weights)
+        if not isinstance(record, ProgramRecord | PartsRecord):
+            raise RecordError("no program")
+        return record
+
+    record = read_record("programs", place.key, program)
+    return None if record is None else Found(place, record)
+
+
+def read_record(kind: str, key: bytes, read: Callable[[bytes], T]) -> T | None:
+    """What `read` makes of the entry of `kind` under `key`; None without one that it accepts."""
+    store = current(kind)
+    data = None if store is None else store.read(key)
     if data is None:
         return None
     try:
-        record = from_bytes(data, place.lines, place.weights)
-    except RecordError:
-        record = None
-    if not isinstance(record, ProgramRecord | PartsRecord):  # written by a mistake of ours
+        return read(data)
+    except RecordError:  # written by a mistake of ours
         COUNTS.add("damaged")
         return None
-    return Found(place, record)
 
 
 def load(found: Found, request: Request | None) -> Executable | DataSizedExecutable:

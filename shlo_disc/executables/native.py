@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from shlo_disc import ral
 from shlo_disc.base import flags
@@ -75,7 +76,9 @@ def native_executable(
         foreign=[_foreign_call(call, targets[call.target], where) for call, where in host.foreign],
         gpu=gpu,
         make_kernel=None if gpu is not None else _compiler_of(kernels, host),
-        pack_later=_packer_of(kernels, host) if host.pack_keys and flags.compile_ahead() else None,
+        pack_later=partial(pack_later, [kernels[index] for index in host.packing_kernels])
+        if host.pack_keys and flags.compile_ahead()
+        else None,
     )
 
 
@@ -97,17 +100,6 @@ def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[in
             raise InternalError(f"{_told(host, index)}: {error}") from error
 
     return compiled
-
-
-def _packer_of(
-    kernels: Sequence[Function], host: HostProgram
-) -> Callable[[Callable[[], bool]], None]:
-    """What has packed copies made after the first call that did without."""
-
-    def later(fill: Callable[[], bool]) -> None:
-        pack_later([kernels[index] for index in host.packing_kernels], fill)
-
-    return later
 
 
 def _told(host: HostProgram, index: int) -> str:

@@ -36,7 +36,7 @@ from shlo_disc.torch.places import place_of
 from shlo_disc.torch.random_numbers import save_draws
 from shlo_disc.torch.recurrent import take_recurrent_layers
 from shlo_disc.torch.regions import Regions
-from shlo_disc.torch.sizes import has_floats
+from shlo_disc.torch.sizes import environment_of, has_floats
 
 __all__ = ["CompiledGraph", "backend", "compilations"]
 
@@ -275,10 +275,9 @@ def _input_index(node: torch.fx.Node) -> int | None:
 
 def _known(placeholders: Sequence[torch.fx.Node]) -> Known:
     """What the environment of a graph knows of its symbols."""
-    mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in placeholders])
-    if mode is None or mode.shape_env is None:
+    environment = environment_of([node.meta.get("val") for node in placeholders])
+    if environment is None:
         return NOTHING_KNOWN
-    environment = mode.shape_env
     # Dynamo checks all of them before each call. Those on floats say nothing to the compiler.
     conditions = [guard.expr for guard in environment.guards if not has_floats(guard.expr)]
     return Known(_symbol_names(environment), environment.var_to_range, conditions)

@@ -32,6 +32,7 @@ from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
 from shlo_disc.torch.regions import Regions
 from shlo_disc.torch.running_statistics import instance_norm
+from shlo_disc.torch.sizes import environment_of
 
 __all__ = ["TorchExecutable", "compile"]
 
@@ -194,7 +195,7 @@ def _conditions(program: ExportedProgram) -> list[Any]:
     Of the symbols in its values: a derived dimension, `2*s`, has a symbol of its own in guards.
     """
     values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
-    mode = torch._guards.detect_fake_mode(values)
-    if mode is None or mode.shape_env is None:
+    environment = environment_of(values)
+    if environment is None:
         return []
-    return [mode.shape_env.replace(guard.expr) for guard in mode.shape_env.guards]
+    return [environment.replace(guard.expr) for guard in environment.guards]

@@ -16,7 +16,7 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from shlo_disc.torch.sizes import expression
+from shlo_disc.torch.sizes import environment_of, expression
 
 __all__ = ["UnnamedError", "named_graph"]
 
@@ -129,9 +129,7 @@ class _Names:
 
     def of_environment(self, module: torch.fx.GraphModule) -> object:
         """What PyTorch knows of the symbols that were named, and of those that these lead to."""
-        values = [node.meta.get("val") for node in module.graph.nodes]
-        mode = torch._guards.detect_fake_mode([x for x in values if isinstance(x, torch.Tensor)])
-        environment = None if mode is None else mode.shape_env
+        environment = environment_of([node.meta.get("val") for node in module.graph.nodes])
         if environment is None:
             return None
         guards = self.of([guard.expr for guard in environment.guards])

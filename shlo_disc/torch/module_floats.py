@@ -15,6 +15,8 @@ from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from shlo_disc.torch.sizes import environment_of
+
 __all__ = ["specialise_module_floats"]
 
 
@@ -43,10 +45,10 @@ def specialise_module_floats(graph: torch.fx.GraphModule) -> None:
 
 def _float_symbols(placeholders: Sequence[torch.fx.Node]) -> set[str]:
     """All that Dynamo has made, also those whose values were asked for and that nothing reads."""
-    mode = torch._guards.detect_fake_mode([n.meta.get("example_value") for n in placeholders])
-    if mode is None or mode.shape_env is None:
+    environment = environment_of([n.meta.get("example_value") for n in placeholders])
+    if environment is None:
         return set()
-    symbols = mode.shape_env.backed_var_to_val
+    symbols = environment.backed_var_to_val
     return {str(symbol) for symbol in symbols if symbol_is_type(symbol, SymT.FLOAT)}
 
 

@@ -33,7 +33,7 @@ from shlo_disc.torch.places import note_place
 from shlo_disc.torch.prepare import Begun, Prepared, begin, finish
 from shlo_disc.torch.results import Result
 from shlo_disc.torch.size_numbers import SizeNumbers
-from shlo_disc.torch.sizes import Numbers
+from shlo_disc.torch.sizes import Numbers, environment_of
 
 __all__ = ["Binding", "Lowered", "lower_graph"]
 
@@ -216,9 +216,8 @@ def _prepared(
 
 def _guards(begun: Begun) -> int:
     """How many conditions on sizes PyTorch has noted."""
-    values = [node.meta.get("val") for node in begun.placeholders]
-    mode = torch._guards.detect_fake_mode([x for x in values if isinstance(x, torch.Tensor)])
-    return 0 if mode is None or mode.shape_env is None else len(mode.shape_env.guards)
+    environment = environment_of([node.meta.get("val") for node in begun.placeholders])
+    return 0 if environment is None else len(environment.guards)
 
 
 def _told(names: Sequence[str], prepared: Prepared, module: LateModule) -> Lowered:

@@ -26,8 +26,8 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from shlo_disc.base.errors import UnsupportedError
 
 __all__ = [
-    "Notation", "Numbers", "Place", "Sizes", "exact_floor", "expression", "has_floats",
-    "is_plain_symbol", "places_of", "size_in", "symbols_of",
+    "Notation", "Numbers", "Place", "Sizes", "environment_of", "exact_floor", "expression",
+    "has_floats", "is_plain_symbol", "places_of", "size_in", "symbols_of",
 ]  # fmt: skip
 
 _TRACING_BOUND = 2
@@ -59,6 +59,12 @@ _RELATIONS = {
 def _call(e: Any) -> str | None:
     """The function of the notation that `e` calls."""
     return _CALLS.get(type(e).__name__)
+
+
+def environment_of(values: Any) -> Any:
+    """What PyTorch knows of the symbols in sizes of fake tensors; None where none has symbols."""
+    mode = torch._guards.detect_fake_mode(values)
+    return None if mode is None else mode.shape_env
 
 
 def expression(size: Any) -> sympy.Basic:
