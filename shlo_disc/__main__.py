@@ -14,8 +14,6 @@ from shlo_disc.base import flags
 from shlo_disc.base.errors import DeviceError
 from shlo_disc.lower.target import parse
 
-__all__ = ["main", "report"]
-
 _PACKAGES = ("shlo_disc", "jax", "jaxlib", "torch-mlir", "numpy", "ml_dtypes")
 
 

@@ -18,16 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Attempts",
-    "PythonCallback",
-    "attempts",
-    "callback_of",
-    "is_callback",
-    "last_failure",
-    "without_numbers",
-]
-
 _PREFIX = "shlo_disc.callback."
 _TARGET = re.compile(re.escape(_PREFIX) + r"\d+")
 _numbers = itertools.count(1)

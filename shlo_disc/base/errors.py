@@ -5,25 +5,6 @@ A message says what, where (`model.py:7`), the values, how we know, and what to 
 
 from __future__ import annotations
 
-__all__ = [
-    "ELSEWHERE",
-    "ArgumentPlaceError",
-    "CacheMismatchError",
-    "ChangedArrayError",
-    "DeletedArrayError",
-    "DeviceError",
-    "ForeignCallError",
-    "ForkError",
-    "IndexRangeError",
-    "InternalError",
-    "InvalidModuleError",
-    "NumberRangeError",
-    "ShapeMismatchError",
-    "ShloDiscError",
-    "UnsupportedError",
-]
-
-
 ELSEWHERE = (
     "keep this part outside the compiled program, or have the framework run it: "
     "on_unsupported='xla' of shlo_disc.jit, 'eager' of torch.compile"

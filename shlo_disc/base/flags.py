@@ -17,31 +17,6 @@ from pathlib import Path
 
 from shlo_disc.base.records import dataclass
 
-__all__ = [
-    "FLAGS",
-    "Flag",
-    "Kind",
-    "cache",
-    "cache_bytes",
-    "cache_dir",
-    "cache_programs",
-    "cache_verifies",
-    "check",
-    "check_runtime",
-    "compile_ahead",
-    "debug_level",
-    "dump_dir",
-    "fusion",
-    "gpu_cubins",
-    "num_threads",
-    "on_unsupported",
-    "overridden",
-    "spec_checks",
-    "split",
-    "trust_bytecode",
-    "value",
-]
-
 
 @dataclass(frozen=True)
 class Kind:

@@ -9,8 +9,6 @@ from typing import Any
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["Tested", "check_tested", "late_imports"]
-
 
 @dataclass(frozen=True)
 class Tested:

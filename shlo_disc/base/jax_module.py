@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["WEIGHT", "JaxModule"]
-
 WEIGHT = "shlo_disc.weight"
 """The target of a custom call that stands for a constant beside the module."""
 

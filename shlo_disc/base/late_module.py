@@ -8,8 +8,6 @@ from typing import Any
 from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
 
-__all__ = ["LateModule"]
-
 
 @dataclass(frozen=True, eq=False)
 class LateModule:

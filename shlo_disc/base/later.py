@@ -8,8 +8,6 @@ from typing import Any, Generic, TypeVar
 
 from shlo_disc.base import locks
 
-__all__ = ["Later", "imported_later"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Lock", "lock", "once", "reentrant_lock"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

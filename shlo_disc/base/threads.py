@@ -16,8 +16,6 @@ from typing import ParamSpec, TypeVar
 
 from shlo_disc.base import locks
 
-__all__ = ["COLLECTIONS", "SWITCH_SECONDS", "idle_seconds", "lets_others_run"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.signature import ArraySpec
 
-__all__ = ["as_complex", "as_pairs", "random_arguments", "read", "write"]
-
 Array = npt.NDArray[Any]
 
 LARGEST = 8

@@ -24,8 +24,6 @@ from shlo_disc.ir.dialect import complex_results
 from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir, terminator
 
-__all__ = ["ENGINES", "Outcome", "bisect", "first_change", "results_of"]
-
 Array = npt.NDArray[Any]
 
 ENGINES = ("compiled", "as-is", "reference")

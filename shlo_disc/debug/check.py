@@ -20,8 +20,6 @@ from shlo_disc.ir.mlir import ir, walk
 from shlo_disc.ir.ops import names
 from shlo_disc.passes.kinds import kind_of
 
-__all__ = ["Checked", "Report", "check"]
-
 Array = npt.NDArray[Any]
 
 _EXACT = names(lambda row: row.exact_bits)

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["Difference", "compare", "tolerance"]
-
 Array = npt.NDArray[Any]
 
 _RTOL = {

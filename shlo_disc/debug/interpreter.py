@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from shlo_disc.ir.mlir import ir, new_context, parse_module, run_pipeline, stablehlo
 
-__all__ = ["Interpreter", "NoReferenceError"]
-
 Array = npt.NDArray[Any]
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -38,8 +38,6 @@ from shlo_disc.lower.plan import (
 )
 from shlo_disc.ral import fft_transform
 
-__all__ = ["KernelFault", "chunks", "run_plan"]
-
 Array = npt.NDArray[Any]
 
 LIMIT_S = 120.0

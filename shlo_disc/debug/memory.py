@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILL", "Guarded"]
-
 FILL = 0xA5
 """Every byte of fresh memory: neither zero nor a plausible number."""
 

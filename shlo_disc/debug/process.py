@@ -22,8 +22,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.plan import FUNCTION_TYPE
 from shlo_disc.lower.target import Function
 
-__all__ = ["Code", "Ended", "KernelCall", "Zeroing", "run_calls"]
-
 Code = Callable[[Sequence[str]], Sequence[Function]]
 """Gives the functions of kernel texts."""
 

@@ -22,8 +22,6 @@ from shlo_disc.ir.builders import convert, create
 from shlo_disc.ir.dialect import fft_dimension, fft_pairs
 from shlo_disc.ir.mlir import at, ir, replace, terminator, walk
 
-__all__ = ["of_fusion", "of_module"]
-
 Sizes = Mapping[str, int]
 
 

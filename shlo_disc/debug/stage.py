@@ -22,8 +22,6 @@ from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import PASSES_LEFT
 from shlo_disc.passes.table import NEEDED, pipeline_of
 
-__all__ = ["Stage", "load", "stage_files"]
-
 
 @dataclass(frozen=True)
 class Stage:

@@ -35,8 +35,6 @@ from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.records import planned
 
-__all__ = ["Ran", "Walk"]
-
 Array = npt.NDArray[Any]
 
 

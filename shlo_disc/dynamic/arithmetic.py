@@ -28,18 +28,6 @@ from shlo_disc.dynamic.intervals import (
 )
 from shlo_disc.dynamic.monomial import MAX_NESTING, MAX_WEIGHT
 
-__all__ = [
-    "BITS_READ",
-    "ELEMENTWISE",
-    "Condition",
-    "Entry",
-    "Quotient",
-    "SizeArithmetic",
-    "evaluate",
-    "exceeds",
-    "is_wide",
-]
-
 LARGEST_SIZE = (1 << 31) - 1
 """The largest size JAX's own 32-bit arithmetic on sizes can hold."""
 

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "integer",
-    "integers",
-    "integers_or",
-    "pairs",
-    "text",
-]
-
 
 def integer(op: ir.Operation, name: str, default: int | None = None) -> int:
     """An integer attribute; `default` where it is absent."""

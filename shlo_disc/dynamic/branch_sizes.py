@@ -10,8 +10,6 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["branch_sizes"]
-
 
 def branch_sizes(op: ir.Operation, shapes: ShapeAnalysis) -> Pairs:
     """The symbols that have one value whenever `op` runs, by the `stablehlo.case`s around it."""

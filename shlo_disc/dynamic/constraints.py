@@ -31,8 +31,6 @@ from shlo_disc.dynamic.monomial import Monomial, common_monomial, monomial_quoti
 from shlo_disc.dynamic.relations import RELATIONS
 from shlo_disc.dynamic.samples import CounterexampleSamples
 
-__all__ = ["Constraints"]
-
 _F = TypeVar("_F")
 
 _STEPS = 16

@@ -30,8 +30,6 @@ from shlo_disc.ir.mlir import ir
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
 
-__all__ = ["DIGITS", "FLOAT_RULES", "FloatType", "constant_quotients", "integer_of", "quotient_of"]
-
 DIGITS = {"f32": 24, "f64": 53}
 """Bits of the mantissas of the float types that sizes are computed in."""
 

@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = [
-    "EVERYTHING",
-    "Bound",
-    "Interval",
-    "both",
-    "either",
-    "interval_floordiv",
-    "interval_product",
-    "interval_sum",
-]
-
 Bound = int | None
 Interval = tuple[Bound, Bound]
 

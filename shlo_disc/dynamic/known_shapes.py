@@ -7,8 +7,6 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["KnownShapes"]
-
 
 class KnownShapes:
     """What :func:`analyze` finds of a module; made when asked for, kept until the module changes.

@@ -13,8 +13,6 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.comparisons import conjuncts, less_than
 from shlo_disc.ir.mlir import ir, producer, terminator
 
-__all__ = ["Counted", "along", "counted", "unchanged"]
-
 _SIGNS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 
 

@@ -8,8 +8,6 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import known_element_type
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["element_bytes", "value_bytes"]
-
 
 def element_bytes(element: ir.Type) -> int:
     """Bytes of one element in memory; raises UnsupportedError for types without a layout."""

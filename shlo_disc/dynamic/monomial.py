@@ -13,21 +13,6 @@ from shlo_disc.base.errors import UnsupportedError
 if TYPE_CHECKING:
     from shlo_disc.dynamic.expr import Expr
 
-__all__ = [
-    "CACHE_SIZE",
-    "MAX_NESTING",
-    "MAX_WEIGHT",
-    "Atom",
-    "FormulaTooLongError",
-    "Monomial",
-    "Terms",
-    "common_monomial",
-    "intern",
-    "monomial_order",
-    "monomial_quotient",
-    "times",
-]
-
 Monomial = tuple[tuple["Atom", int], ...]
 """Atoms with their powers, sorted; the empty product is 1."""
 

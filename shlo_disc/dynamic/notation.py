@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["FUNCTIONS", "Tree", "parse", "shortened"]
-
 FUNCTIONS = ("floordiv", "max", "min", "mod")
 
 Tree = Any

@@ -13,8 +13,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
-__all__ = ["Check", "ShapeProgram", "Solve", "argument_places", "shape_text", "size_symbol"]
-
 
 @dataclass(frozen=True)
 class Solve:

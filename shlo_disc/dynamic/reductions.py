@@ -6,8 +6,6 @@ from collections.abc import Container, Sequence
 
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["reduction_runs"]
-
 
 def reduction_runs(sizes: Sequence[Expr], reduced: Container[int]) -> list[tuple[Expr, ...]]:
     """The sizes kept in front, then reduced, kept, ... in turn; sizes that are always 1 left out.

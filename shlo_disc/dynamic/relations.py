@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.notation import shortened
 
-__all__ = ["RELATIONS", "holds", "lower_bound", "parse_constraint", "spelled"]
-
 RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,

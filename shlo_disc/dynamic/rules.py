@@ -22,8 +22,6 @@ from shlo_disc.ir.ops import Role, names
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
 
-__all__ = ["DYNAMIC", "MOVING_RULES", "Rule", "Shape", "refuse"]
-
 Shape = tuple[Expr, ...]
 Rule = Callable[["ShapeAnalysis", ir.Operation], list[Shape]]
 

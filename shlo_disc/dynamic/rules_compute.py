@@ -22,8 +22,6 @@ from shlo_disc.ir.ops import ffi
 if TYPE_CHECKING:
     from shlo_disc.dynamic.shapes import ShapeAnalysis
 
-__all__ = ["COMPUTE_RULES", "CUSTOM_CALLS"]
-
 COMPUTE_RULES: dict[str, Rule] = {}
 
 CUSTOM_CALLS: dict[str, Rule] = {}

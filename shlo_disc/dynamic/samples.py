@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from shlo_disc.dynamic.expr import Atom, Expr
 from shlo_disc.dynamic.intervals import Interval
 
-__all__ = ["CounterexampleSamples"]
-
 _TRIED, _KEPT = 32, 4
 _STEPS = 64
 """Values tried for one symbol and one congruence."""

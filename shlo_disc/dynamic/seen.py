@@ -13,8 +13,6 @@ from collections.abc import Mapping
 
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["LONGEST_RUN", "SEEN", "SHORT", "Pairs", "run_of", "short_sizes"]
-
 Pairs = tuple[tuple[str, int], ...]
 """Symbols and their values."""
 

@@ -20,8 +20,6 @@ from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
 from shlo_disc.ir.dialect import complex_arguments, complex_results
 from shlo_disc.ir.mlir import ir, terminator
 
-__all__ = ["shape_program"]
-
 
 def shape_program(
     main: ir.Operation, shapes: ShapeAnalysis, names: Sequence[str] = ()

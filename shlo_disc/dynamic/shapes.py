@@ -45,19 +45,6 @@ from shlo_disc.ir.comparisons import conjuncts, less_than
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, terminator
 
-__all__ = [
-    "COMPUTED",
-    "CONSTRAINTS",
-    "IN_REGION",
-    "REGION_SIZES",
-    "RULES",
-    "SIGNED_SYMBOLS",
-    "SIZE_SYMBOLS",
-    "Guard",
-    "ShapeAnalysis",
-    "analyze",
-]
-
 SIZE_SYMBOLS = "disc.size_symbols"
 """On an argument whose elements are sizes: their symbols."""
 

@@ -12,15 +12,6 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, terminator
 
-__all__ = [
-    "GLOBAL",
-    "NeedsSeveralPrograms",
-    "SizeFromData",
-    "SizeOfRegion",
-    "control_around",
-    "sources_of_size",
-]
-
 GLOBAL = "jax.global_constant"
 """On a scalar argument that JAX passes a size in: the symbol."""
 

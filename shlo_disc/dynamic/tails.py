@@ -28,8 +28,6 @@ from typing import NamedTuple
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import CACHE_SIZE, Atom, Monomial
 
-__all__ = ["zero_from"]
-
 LARGEST = 4096
 """The largest size that one proof may try: 20 ms."""
 

@@ -22,11 +22,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir, producer
 
-__all__ = [
-    "BROADCASTS", "SLICES", "VIEWS", "View", "band_of", "dense_strides", "magnitude",
-    "outermost_first", "view_of",
-]  # fmt: skip
-
 SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})
 """What cuts a part out of an array at places known from sizes."""
 

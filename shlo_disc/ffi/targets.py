@@ -17,8 +17,6 @@ from shlo_disc.base.callbacks import callback_of, is_callback
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
 
-__all__ = ["STAGES", "FfiTarget", "ffi_target"]
-
 PLATFORMS = {"cpu": "Host", "cuda": "CUDA", "rocm": "ROCM"}
 """XLA's name of a target's platform."""
 

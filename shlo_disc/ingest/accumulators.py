@@ -19,8 +19,6 @@ from collections.abc import Callable, Sequence
 from shlo_disc.ir.builders import convert, create, with_element
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 
-__all__ = ["promote_accumulators", "promoted"]
-
 
 def promote_accumulators(module: ir.Module, present: set[str]) -> int:
     """Accumulated operands have the element types of the regions; the number of ops changed.

@@ -10,8 +10,6 @@ import re
 
 from shlo_disc.base.errors import InvalidModuleError
 
-__all__ = ["MAX_CHARACTERS", "check_aliases"]
-
 MAX_CHARACTERS = 1_000_000
 """Of one alias, with those it names written out. Call stacks of JAX programs have below 10^4."""
 

@@ -28,8 +28,6 @@ from shlo_disc.ir.builders import dimension as dimension_of
 from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
-__all__ = ["APPROX_TOP_K", "expand_approx_top_k"]
-
 APPROX_TOP_K = ("ApproxTopK", "stablehlo.dynamic_approx_top_k")
 
 

@@ -7,15 +7,6 @@ from typing import Any
 
 from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "argument_attributes",
-    "constant",
-    "erase_arguments",
-    "global_name",
-    "set_argument_attributes",
-    "set_signature",
-]
-
 _GLOBAL = "jax.global_constant"
 
 

@@ -23,8 +23,6 @@ from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, replace, walk
 
-__all__ = ["bounds_of_arguments", "drop_bounds"]
-
 _ATTRIBUTE = "disc.bounds"
 _NO_BOUND = ir.ShapedType.get_dynamic_size()
 

@@ -13,8 +13,6 @@ from shlo_disc.ir.mlir import at, ir, ops_of, replace, terminator
 from shlo_disc.ir.ops import OPS, Role
 from shlo_disc.ir.scalar_regions import in_scalar_region
 
-__all__ = ["BRANCHES", "select_in_regions"]
-
 BRANCHES = ("stablehlo.case", "stablehlo.if")
 
 MOST = 128

@@ -13,18 +13,6 @@ from shlo_disc.ir.mlir import ir, quant, walk
 from shlo_disc.ir.ops import OPS, Role, refusal
 from shlo_disc.ir.weights import resource_name
 
-__all__ = [
-    "MAX_CALLS",
-    "MAX_ELEMENTS",
-    "MAX_OPS",
-    "MAX_RANK",
-    "check_attributes",
-    "check_calls",
-    "check_normal_form",
-    "check_readable",
-    "foreign",
-]
-
 MAX_OPS = 1_000_000
 """After inlining. BERT-base has 6500; a million take minutes in every pass."""
 

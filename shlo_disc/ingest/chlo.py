@@ -18,8 +18,6 @@ from shlo_disc.ir.element_types import known_element_type
 from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ir.ops import Role, names
 
-__all__ = ["KEPT_CHLO", "expand_chlo", "expand_composites", "take_calls"]
-
 broadcast_operands = imported_later("shlo_disc.ingest.chlo_broadcasts", "broadcast_operands")
 expand_next_after = imported_later("shlo_disc.ingest.next_after", "expand_next_after")
 

@@ -20,8 +20,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of
 from shlo_disc.ir.ops import OPS, names
 
-__all__ = ["broadcast_operands"]
-
 _BROADCASTING = names(lambda row: row.name.startswith("chlo.broadcast_"))
 _DIMENSIONS = "broadcast_dimensions"
 _DYNAMIC = ir.ShapedType.get_dynamic_size()

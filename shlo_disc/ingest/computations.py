@@ -7,8 +7,6 @@ from typing import Any
 
 from shlo_disc.ir.mlir import clone, ir, ops_of
 
-__all__ = ["called_by", "computations", "drop_computations", "fill_region", "inlined"]
-
 
 def computations(module: ir.Module) -> dict[str, Any]:
     """The functions of a module, by name."""

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 
 from shlo_disc.ir.mlir import at, ir, ops_of, replace
 
-__all__ = ["split_concatenations"]
-
 MOST_OPERANDS = 32
 """Fewer than the arrays a kernel may read, so that work in front of them may join."""
 

@@ -21,8 +21,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, stablehlo
 from shlo_disc.ir.ops import ffi
 
-__all__ = ["check_custom_calls"]
-
 
 def check_custom_calls(module: ir.Module) -> None:
     """Every custom call has the form that its target wants; raises InvalidModuleError."""

@@ -27,8 +27,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 from shlo_disc.ir.ops import ffi
 
-__all__ = ["order_effects"]
-
 _CONTROL = ("stablehlo.case", "stablehlo.if", "stablehlo.while")
 
 

@@ -22,8 +22,6 @@ from shlo_disc.ir.contractions import dot_numbers
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["dot_general", "einsum"]
-
 
 def _type(value: ir.Value) -> ir.RankedTensorType:
     return ir.RankedTensorType(value.type)

@@ -36,17 +36,6 @@ from shlo_disc.ir.builders import (
 )
 from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "Eliminated",
-    "back_substituted",
-    "determinant",
-    "diagonal_or",
-    "eliminated",
-    "inverted",
-    "log_determinant",
-    "permutation",
-]
-
 
 @dataclass(frozen=True)
 class Eliminated:

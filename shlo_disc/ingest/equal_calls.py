@@ -13,8 +13,6 @@ from typing import Any
 from shlo_disc.ir.mlir import ir, ops_of, run_pipeline
 from shlo_disc.ir.ops import Role, names
 
-__all__ = ["share_equal_calls"]
-
 _CALL = "func.call"
 
 _PURE = names(lambda row: row.role is Role.ELEMENTWISE) | {"func.return", "stablehlo.constant"}

@@ -34,8 +34,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, producer
 from shlo_disc.ir.scalar_regions import on_arrays
 
-__all__ = ["RULES", "expand_ops"]
-
 Values = list[ir.Value]
 Rule = Callable[[ir.Operation], Values]
 

@@ -30,8 +30,6 @@ from shlo_disc.ir.mlir import at, ir, ops_of
 from shlo_disc.ir.ops import ffi
 from shlo_disc.ir.ops.ffi import is_ffi_call
 
-__all__ = ["expand_foreign_calls"]
-
 _TYPED = 4
 """`api_version` of FFI calls, where there is one."""
 

@@ -15,8 +15,6 @@ from shlo_disc.ir import dialect
 from shlo_disc.ir.builders import integer
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["fft_planes", "gives_pairs", "takes_pairs"]
-
 
 def fft_planes(
     kind: str,

@@ -39,8 +39,6 @@ from shlo_disc.ir.element_types import known_element_type
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, replace, stablehlo
 
-__all__ = ["call_lapack", "lapack", "nan_where_failed"]
-
 _PREFIXES = {"f32": ("s", "c"), "f64": ("d", "z")}
 """Of LAPACK's functions: for real numbers, and for complex ones with parts of this type."""
 _OF_COMPLEX = {"orgqr": "ungqr", "syevd": "heevd"}

@@ -14,8 +14,6 @@ from shlo_disc.ir.builders import broadcast_like, compare, convert, create, scal
 from shlo_disc.ir.element_types import ElementType, known_element_type
 from shlo_disc.ir.mlir import at, ir, ops_of, replace
 
-__all__ = ["expand_next_after"]
-
 
 def expand_next_after(module: ir.Module) -> int:
     """No `chlo.next_after` of narrow floats is left; how many there were."""

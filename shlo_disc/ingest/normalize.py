@@ -31,8 +31,6 @@ from shlo_disc.ir.locations import argument_name, source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, walk
 from shlo_disc.ir.ops import names
 
-__all__ = ["normalize"]
-
 bounds_of_arguments = imported_later("shlo_disc.ingest.bounds", "bounds_of_arguments")
 call_lapack = imported_later("shlo_disc.ingest.linear_algebra", "call_lapack")
 check_custom_calls = imported_later("shlo_disc.ingest.custom_calls", "check_custom_calls")

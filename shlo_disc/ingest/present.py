@@ -8,23 +8,6 @@ from typing import Any
 from shlo_disc.ir.mlir import ir, quant, stablehlo
 from shlo_disc.ir.ops import names
 
-__all__ = [
-    "CHLO_CALLS",
-    "CONFIGURATION",
-    "EXPANDED",
-    "INTERNAL",
-    "TUPLE_OPS",
-    "bounds_of",
-    "converted",
-    "has_bounds",
-    "has_mixture",
-    "has_tuples",
-    "is_compound",
-    "is_quantized",
-    "is_token",
-    "target_of",
-]
-
 EXPANDED = names(lambda row: row.note.startswith("ingest: expand_ops"))
 """Ops that have a rule in `expand_ops.py`."""
 

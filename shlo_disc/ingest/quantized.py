@@ -39,8 +39,6 @@ from shlo_disc.ir.mlir import at, ir, ops_of, quant, replace, run_pipeline, term
 from shlo_disc.ir.ops import names
 from shlo_disc.ir.ops.row import Role
 
-__all__ = ["expand_quantized_types"]
-
 _MOVES = names(lambda row: row.role is Role.MOVING or row.is_broadcast) | {
     f"stablehlo.{name}"
     for name in (

@@ -8,8 +8,6 @@ from shlo_disc.ingest.size_values import binary, extent, number, vector
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["joining_function", "running", "sorted_with_places"]
-
 
 def joining_function(module: ir.Operation, name: str, element: ir.Type) -> ir.FlatSymbolRefAttr:
     """A private function that joins two elements by `stablehlo.NAME`, made once a module."""

@@ -22,8 +22,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, replace
 from shlo_disc.ir.weights import resource_name, weight_bytes
 
-__all__ = ["read_resources"]
-
 _BLOB = r': "0x[0-9A-Fa-f]{8}([0-9A-Fa-f]*)"'
 
 

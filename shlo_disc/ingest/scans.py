@@ -24,8 +24,6 @@ from shlo_disc.ir.builders import (
 )
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["expand_scan"]
-
 
 def expand_scan(op: ir.Operation) -> list[ir.Value]:
     """The values of a `chlo.scan`, built at the insertion point."""

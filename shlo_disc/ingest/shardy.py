@@ -14,8 +14,6 @@ import re
 
 from shlo_disc.base.errors import UnsupportedError
 
-__all__ = ["without_shardy"]
-
 _MESH = re.compile(r"^\s*sdy\.mesh @.*$", re.MULTILINE)
 _CONSTRAINT = re.compile(
     r"^(\s*%[\w.]+ = )sdy\.(?:sharding_constraint|reshard|propagation_barrier) (%[\w.#]+).*?"

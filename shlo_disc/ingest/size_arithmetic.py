@@ -15,12 +15,6 @@ from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_t
 from shlo_disc.ir.builders import assert_sizes, compare, create, number_of
 from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "Size", "known", "larger", "less", "minus", "must_be_equal", "pairs_of", "plus", "product",
-    "quotient", "reshaped", "same_size", "shape_vector", "size_of", "sizes_of", "smaller", "static",
-    "times", "value_of",
-]  # fmt: skip
-
 Size: TypeAlias = int | ir.Value
 """A number, or a rank-0 i64."""
 

@@ -33,8 +33,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.ir.ops import OPS, Role
 
-__all__ = ["Sizes", "binary", "extent", "number", "scalar_type", "shape_of", "truth", "vector"]
-
 _Source: TypeAlias = ir.Value | tuple[ir.Value, int]
 """A size, or a value and one of its dimensions."""
 

@@ -24,8 +24,6 @@ from shlo_disc.ingest.arguments import (
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["OTHERS", "Shapes", "constrain", "describe", "solve_sizes"]
-
 OTHERS = "..."
 """At the end of a given shape: the other sizes are as the type says."""
 

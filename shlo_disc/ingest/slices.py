@@ -21,8 +21,6 @@ import numpy as np
 
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
-__all__ = ["gather_slices", "saturate_starts"]
-
 _MOST = (1 << 31) - 1
 
 

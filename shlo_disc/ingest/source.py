@@ -25,8 +25,6 @@ from shlo_disc.ingest.check import check_readable
 from shlo_disc.ir.locations import Place, place
 from shlo_disc.ir.mlir import ir, parse_module, stablehlo
 
-__all__ = ["MAX_BYTES", "MAX_NESTING", "read"]
-
 check_aliases = imported_later("shlo_disc.ingest.aliases", "check_aliases")
 try_in_child = imported_later("shlo_disc.ingest.trial", "try_in_child")
 without_shardy = imported_later("shlo_disc.ingest.shardy", "without_shardy")

@@ -20,8 +20,6 @@ import torch_mlir
 
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 
-__all__ = ["try_in_child"]
-
 SECONDS = 20.0
 """For reading; a second more for each MiB."""
 

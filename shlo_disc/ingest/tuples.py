@@ -29,8 +29,6 @@ from shlo_disc.ingest.present import TUPLE_OPS, is_compound, is_token
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, terminator
 
-__all__ = ["flatten_tuples"]
-
 _CARRYING = frozenset(
     f"stablehlo.{name}" for name in ("case", "if", "optimization_barrier", "while")
 )

@@ -16,8 +16,6 @@ from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import at, ir, ops_of, replace
 from shlo_disc.ir.weights import weight_attribute
 
-__all__ = ["put_weights"]
-
 
 def put_weights(module: ir.Module, weights: Sequence[npt.NDArray[Any]]) -> None:
     """Every custom call WEIGHT of `module` becomes a constant with the array of its number."""

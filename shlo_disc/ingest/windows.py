@@ -52,8 +52,6 @@ from shlo_disc.ir.builders import (
 from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
-__all__ = ["expand_windows"]
-
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _DYNAMIC_REDUCE_WINDOW = "stablehlo.dynamic_reduce_window"
 

@@ -10,30 +10,6 @@ from typing import Any
 
 from shlo_disc.ir.mlir import ir, producer
 
-__all__ = [
-    "assert_sizes",
-    "broadcast",
-    "broadcast_like",
-    "compare",
-    "convert",
-    "create",
-    "dimension",
-    "integer",
-    "number_of",
-    "pad",
-    "permuted",
-    "reduced",
-    "scalar",
-    "scattered",
-    "shape_of",
-    "summed",
-    "transposed",
-    "vector",
-    "while_loop",
-    "with_element",
-    "zero",
-]
-
 
 def create(name: str, operands: Sequence[ir.Value], kind: ir.Type, **attributes: Any) -> ir.Value:
     """A new op with one result."""

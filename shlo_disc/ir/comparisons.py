@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.ir.mlir import ir, producer, stablehlo
 
-__all__ = ["comparison", "conjuncts", "is_total_order", "less_than"]
-
 
 def comparison(op: ir.Operation) -> str:
     """The direction of a `compare`: EQ, NE, LT, LE, GT or GE."""

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, stablehlo
 
-__all__ = ["Side", "dot_numbers", "dot_sides", "may_round"]
-
 
 @dataclass(frozen=True)
 class Side:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, stablehlo
 
-__all__ = ["ConvNumbers", "ImageDims", "comes_in_phases", "conv_numbers", "window_numbers"]
-
 
 @dataclass(frozen=True)
 class ImageDims:

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["complex_elements_of", "elements_of"]
-
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 

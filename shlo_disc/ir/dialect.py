@@ -37,28 +37,6 @@ from typing import Any
 
 from shlo_disc.ir.mlir_libraries import ir
 
-__all__ = [
-    "ATTRIBUTES",
-    "COMPLEX",
-    "Fft",
-    "Fusion",
-    "Guard",
-    "ReduceWindow",
-    "Scan",
-    "Yield",
-    "complex_arguments",
-    "complex_results",
-    "dim",
-    "empty",
-    "fft_dimension",
-    "fft_pairs",
-    "shape",
-    "sizes",
-    "tidy",
-    "verify",
-    "written_sizes",
-]
-
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.dim": ("dim",),
     "disc.empty": ("dims",),

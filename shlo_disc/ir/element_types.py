@@ -14,17 +14,6 @@ from shlo_disc.base.records import dataclass
 if TYPE_CHECKING:  # MLIR is loaded when first needed
     from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "COMPLEX_TYPES",
-    "ELEMENT_TYPES",
-    "FLOATS",
-    "ElementType",
-    "FloatFormat",
-    "Special",
-    "element_type",
-    "known_element_type",
-]
-
 
 @dataclass(frozen=True)
 class ElementType:

@@ -14,8 +14,6 @@ from __future__ import annotations
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, stablehlo
 
-__all__ = ["IndexNumbers", "gather_numbers", "scatter_attribute", "scatter_numbers"]
-
 
 @dataclass(frozen=True)
 class IndexNumbers:

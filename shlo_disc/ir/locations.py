@@ -11,8 +11,6 @@ from typing import Any
 
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["Place", "argument_name", "is_call", "op_name", "place", "source_line"]
-
 Place = tuple[str, int, int]
 """File, line and column, from 1; line 0 is none."""
 

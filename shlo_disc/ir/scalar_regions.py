@@ -11,8 +11,6 @@ from shlo_disc.ir.builders import zero
 from shlo_disc.ir.mlir import at, ir, terminator
 from shlo_disc.ir.ops import Role, names
 
-__all__ = ["SCALAR_REGIONS", "in_scalar_region", "on_arrays", "takes_lanes"]
-
 SCALAR_REGIONS = frozenset(
     {
         "disc.reduce_window",

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from shlo_disc.ir.mlir import ir, pointer
 
-__all__ = ["resource_name", "weight_attribute", "weight_bytes"]
-
 Bytes = npt.NDArray[np.uint8]
 
 

@@ -71,8 +71,6 @@ from shlo_disc.lower.background import finish_later
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
 
-__all__ = ["CacheInfo", "JitFunction", "living"]
-
 _log = logging.getLogger("shlo_disc")
 
 _MAX_ENTRIES = 4096

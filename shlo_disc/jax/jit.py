@@ -9,8 +9,6 @@ from typing import Any, ParamSpec, Protocol, cast, overload
 from shlo_disc.jax.arguments.options import JitOptions
 from shlo_disc.jax.function import JitFunction
 
-__all__ = ["jit"]
-
 _Options = ParamSpec("_Options")
 
 

@@ -19,8 +19,6 @@ from jax._src.interpreters import mlir as _mlir
 from shlo_disc.base.callbacks import PythonCallback
 from shlo_disc.jax_private.functions_with_sizes import HeldSizes
 
-__all__ = ["FOR_US", "is_callback_effect"]
-
 _EFFECTS = (
     _callback.IOEffect,
     _callback.OrderedIOEffect,

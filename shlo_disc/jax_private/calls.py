@@ -6,8 +6,6 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
-__all__ = ["CALLS", "called"]
-
 CALLS = frozenset(
     (
         "checkpoint",

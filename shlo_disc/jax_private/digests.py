@@ -22,17 +22,6 @@ try:
 except ImportError:  # where other versions have it
     from jax._src import prng as _prng  # type: ignore[attr-defined,no-redef]
 
-__all__ = [
-    "JAX_VERSIONS",
-    "LEFT_TO_DERIVATIVES",
-    "is_array",
-    "is_typed_number",
-    "known_primitives",
-    "prng_name",
-    "says_nothing",
-    "trivially_placed",
-]
-
 JAX_VERSIONS = (jax.__version__, _jaxlib_version)
 """Of `jax` and `jaxlib`."""
 

@@ -10,8 +10,6 @@ import numpy as np
 from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jaxlib import lapack as _lapack_module
 
-__all__ = ["ffi_handlers", "ffi_types"]
-
 _lapack: Any = _lapack_module  # untyped
 
 _Ffi = tuple[str, str]

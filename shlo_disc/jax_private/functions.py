@@ -15,16 +15,6 @@ from jax._src.lax import lax as _lax
 from jax._src.lax import linalg as _linalg
 from jax._src.numpy import einsum as _numpy_einsum
 
-__all__ = [
-    "replace_functions",
-    "use_builtins",
-    "use_derivative_of_product",
-    "use_derivative_of_solve",
-    "use_index",
-    "use_numpy",
-]
-
-
 _FUNCTIONS_OF_SIZES = {
     "NDIndexer.normalize_indices": "jax._src.numpy.indexing",
     "NDIndexer.to_dynamic_slice": "jax._src.numpy.indexing",

@@ -18,8 +18,6 @@ import numpy as np
 from shlo_disc.jax_private.sizes import DimExpr
 from shlo_disc.jax_private.states import is_library_file
 
-__all__ = ["HeldSizes"]
-
 _LARGEST = 2_000
 """Values that a function may hold to be searched; a callback that holds a model holds more."""
 

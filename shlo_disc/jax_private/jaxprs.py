@@ -18,30 +18,6 @@ from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.shard_map import shard_map_p as _shard_map_p
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-__all__ = [
-    "Literal",
-    "Traceback",
-    "Variable",
-    "are_plain",
-    "batched_by",
-    "bind_equation",
-    "check_by_jaxpr",
-    "closed_over",
-    "equation_line",
-    "equations_of",
-    "error_codes",
-    "first_error_code",
-    "inputs_used",
-    "is_jaxpr",
-    "jaxprs_inside",
-    "named_axes",
-    "retyped",
-    "scan_operands",
-    "shaped_array",
-    "without_mesh",
-]
-
-
 Literal = _core.Literal
 """A number in a jaxpr."""
 

@@ -34,8 +34,6 @@ from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
 from shlo_disc.jax_private.sizes import DimExpr, min_size
 from shlo_disc.jax_private.weights import weights_of
 
-__all__ = ["Lowering", "lower_whole"]
-
 
 def _whole(name: str, op: Any) -> Any:
     """A lowering rule: a custom call that our ingest turns into the op `name`, which `op` makes."""

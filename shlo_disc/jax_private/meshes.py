@@ -11,15 +11,6 @@ from jax._src import core as _core
 from jax._src import sharding_impls as _sharding_impls
 from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 
-__all__ = [
-    "device_count",
-    "on_many_devices",
-    "sharding_of_tiles",
-    "tiles_of",
-    "under_mesh",
-    "varying_alike",
-]
-
 
 def varying_alike(arguments: Any) -> list[Any]:
     """Arguments that all vary over the same manual axes; nothing changes outside `shard_map`."""

@@ -10,15 +10,6 @@ from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
 from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 from jaxlib import _jax
 
-__all__ = [
-    "LEFT_OUT",
-    "generic_text",
-    "parsed_module",
-    "plain_text",
-    "portable_artifact",
-    "stablehlo_version",
-]
-
 
 def generic_text(module: Any, large: int) -> str:
     """The text of a module in generic form with locations; constants of more than `large` elements

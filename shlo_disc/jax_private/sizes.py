@@ -14,28 +14,6 @@ from jax._src.numpy import fft as _numpy_fft
 
 from shlo_disc.jax_private.jaxprs import equation_line, equations_of
 
-__all__ = [
-    "BEST",
-    "Comparator",
-    "DecisionByElimination",
-    "DimExpr",
-    "InconclusiveDimensionOperation",
-    "IndexSlice",
-    "SymbolicScope",
-    "canonicalize_slice",
-    "constraints_of",
-    "fft_of_lengths",
-    "max_size",
-    "min_size",
-    "reshapes_of",
-    "size_as_array",
-    "size_named",
-    "size_of_terms",
-    "use_bounds",
-    "use_form",
-]
-
-
 DimExpr = _shape_poly._DimExpr
 """The class of symbolic sizes."""
 

@@ -14,23 +14,6 @@ from jax._src import util as _util
 from jax._src.interpreters import partial_eval as _partial_eval
 from jaxlib import _jax
 
-__all__ = [
-    "CACHE_TYPE",
-    "JAX_TYPES",
-    "checking",
-    "chosen_device",
-    "disable_jit",
-    "held_weakly",
-    "is_export",
-    "is_library_file",
-    "is_staging",
-    "is_transforming",
-    "numbers_sought",
-    "trace_context",
-    "usual_states",
-]
-
-
 CACHE_TYPE: type = type(_util.weakref_lru_cache(lambda key: key))
 """The type of JAX's caches that are written in C++."""
 

@@ -26,8 +26,6 @@ from jax._src.lib.mlir.dialects import hlo as _hlo  # type: ignore[attr-defined]
 
 from shlo_disc.base.jax_module import WEIGHT
 
-__all__ = ["Weights", "is_large", "put_back", "weights_of"]
-
 _LEAST_BYTES = 1 << 16
 _SAMPLES = 64
 

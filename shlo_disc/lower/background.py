@@ -30,9 +30,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 from shlo_disc.base import flags, locks
 from shlo_disc.base.threads import idle_seconds
 
-__all__ = ["Unfinished", "do_later", "finish_all_later", "finish_compiling", "finish_later",
-           "pack_later"]  # fmt: skip
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.weights import weight_bytes
 
-__all__ = ["array_of", "constant_bytes"]
-
 
 def constant_bytes(op: ir.Operation) -> npt.NDArray[np.uint8]:
     """The value of a static-shape constant, dense and row-major; `i1` is one byte per element."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["KernelImage", "KernelSignature", "TensorMap"]
-
 
 @dataclass(frozen=True)
 class TensorMap:

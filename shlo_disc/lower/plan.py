@@ -18,42 +18,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, spelled
 from shlo_disc.lower.images import KernelSignature
 
-__all__ = [
-    "FUNCTION_TYPE",
-    "ONCE",
-    "PARAMETERS",
-    "SIGNATURE",
-    "SMALL_STEPS",
-    "All",
-    "Buffer",
-    "Call",
-    "Condition",
-    "FfiAlias",
-    "FfiAttribute",
-    "FfiCall",
-    "FftCall",
-    "If",
-    "Input",
-    "Kernel",
-    "KernelPlan",
-    "KernelText",
-    "LateText",
-    "Launch",
-    "Output",
-    "Pack",
-    "Packed",
-    "Part",
-    "SignedText",
-    "Step",
-    "Workspace",
-    "kernels_of",
-    "named",
-    "rewritten",
-    "sizes_of",
-    "text_of",
-    "with_sizes",
-]
-
 
 @dataclass(frozen=True)
 class Input:

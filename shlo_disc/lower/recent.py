@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from shlo_disc.base import locks
 
-__all__ = ["Recent"]
-
 T = TypeVar("T")
 
 

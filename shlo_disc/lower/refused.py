@@ -9,8 +9,6 @@ from shlo_disc.base.errors import InternalError, ShloDiscError
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["KernelsRefused", "Refused", "lines_of", "raise_told", "reason_of"]
-
 
 class Refused(Exception):
     """No kernels could be written for these fusions."""

@@ -37,8 +37,6 @@ from shlo_disc.lower.plan import (
     rewritten,
 )
 
-__all__ = ["MAX_KERNELS", "MAX_VARIANTS", "Decision", "Likely", "Speculation"]
-
 Likely = Mapping[str, Sequence[int]]
 """Values of symbols, the likeliest first."""
 

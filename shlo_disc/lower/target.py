@@ -21,20 +21,6 @@ from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.records import Planned
 from shlo_disc.store.loader import KernelCell
 
-__all__ = [
-    "CodeCache",
-    "CodeGenerator",
-    "Emitter",
-    "Function",
-    "KeptCode",
-    "Probes",
-    "Target",
-    "kept_code",
-    "loaded",
-    "native_architecture",
-    "parse",
-]
-
 _MODULES = {
     "cpu": "shlo_disc.lower.cpu.target",
     "cuda": "shlo_disc.lower.cuda",

@@ -21,8 +21,6 @@ from shlo_disc.ir.ops import Flops, row_of
 from shlo_disc.lower.host.record import Work
 from shlo_disc.passes.records import update_of
 
-__all__ = ["FLOPS", "work_of"]
-
 
 def work_of(fusion: ir.Operation, shapes: ShapeAnalysis) -> Work:
     """The work of a `disc.fusion`."""

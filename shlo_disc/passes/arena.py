@@ -19,8 +19,6 @@ from itertools import islice
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["Arena"]
-
 _COMPARED = 32
 """Sizes of free slots that a need is compared with, where none is equal."""
 

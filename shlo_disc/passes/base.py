@@ -21,8 +21,6 @@ from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.verify import verify_operands, verify_shapes
 
-__all__ = ["Late", "Pass", "Pipeline", "Upstream", "named", "register", "registry"]
-
 
 class Pass(ABC):
     """One named rewrite of a module: valid IR in, valid IR out, invalid at most in between."""

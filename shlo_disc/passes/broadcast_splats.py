@@ -22,8 +22,6 @@ from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import at, ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
 
-__all__ = ["BroadcastSplats"]
-
 MIN_BYTES = 1 << 20
 """Smaller ones are read from a cache: what they cost was not measurable."""
 

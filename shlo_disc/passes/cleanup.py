@@ -14,8 +14,6 @@ from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Upstream, register
 
-__all__ = ["CANONICALIZE", "CSE", "DCE", "Tidying"]
-
 
 @dataclass(frozen=True)
 class Tidying(Upstream):

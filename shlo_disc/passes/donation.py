@@ -19,8 +19,6 @@ from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.place import At, Place
 
-__all__ = ["donated_reuses", "is_donated"]
-
 
 class _Liveness(Protocol):
     place: dict[ir.Value, Place]

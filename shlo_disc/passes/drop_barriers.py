@@ -18,8 +18,6 @@ from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir, ops_of, replace
 from shlo_disc.passes.base import Pass, register
 
-__all__ = ["DropBarriers"]
-
 
 @dataclass(frozen=True)
 class DropBarriers(Pass):

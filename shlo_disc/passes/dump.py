@@ -22,8 +22,6 @@ from shlo_disc.base import flags
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["PASSES_LEFT", "DumpFolder"]
-
 PASSES_LEFT = "disc.passes_left"
 """Attribute of a dumped module: the names of the passes that its compilation has not run yet."""
 

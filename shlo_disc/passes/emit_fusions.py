@@ -27,8 +27,6 @@ from shlo_disc.passes.op_classes import (
 from shlo_disc.passes.records import Record, match
 from shlo_disc.passes.region import Region, carried
 
-__all__ = ["Made", "check_records", "emit_fusions"]
-
 
 @dataclass(frozen=True)
 class Made:

@@ -7,8 +7,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.rules import Facts
 
-__all__ = ["Steps", "even_steps"]
-
 
 @dataclass(frozen=True)
 class Steps:

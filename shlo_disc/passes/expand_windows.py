@@ -36,8 +36,6 @@ from shlo_disc.ir.mlir import at, ir, ops_of, replace
 from shlo_disc.ir.scalar_regions import on_arrays, takes_lanes
 from shlo_disc.passes.base import Pass, register
 
-__all__ = ["ExpandWindows"]
-
 
 @dataclass(frozen=True)
 class ExpandWindows(Pass):

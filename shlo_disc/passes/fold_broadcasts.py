@@ -33,8 +33,6 @@ from shlo_disc.passes.rules import (
     defined_by,
 )
 
-__all__ = ["RULES", "FoldBroadcasts", "added_unit_dimensions"]
-
 
 def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(x) of x's own shape, dimensions in order ==> x."""

@@ -32,8 +32,6 @@ from shlo_disc.ir.ops.folding import Array
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules
 
-__all__ = ["MAX_ELEMENTS", "RULES", "FoldConstants", "constant_array"]
-
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
 

@@ -22,8 +22,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
 
-__all__ = ["RULES", "FoldConverts", "represents"]
-
 
 def represents(wide: ir.Type, narrow: ir.Type) -> bool:
     """True if every value of `narrow` is a value of `wide`."""

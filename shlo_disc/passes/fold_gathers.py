@@ -26,8 +26,6 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
 
-__all__ = ["RULES", "FoldGathers", "slice_of"]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
 

@@ -26,8 +26,6 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import ELEMENTWISE
 from shlo_disc.passes.rules import Facts, apply_rules
 
-__all__ = ["RULES", "FoldReductions"]
-
 
 def over_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """Reduce over dimensions of size 1, or over none ==> its body, once."""

@@ -34,8 +34,6 @@ from shlo_disc.passes.rules import (
     defined_by,
 )
 
-__all__ = ["RULES", "FoldReshapes"]
-
 
 def to_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """reshape(x) to x's own shape ==> x."""

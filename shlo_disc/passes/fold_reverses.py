@@ -24,8 +24,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, apply_rules, defined_by
 
-__all__ = ["RULES", "FoldReverses"]
-
 
 def into_convolution(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """convolution(x, reverse(w)) ==> convolution(x, w), if no features are reversed."""

@@ -46,8 +46,6 @@ from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
 
-__all__ = ["RULES", "FoldScatters", "lesser", "lesser_type", "unit_dims_moved"]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
 _WIDE = 32

@@ -29,8 +29,6 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS
 from shlo_disc.passes.rules import Facts, Sizes, apply_rules, broadcast_dimensions, defined_by
 
-__all__ = ["RULES", "FoldSelects"]
-
 _UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 
 

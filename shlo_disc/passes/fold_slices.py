@@ -31,8 +31,6 @@ from shlo_disc.passes.rules import (
     permutation,
 )
 
-__all__ = ["RULES", "FoldSlices"]
-
 MOST_COLUMNS = 8
 """Columns of a value that is taken apart."""
 

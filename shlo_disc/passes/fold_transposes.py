@@ -39,8 +39,6 @@ from shlo_disc.passes.rules import (
     takes_one_window,
 )
 
-__all__ = ["RULES", "FoldTransposes"]
-
 _PER_DIMENSION = ("limit_indices", "start_indices", "strides")
 """Attributes of a slice with a number for each dimension."""
 

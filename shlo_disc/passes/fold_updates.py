@@ -39,8 +39,6 @@ from shlo_disc.passes.rules import Facts, adds, apply_rules, defined_by
 if TYPE_CHECKING:
     from shlo_disc.passes.updated_zeros import Update
 
-__all__ = ["CHANGED", "RULES", "FoldUpdates"]
-
 CHANGED = RESHAPES | {
     f"stablehlo.{name}"
     for name in (

@@ -21,8 +21,6 @@ from shlo_disc.dynamic.loops import unchanged
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 from shlo_disc.passes.base import Pass, register
 
-__all__ = ["ForwardCarried"]
-
 
 @dataclass(frozen=True)
 class ForwardCarried(Pass):

@@ -26,8 +26,6 @@ from shlo_disc.ir.mlir import ir, ops_of, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, EFFECTS, FREE, is_splat_constant
 
-__all__ = ["HoistInvariants"]
-
 _STAYS = CONTROL | EFFECTS
 _TRAPS = frozenset({"stablehlo.divide", "stablehlo.remainder"})
 

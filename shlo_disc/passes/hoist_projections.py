@@ -32,8 +32,6 @@ from shlo_disc.ir.mlir import at, ir, ops_of, producer
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = ["HoistProjections"]
-
 
 @dataclass(frozen=True)
 class HoistProjections(Pass):

@@ -18,17 +18,6 @@ from collections.abc import Iterable
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = [
-    "TRANSFER",
-    "forget_homes",
-    "has_far_memory",
-    "is_on_host",
-    "set_by_value",
-    "set_far_memory",
-    "set_on_host",
-    "values_given",
-]
-
 TRANSFER = "disc.transfer"
 """On a fusion that `place-scalars` made: its result is its operand, on the other side."""
 

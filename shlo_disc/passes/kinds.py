@@ -19,8 +19,6 @@ from shlo_disc.passes.match_single_op import LoopRecord, SingleOpRecord, match_l
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.region import Region
 
-__all__ = ["KINDS", "Family", "Kind", "Record", "contraction_kind", "kind_of"]
-
 Record = AttentionRecord | ConvRecord | DenseRecord | LoopRecord | RowRecord | SingleOpRecord
 
 

@@ -38,8 +38,6 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.rules import Facts, broadcast_dimensions, permuted
 
-__all__ = ["LEAST_CONVOLUTIONS", "LEAST_FEATURES", "LayOutImages"]
-
 LEAST_FEATURES = 8
 """Features of a result from which on a convolution wants them last; so many fill a vector of f32.
 

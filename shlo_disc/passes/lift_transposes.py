@@ -30,8 +30,6 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
 from shlo_disc.passes.rules import Facts, broadcast_dimensions, permutation, permuted
 
-__all__ = ["LiftTransposes"]
-
 MAX_OPS = 32
 """Ops followed from a product on: an attention has a handful."""
 

@@ -11,8 +11,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops import row_of
 
-__all__ = ["AttentionKernels", "Capabilities", "Costs", "MachineModel"]
-
 
 @dataclass(frozen=True)
 class AttentionKernels:

@@ -19,8 +19,6 @@ from shlo_disc.passes.match_dense import Sums, no_epilogue, sums_of
 from shlo_disc.passes.match_rows import Layout, RowRecord, match_rows
 from shlo_disc.passes.region import Region
 
-__all__ = ["AttentionRecord", "is_score", "key_side", "match_attention"]
-
 
 @dataclass(frozen=True)
 class AttentionRecord:

@@ -19,18 +19,6 @@ from shlo_disc.passes.match_rows import Layout, RowRecord, match_rows
 from shlo_disc.passes.op_classes import ELEMENTWISE
 from shlo_disc.passes.region import Region
 
-__all__ = [
-    "Bands",
-    "ConvRecord",
-    "DenseRecord",
-    "Product",
-    "Sums",
-    "match_conv",
-    "match_dense",
-    "no_epilogue",
-    "sums_of",
-]
-
 ELSEWHERE = "an element would need sums at other places"
 SEVERAL = "it has several results"
 

@@ -19,8 +19,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_row_reduction
 from shlo_disc.passes.region import Region
 
-__all__ = ["Layout", "RowRecord", "match_rows"]
-
 Shape = tuple[Expr, ...]
 ONE = Expr.const(1)
 

@@ -15,8 +15,6 @@ from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.op_classes import BROADCASTS, RESHAPES, is_flag, is_splat_constant, own_kind
 from shlo_disc.passes.region import Region
 
-__all__ = ["Flag", "LoopRecord", "SingleOpRecord", "match_loop", "match_single_op"]
-
 
 @dataclass(frozen=True)
 class Flag:

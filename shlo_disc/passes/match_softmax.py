@@ -30,8 +30,6 @@ from shlo_disc.passes.op_classes import (
     is_splat_constant,
 )
 
-__all__ = ["Softmax", "match_softmax", "why_not_online"]
-
 _SAFE = ELEMENTWISE | DATA_MOVEMENT | FREE | {"disc.shape", "stablehlo.constant"}
 """What may stand between the scores and their maximum, and between values of a row."""
 

@@ -11,31 +11,6 @@ from shlo_disc.ir.ops import OPS, Flops, Role, ffi, names, row_of
 from shlo_disc.ir.ops.ffi import is_ffi_call
 from shlo_disc.ir.scalar_regions import takes_lanes
 
-__all__ = [
-    "BROADCASTS",
-    "CONTROL",
-    "DATA_MOVEMENT",
-    "EFFECTS",
-    "ELEMENTWISE",
-    "FREE",
-    "GATHERS",
-    "HOST_SCALARS",
-    "IOTAS",
-    "LOOP_BEARING",
-    "MATERIALIZED_OPERANDS",
-    "RESHAPES",
-    "RESULT_SHAPE_OPERAND",
-    "TRANSCENDENTAL",
-    "constant_float",
-    "is_flag",
-    "is_host_scalar",
-    "is_integer_scalar",
-    "is_row_reduction",
-    "is_splat_constant",
-    "own_kind",
-    "size_operands",
-]
-
 ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE)
 DATA_MOVEMENT = names(lambda row: row.role is Role.MOVING)
 FREE = names(lambda row: row.role is Role.FREE)

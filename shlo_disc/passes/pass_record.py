@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["PassRecord"]
-
 
 @dataclass(frozen=True)
 class PassRecord:

@@ -7,8 +7,6 @@ from typing import Self
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["At", "Place"]
-
 
 class At(enum.StrEnum):
     """Whose memory a place is in."""

@@ -44,8 +44,6 @@ from shlo_disc.passes.base import Pass
 from shlo_disc.passes.homes import TRANSFER, forget_homes, has_far_memory
 from shlo_disc.passes.machine_model import MachineModel
 
-__all__ = ["PlaceScalars", "forget_scalars"]
-
 place = imported_later("shlo_disc.passes.scalar_homes", "place")
 
 

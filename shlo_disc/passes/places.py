@@ -13,21 +13,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.place import At, Place
 
-__all__ = [
-    "Carry",
-    "Mode",
-    "carries_of",
-    "places_of",
-    "reuses_of",
-    "scalars_of",
-    "set_carries",
-    "set_places",
-    "set_reuses",
-    "set_scalars",
-    "set_stored",
-    "stored_of",
-]
-
 
 class Mode(enum.StrEnum):
     """How a loop carries a value from step to step."""

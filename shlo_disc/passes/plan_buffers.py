@@ -58,8 +58,6 @@ from shlo_disc.passes.places import Carry, Mode, set_carries, set_places, set_re
 from shlo_disc.passes.plan_updates import place_updates
 from shlo_disc.passes.records import ffi_call_of, update_of
 
-__all__ = ["PlanBuffers", "forget_buffers"]
-
 
 @dataclass(frozen=True)
 class PlanBuffers(Pass):

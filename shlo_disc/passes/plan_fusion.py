@@ -36,8 +36,6 @@ from shlo_disc.passes.fusion.table import RULES
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import CONTROL
 
-__all__ = ["PlanFusion"]
-
 
 @dataclass(frozen=True)
 class PlanFusion(Pass):

@@ -21,8 +21,6 @@ from shlo_disc.passes.place import At, Place
 from shlo_disc.passes.places import Mode, set_stored
 from shlo_disc.passes.records import ffi_call_of, update_of
 
-__all__ = ["is_run", "place_updates"]
-
 
 class _Planner(Protocol):
     shapes: ShapeAnalysis

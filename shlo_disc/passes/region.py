@@ -18,8 +18,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["Region", "carried"]
-
 
 @dataclass(frozen=True, eq=False)
 class Region:

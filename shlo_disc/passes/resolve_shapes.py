@@ -44,8 +44,6 @@ from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
 
-__all__ = ["ResolveShapes"]
-
 Sizes = tuple[Expr, ...]
 
 MAX_SIZES = 8

@@ -23,19 +23,6 @@ from shlo_disc.ir.mlir import at, ir, producer, run_pipeline, terminator, walk
 from shlo_disc.ir.ops import names
 from shlo_disc.passes.op_classes import is_splat_constant
 
-__all__ = [
-    "Facts",
-    "Rule",
-    "Sizes",
-    "apply_rules",
-    "broadcast_dimensions",
-    "defined_by",
-    "imported_rules",
-    "permutation",
-    "permuted",
-    "takes_one_window",
-]
-
 Sizes = tuple[Expr, ...]
 
 _MAX_STEPS = 100

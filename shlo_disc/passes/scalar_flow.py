@@ -13,8 +13,6 @@ from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES, is_host_scalar, is_integer_scalar
 
-__all__ = ["ScalarFlow", "arguments_of", "homes"]
-
 _WIDTHS = frozenset({1, 8, 16, 32, 64})
 """Bits of the integers that a host program reads and writes; a flag is a byte."""
 

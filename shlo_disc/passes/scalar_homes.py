@@ -18,8 +18,6 @@ from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.scalar_flow import ScalarFlow, arguments_of, homes
 
-__all__ = ["place"]
-
 
 def place(func: ir.Operation) -> int:
     """Give the scalars of `func` their homes; how many values are on the host."""

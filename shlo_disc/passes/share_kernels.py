@@ -36,8 +36,6 @@ from shlo_disc.passes.records import match
 from shlo_disc.passes.region import Region
 from shlo_disc.passes.structure import structure
 
-__all__ = ["MIN_KERNELS", "ShareKernels"]
-
 MIN_KERNELS = 4
 """So many kernels become one, at least: below, what LLVM takes is not felt."""
 

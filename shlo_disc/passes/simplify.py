@@ -31,8 +31,6 @@ from shlo_disc.passes import (
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Rule, apply_rules, imported_rules
 
-__all__ = ["LATE", "RULES", "Simplify"]
-
 LATE = {
     name: imported_rules(name, *(f"stablehlo.{op}" for op in ops))
     for name, ops in (

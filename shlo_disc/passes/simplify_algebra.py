@@ -29,8 +29,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by
 
-__all__ = ["RULES", "SimplifyAlgebra"]
-
 
 def _element(op: ir.Operation) -> ir.Type:
     return op.results[0].type.element_type

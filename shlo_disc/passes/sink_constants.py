@@ -21,8 +21,6 @@ from shlo_disc.ir.mlir import clone, ir, producer, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import CONTROL, is_splat_constant
 
-__all__ = ["SinkConstants"]
-
 _HOLDERS = CONTROL | {"builtin.module", "disc.fusion", "func.func"}
 """Their regions read what they like: the planner gives it to them."""
 

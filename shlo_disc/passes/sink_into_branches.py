@@ -23,8 +23,6 @@ from shlo_disc.ir.mlir import ir, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import EFFECTS
 
-__all__ = ["SinkIntoBranches"]
-
 _BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
 
 

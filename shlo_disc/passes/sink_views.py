@@ -27,8 +27,6 @@ from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import permutation
 
-__all__ = ["SinkViews", "chain_of"]
-
 _MOVES = SLICES | {"stablehlo.transpose"}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Spans"]
-
 
 class Spans:
     """Pairs (first, last) of positions 0 .. n - 1. A span inside another one changes no answer."""

@@ -24,8 +24,6 @@ from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.machine_model import MachineModel
 
-__all__ = ["split_fusion"]
-
 _WORK = ("elementwise", "loop", "data_movement", "opaque")
 
 

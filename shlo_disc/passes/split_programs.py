@@ -35,8 +35,6 @@ from shlo_disc.ir.mlir import at, ir, producer, walk
 from shlo_disc.ir.ops import names
 from shlo_disc.passes.op_classes import CONTROL
 
-__all__ = ["Control", "copied", "has_regions_with_sizes", "split_programs"]
-
 _PICKING = names(lambda row: row.picks)
 """Each operand is a size where the result is one."""
 

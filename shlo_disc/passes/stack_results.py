@@ -25,8 +25,6 @@ from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, terminator
 from shlo_disc.passes.base import Pass
 
-__all__ = ["StackResults"]
-
 
 @dataclass(frozen=True)
 class StackResults(Pass):

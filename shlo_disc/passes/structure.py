@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection
 from shlo_disc.ir.dialect import written_sizes
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["structure"]
-
 
 def structure(
     fusion: ir.Operation,

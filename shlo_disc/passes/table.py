@@ -30,8 +30,6 @@ from shlo_disc.passes.base import Pass, named, registry
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.pipeline import CLEANUP, planning
 
-__all__ = ["NEEDED", "passes", "pipeline_of"]
-
 NEEDED = frozenset(
     {
         "forward-carried",

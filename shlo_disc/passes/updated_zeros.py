@@ -19,8 +19,6 @@ from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.rules import Facts, Sizes, permutation
 
-__all__ = ["CHANGES", "Update", "changed"]
-
 
 @dataclass(frozen=True)
 class Update:

@@ -14,8 +14,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, walk
 from shlo_disc.passes.op_classes import size_operands
 
-__all__ = ["verify_operands", "verify_shapes"]
-
 
 def verify_operands(module: ir.Module) -> None:
     """Raise ValueError, naming op and operand, unless every operand is a value of the module."""

@@ -16,8 +16,6 @@ from shlo_disc.lower.plan import FfiCall, FftCall, If, Launch, Step
 from shlo_disc.passes.place import At, Place
 from shlo_disc.report.reported import Reported
 
-__all__ = ["describe", "memory_formula", "total_work"]
-
 Json = dict[str, Any]
 
 

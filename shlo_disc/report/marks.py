@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.lower.host.record import HostProgram, Mark
 
-__all__ = ["marked_host"]
-
 
 def marked_host(host: HostProgram) -> str:
     """The text of a host program with every mark made a call of `disc_context.mark`."""

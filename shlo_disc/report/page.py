@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-__all__ = ["page"]
-
 
 def page(programs: Sequence[dict[str, Any]]) -> str:
     """The page of `describe`d programs; those with an entry "profile" show times.

@@ -17,8 +17,6 @@ from shlo_disc import ral
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.target import Function, parse
 
-__all__ = ["MEASURES", "Peak", "peak"]
-
 MEASURES: list[Callable[[str], tuple[float, list[tuple[int, float]]]]] = []
 """How a target without probes is measured: by programs, which the driver can compile.
 

@@ -27,8 +27,6 @@ from shlo_disc.report.page import page
 from shlo_disc.report.peak import Peak, peak
 from shlo_disc.report.reported import Reported
 
-__all__ = ["KernelTime", "Profile", "profile"]
-
 
 @dataclass(frozen=True)
 class KernelTime:

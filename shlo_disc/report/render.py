@@ -9,8 +9,6 @@ from typing import Any
 from shlo_disc.report.page import page
 from shlo_disc.report.text import as_text
 
-__all__ = ["render"]
-
 
 def render(programs: Sequence[dict[str, Any]], format: str) -> str:
     """As "text", "json" (an object, or a list of several) or "html"; else raises ValueError."""

@@ -15,8 +15,6 @@ from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.pass_record import PassRecord
 
-__all__ = ["ArgumentCopies", "GpuCalls", "MarkedCall", "Reported"]
-
 
 class MarkedCall(NamedTuple):
     """What a call of a host program made for profiling gives."""

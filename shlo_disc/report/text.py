@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["as_text"]
-
 _LONGEST = 160
 """Characters of a formula; of longer ones the JSON has all."""
 

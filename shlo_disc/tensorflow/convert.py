@@ -20,8 +20,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.tensorflow.freeze import Frozen
 from shlo_disc.tensorflow.places import Place, place_of_node, told
 
-__all__ = ["Converted", "convert"]
-
 SECONDS = 600.0
 """For one conversion; those of ResNet50 and EfficientNetB0 take one to three."""
 

@@ -24,8 +24,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.tensorflow.places import Layers, Place, place_of_node, places, told
 from shlo_disc.tensorflow.variable_shapes import read_shapes_of_constants
 
-__all__ = ["Frozen", "freeze"]
-
 WEIGHT_BYTES = 1024
 """From here on a constant of floats is a weight; smaller ones may be folded into the program."""
 

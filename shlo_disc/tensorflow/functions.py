@@ -15,8 +15,6 @@ from tensorflow.python.util import nest
 
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 
-__all__ = ["Call", "concrete_function"]
-
 _DEFAULT = "serving_default"
 
 _FILES_OF_KERAS = (".keras", ".h5", ".hdf5")

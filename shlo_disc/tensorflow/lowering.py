@@ -17,8 +17,6 @@ from shlo_disc.tensorflow.ops.lists import find_element_sizes
 from shlo_disc.tensorflow.ops.reductions import join_sums_to_shapes
 from shlo_disc.tensorflow.ops.stacks import place_stacks
 
-__all__ = ["lower"]
-
 
 @lets_others_run
 def lower(converted: Converted) -> ir.Module:

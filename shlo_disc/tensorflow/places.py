@@ -19,8 +19,6 @@ from tensorflow.python.eager import context
 
 import shlo_disc
 
-__all__ = ["Layers", "Place", "place_of_node", "places", "told"]
-
 Place = tuple[str, int]
 """What a message says before the colon, and the line, from 1; 0 is none."""
 

@@ -26,8 +26,6 @@ from shlo_disc.tensorflow.lowering import lower
 from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS, PREFIX, REFUSED, STACKS
 from shlo_disc.tensorflow.places import Layers
 
-__all__ = ["TensorFlowExecutable", "compile"]
-
 
 def compile(
     source: Any,

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["read_shapes_of_constants"]
-
 _TypeOf = Callable[[str], int | None]
 """From the name of an input of a node to its element type; None where it is not known."""
 

@@ -10,8 +10,6 @@ from enum import Enum
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["CASES", "EXCEPTIONS", "MISSES", "Cause", "Miss"]
-
 
 class Cause(Enum):
     """Why results differ from the expectation; the tool checks it for every result that does."""

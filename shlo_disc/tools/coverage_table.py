@@ -12,8 +12,6 @@ from shlo_disc.ir.ops import OPS, Op, Role
 from shlo_disc.lower.values.math import FUNCTIONS
 from shlo_disc.tools.acceptance_exceptions import CASES, MISSES
 
-__all__ = ["error", "main", "page", "row"]
-
 _HEAD = """# Coverage
 
 <!-- Printed by `python -m shlo_disc.tools.coverage_table` from `shlo_disc/ops/`; do not edit. -->

@@ -24,8 +24,6 @@ from shlo_disc.store.folder import opened
 from shlo_disc.store.format import KEY_BYTES, DamagedError
 from shlo_disc.store.loader import ObjectCodeError, check_object_code
 
-__all__ = ["main"]
-
 _ANY_WEIGHTS: defaultdict[str, npt.NDArray[np.uint8]] = defaultdict(lambda: np.empty(0, np.uint8))
 """Stand for constants, which no entry has."""
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -19,8 +19,6 @@ from shlo_disc.base.errors import ShloDiscError
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.passes.base import Pipeline
 
-__all__ = ["main", "split_file"]
-
 STAGES = ("ingest", "cleanup", "disc", "host", "kernels", "llvm", "asm")
 """Where `--until` can stop: the result of this stage is printed."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from shlo_disc.debug.check import Checked, Report
     from shlo_disc.executables.executable import Executable
 
-__all__ = ["main"]
-
 _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
 """Errors of Python that say what is wrong with a file, a name, sizes or arrays."""
 

@@ -9,8 +9,6 @@ import click
 
 from shlo_disc.base.flags import FLAGS
 
-__all__ = ["main", "page"]
-
 _HEAD = """# Environment variables
 
 <!-- Printed by `python -m shlo_disc.tools.env_table` from `base/flags.py`; do not edit. -->

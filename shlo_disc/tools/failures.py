@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 
-__all__ = ["failure"]
-
 
 def failure(error: BaseException) -> str:
     """One line: the class of the error and its message."""

@@ -23,8 +23,6 @@ from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.tools import coverage_table
 
-__all__ = ["describe", "find"]
-
 _ROOT = Path(shlo_disc.__file__).parents[1]
 
 

@@ -21,8 +21,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from shlo_disc.base.records import dataclass
 from shlo_disc.torch.sizes import Sizes, expression, places_of, symbols_of
 
-__all__ = ["Aliases"]
-
 
 @dataclass(frozen=True)
 class _View:

@@ -17,8 +17,6 @@ from shlo_disc.torch.prepare import is_dense
 from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.tensors import TensorProgram
 
-__all__ = ["ArgumentChecks"]
-
 
 class ArgumentChecks:
     """Checks the arguments of `program`, flat and without weights.

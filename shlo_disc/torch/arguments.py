@@ -21,8 +21,6 @@ from torch.utils import _pytree as pytree
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
 
-__all__ = ["Input", "check_number", "inputs_of", "leaves_of"]
-
 
 @dataclass(frozen=True)
 class Input:

@@ -16,8 +16,6 @@ import torch
 from shlo_disc.torch.results import Assertion
 from shlo_disc.torch.sizes import Sizes, expression, is_plain_symbol, symbols_of
 
-__all__ = ["checks_data", "take_assertions"]
-
 aten = torch.ops.aten
 
 _FALSE = "Assertion is failed"

@@ -18,8 +18,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.torch.indexed_rewrites import row_pairs
 
-__all__ = ["BAGS", "embedding_rule"]
-
 aten = torch.ops.aten
 
 _SUM, _MEAN, _MAX = 0, 1, 2

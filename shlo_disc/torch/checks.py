@@ -34,8 +34,6 @@ from shlo_disc.torch.places import note_place
 from shlo_disc.torch.results import Assertion
 from shlo_disc.torch.sizes import expression
 
-__all__ = ["check_indices", "sizes_of_maxima"]
-
 aten = torch.ops.aten
 
 

@@ -21,8 +21,6 @@ from torch.utils import _pytree as pytree
 
 from shlo_disc.torch.bodies.complex_numbers import is_complex
 
-__all__ = ["complex_rule"]
-
 aten, prims = torch.ops.aten, torch.ops.prims
 
 _LINEAR = frozenset({

@@ -6,8 +6,6 @@ import operator
 
 import torch
 
-__all__ = ["fake_of", "state_constants"]
-
 
 def state_constants(module: torch.fx.GraphModule) -> None:
     """Give the node of every tensor that the graph of `module` holds its type and sizes."""

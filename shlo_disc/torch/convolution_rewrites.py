@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CONVOLUTIONS", "convolution_rule", "fix_steps"]
-
 aten = torch.ops.aten
 
 

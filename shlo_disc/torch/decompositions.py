@@ -45,8 +45,6 @@ from shlo_disc.torch.scalar_rewrites import operand_rule, promotion_rule
 from shlo_disc.torch.sizes import expression, is_plain_symbol
 from shlo_disc.torch.view_rewrites import parts_rule
 
-__all__ = ["KEPT", "decompose", "inline", "is_composite", "table"]
-
 aten = torch.ops.aten
 
 KEPT = frozenset({

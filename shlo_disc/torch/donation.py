@@ -10,8 +10,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-__all__ = ["apart_from_writes", "donated_inputs"]
-
 
 def donated_inputs(program: ExportedProgram, donated: Any) -> frozenset[int]:
     """The placeholders of `program` that hold the tensors of the `donated` arguments.

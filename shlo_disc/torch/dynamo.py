@@ -38,8 +38,6 @@ from shlo_disc.torch.recurrent import take_recurrent_layers
 from shlo_disc.torch.regions import Regions
 from shlo_disc.torch.sizes import environment_of, has_floats
 
-__all__ = ["CompiledGraph", "backend", "compilations"]
-
 
 def backend(
     graph: torch.fx.GraphModule,

@@ -20,8 +20,6 @@ import torch
 
 from shlo_disc.torch.assertions import checks_data
 
-__all__ = ["without_tokens"]
-
 _TOKENS = ("ForwardTokenAOTInput", "BackwardTokenAOTInput")
 
 _with_effects = torch.ops.higher_order.with_effects

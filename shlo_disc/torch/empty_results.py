@@ -18,8 +18,6 @@ import torch
 from shlo_disc.torch.size_nodes import SizeNodes
 from shlo_disc.torch.sizes import Numbers, Place
 
-__all__ = ["state_empty_results"]
-
 aten = torch.ops.aten
 
 _KEPT = frozenset({aten.scalar_tensor.default, aten.expand.default})

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-__all__ = ["ENCODERS", "OF_FEATURES"]
-
 aten = torch.ops.aten
 
 _OF_SCORES, _OF_KEYS = 0, 1

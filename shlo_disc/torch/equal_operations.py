@@ -18,8 +18,6 @@ from torch.utils import _pytree as pytree
 
 from shlo_disc.torch.random_numbers import is_random
 
-__all__ = ["merge_equal_operations", "merge_equal_sizes_of_data"]
-
 
 def merge_equal_operations(graph: torch.fx.Graph) -> None:
     """Merge equal operations of `graph`, which is functional up to the first op that writes.

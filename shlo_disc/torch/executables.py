@@ -25,8 +25,6 @@ from shlo_disc.torch.program import Lowered
 from shlo_disc.torch.regions import Regions
 from shlo_disc.torch.tensors import TensorProgram, check_argument, is_plain
 
-__all__ = ["WRITTEN", "CutExecutable", "TorchExecutable", "WholeExecutable"]
-
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 
 WRITTEN = frozenset({

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["GRADIENTS", "scattered"]
-
 aten = torch.ops.aten
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Check", "Code", "code_of_graphs", "shifted"]
-
 aten = torch.ops.aten
 
 Code = tuple[torch.fx.Node, list[Exception]]

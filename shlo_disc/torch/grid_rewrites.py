@@ -17,8 +17,6 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._decomp.decompositions import _upsample_cubic_interp1d
 
-__all__ = ["GRIDS"]
-
 aten = torch.ops.aten
 
 _LINEAR, _NEAREST = 0, 1

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["half_rule", "widened"]
-
 aten = torch.ops.aten
 
 _HALF = frozenset({torch.float16, torch.bfloat16})

@@ -19,10 +19,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.sizes import Numbers
 
-__all__ = [
-    "FOREIGN", "Carried", "Graph", "graphs_of", "import_graph", "is_control", "schema_arguments",
-]  # fmt: skip
-
 FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 """What torch-mlir's importer raises."""
 

@@ -21,8 +21,6 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.layouts import memory_order
 from shlo_disc.torch.places import note_place
 
-__all__ = ["INDEXED", "empty_slice_rule", "mask_rule", "read_storages", "row_pairs"]
-
 aten = torch.ops.aten
 
 

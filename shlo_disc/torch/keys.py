@@ -18,8 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from shlo_disc.torch.sizes import environment_of, expression
 
-__all__ = ["UnnamedError", "named_graph"]
-
 
 class UnnamedError(Exception):
     """Something has no name that is the same in every process; the text says what, behind "it"."""

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["dense_order", "memory_order"]
-
 
 def memory_order(x: torch.Tensor) -> list[int]:
     """The dimensions of `x` by falling strides, as they are in the traced call."""

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 from torch._prims_common import is_contiguous_or_false
 
-__all__ = ["LINALG", "ops"]
-
 aten = torch.ops.aten
 
 _OPS = torch.library.Library("shlo_disc", "FRAGMENT")

@@ -16,8 +16,6 @@ from shlo_disc.ir.mlir import PassManager, ir, ops_of, walk
 from shlo_disc.torch.bodies import write_body
 from shlo_disc.torch.importer import Carried
 
-__all__ = ["lower"]
-
 _SIMPLIFY = "builtin.module(torchdynamo-export-to-torch-backend-pipeline{extra-library=})"
 _BACKEND = "builtin.module(torch-backend-to-stablehlo-backend-pipeline{allow-non-finites=true})"
 

@@ -17,8 +17,6 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from shlo_disc.torch.sizes import environment_of
 
-__all__ = ["specialise_module_floats"]
-
 
 def specialise_module_floats(graph: torch.fx.GraphModule) -> None:
     """Raise for Dynamo to begin again if `graph`, as it came from Dynamo, has such floats.

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["NARROW", "comparison_rule", "dtype_rule", "narrow_rule", "scalar_rule"]
-
 aten = torch.ops.aten
 
 _WIDER = {

@@ -16,8 +16,6 @@ import torch
 
 from shlo_disc.torch.half_numbers import widened
 
-__all__ = ["NUMBERS", "division_rule", "fused_rule"]
-
 aten = torch.ops.aten
 
 

@@ -8,8 +8,6 @@ from typing import Any, Self
 from shlo_disc.base.records import dataclass
 from shlo_disc.driver.options import stated_likely
 
-__all__ = ["Options", "stated_on_unsupported"]
-
 
 @dataclass(frozen=True)
 class Options:

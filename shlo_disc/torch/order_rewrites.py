@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["ORDERED", "ORDER_OF_ROWS"]
-
 aten = torch.ops.aten
 
 _OPS = torch.library.Library("shlo_disc", "FRAGMENT")

@@ -15,8 +15,6 @@ from shlo_disc.executables.executable import Executable
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.tensors import TensorProgram
 
-__all__ = ["NOTHING_KNOWN", "Known", "Part", "lower_part"]
-
 
 @dataclass(frozen=True)
 class Known:

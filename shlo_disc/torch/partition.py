@@ -31,9 +31,6 @@ from shlo_disc.torch.places import place_of
 from shlo_disc.torch.prepare import is_dense
 from shlo_disc.torch.random_numbers import is_random
 
-__all__ = ["Way", "cut", "operations", "reason_of"]
-
-
 aten = torch.ops.aten
 
 examine = imported_later("shlo_disc.driver.stages", "examine")

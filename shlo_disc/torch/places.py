@@ -7,8 +7,6 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["note_place", "place_of"]
-
 _FRAME = re.compile(r'File "([^"<]+)", line (\d+)')  # but for code that PyTorch has made
 _OF_PYTORCH = str(Path(torch.__file__).parent)
 

@@ -18,8 +18,6 @@ from torch import Tensor
 from shlo_disc.torch.gradient_rewrites import scattered
 from shlo_disc.torch.half_numbers import widened
 
-__all__ = ["POOLS"]
-
 aten = torch.ops.aten
 
 

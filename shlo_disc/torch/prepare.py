@@ -35,8 +35,6 @@ from shlo_disc.torch.size_nodes import SizeNodes, state_reshapes
 from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
 from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of, symbols_of
 
-__all__ = ["Begun", "Prepared", "begin", "finish", "inline_modes", "is_dense", "needs_retracing"]
-
 aten = torch.ops.aten
 
 

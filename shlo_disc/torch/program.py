@@ -35,8 +35,6 @@ from shlo_disc.torch.results import Result
 from shlo_disc.torch.size_numbers import SizeNumbers
 from shlo_disc.torch.sizes import Numbers, environment_of
 
-__all__ = ["Binding", "Lowered", "lower_graph"]
-
 
 class Binding:
     """What a call of a lowered graph passes to the program, and what it makes of its results."""

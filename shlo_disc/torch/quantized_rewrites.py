@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["quantized_rule"]
-
 
 def _choose_qparams(*, symmetric: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """A scale and a zero point, each of one element, for all elements of a tensor."""

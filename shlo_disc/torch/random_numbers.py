@@ -22,10 +22,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = [
-    "TAKEN_APART", "Draws", "draw_before", "is_dropout_within", "is_random", "save_draws",
-]  # fmt: skip
-
 aten = torch.ops.aten
 
 _AS_LARGE_AS = frozenset({

@@ -21,8 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["ops", "take_recurrent_layers"]
-
 _OPS = torch.library.Library("shlo_disc", "FRAGMENT")
 _OPS.define(
     "lstm(Tensor gates, Tensor h, Tensor c, Tensor weight, Tensor? projection, bool reverse, "

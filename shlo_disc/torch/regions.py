@@ -13,8 +13,6 @@ from shlo_disc.torch.part import NOTHING_KNOWN, Known, Part
 from shlo_disc.torch.partition import Way, cut, operations, reason_of
 from shlo_disc.torch.places import place_of
 
-__all__ = ["Regions"]
-
 _log = logging.getLogger("shlo_disc")
 
 _TOLD: set[tuple[str, str]] = set()

@@ -22,8 +22,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.torch.layouts import dense_order
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = ["Assertion", "Result", "check_data", "take_results"]
-
 aten = torch.ops.aten
 
 _ITEMS = (aten._local_scalar_dense.default, aten.item.default)

@@ -28,8 +28,6 @@ from shlo_disc.torch.scalar_rewrites import SCALARS
 from shlo_disc.torch.view_rewrites import VIEWS
 from shlo_disc.torch.window_rewrites import WINDOWS
 
-__all__ = ["REWRITES"]
-
 aten = torch.ops.aten
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["instance_norm", "native_norm_rule", "writes_statistics"]
-
 aten = torch.ops.aten
 
 _NORMS = frozenset({

@@ -13,8 +13,6 @@ import torch
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.half_numbers import widened
 
-__all__ = ["SCALARS", "operand_rule", "promotion_rule"]
-
 aten, prims = torch.ops.aten, torch.ops.prims
 
 

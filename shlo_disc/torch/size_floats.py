@@ -18,8 +18,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["state_floats"]
-
 aten = torch.ops.aten
 
 _ONLY_OF_TENSORS: dict[Any, Any] = {

@@ -17,8 +17,6 @@ import torch
 
 from shlo_disc.torch.sizes import Numbers, Place, exact_floor, expression, symbols_of
 
-__all__ = ["SizeNodes", "state_reshapes"]
-
 aten = torch.ops.aten
 
 _RESHAPES = frozenset({

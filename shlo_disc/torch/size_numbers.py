@@ -18,8 +18,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.torch.size_nodes import SizeNodes
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
-__all__ = ["SizeNumbers", "take_numbers"]
-
 aten = torch.ops.aten
 
 _NUMBERS = (torch.SymInt, torch.SymFloat)

@@ -25,11 +25,6 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from shlo_disc.base.errors import UnsupportedError
 
-__all__ = [
-    "Notation", "Numbers", "Place", "Sizes", "environment_of", "exact_floor", "expression",
-    "has_floats", "is_plain_symbol", "places_of", "size_in", "symbols_of",
-]  # fmt: skip
-
 _TRACING_BOUND = 2
 """The lower bound that PyTorch gives a symbol without being told one."""
 

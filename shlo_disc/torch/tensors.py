@@ -18,9 +18,6 @@ from shlo_disc.base.errors import DeviceError, UnsupportedError
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
 
-__all__ = ["TensorProgram", "check_argument", "is_plain"]
-
-
 _OF_EVERY_TENSOR = (
     torch.Tensor.__torch_function__.__func__,
     torch._C._disabled_torch_function_impl,

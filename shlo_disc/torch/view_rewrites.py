@@ -17,8 +17,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.torch.sizes import size_in
 
-__all__ = ["VIEWS", "parts_rule"]
-
 aten = torch.ops.aten
 
 _EQUAL = {

@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-__all__ = ["WINDOWS"]
-
 aten = torch.ops.aten
 
 

@@ -21,9 +21,6 @@ from shlo_disc.ingest.complex_numbers.magnitude import (
 from shlo_disc.ingest.complex_numbers.planes import Planes
 from shlo_disc.ingest.complex_numbers.reals import Frame, Part, Real, Truth
 
-__all__ = ["BINARY", "UNARY", "absolute_of", "less", "on_planes"]
-
-
 # --- arithmetic -----------------------------------------------------------------------------------
 
 

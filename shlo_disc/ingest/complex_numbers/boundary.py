@@ -35,8 +35,6 @@ from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, terminator
 
-__all__ = ["constant", "mark_signature", "replace_arguments", "results_of_main"]
-
 
 def replace_arguments(rewriter: Rewriter, main: Any) -> list[int]:
     """Complex arguments of `main` become arrays of pairs; the indices of these.

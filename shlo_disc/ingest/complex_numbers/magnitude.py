@@ -13,17 +13,6 @@ from shlo_disc.ingest.complex_numbers.reals import Frame, Real, Truth
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "Scale",
-    "absolute",
-    "either",
-    "log_absolute",
-    "log_absolute_of_next",
-    "log_absolute_of_singles",
-    "scale_of",
-    "wide",
-]
-
 
 def wide(frame: Frame) -> Frame:
     """The frame in which a function of `frame` is computed: f64."""

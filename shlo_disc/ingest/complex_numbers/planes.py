@@ -12,18 +12,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
 from shlo_disc.ir.mlir import ir
 
-__all__ = [
-    "Planes",
-    "flat_types",
-    "is_complex",
-    "joined",
-    "pairs_of",
-    "pairs_type",
-    "plane_type",
-    "planes_of",
-    "taken",
-]
-
 
 @dataclass(frozen=True)
 class Planes:

@@ -29,8 +29,6 @@ from shlo_disc.ir.builders import (
 )
 from shlo_disc.ir.mlir import at, ir, ops_of, replace
 
-__all__ = ["expand_select_and_scatter"]
-
 
 def expand_select_and_scatter(main: ir.Operation) -> int:
     """No such op of complex numbers is left; how many there were."""

@@ -55,8 +55,6 @@ from shlo_disc.ir.contractions import Side, dot_numbers, dot_sides
 from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["MANY_ROWS", "convolution", "dot_general"]
-
 MANY_ROWS = 64
 """Rows from which on matrices of the right operand are worth their memory.
 

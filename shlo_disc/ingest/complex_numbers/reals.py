@@ -13,8 +13,6 @@ from shlo_disc.ir.builders import broadcast, create, shape_of
 from shlo_disc.ir.element_types import FloatFormat, element_type
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["Frame", "Part", "Real", "Truth"]
-
 
 class Frame:
     """One shape and floating-point type; constants of both, made once each."""

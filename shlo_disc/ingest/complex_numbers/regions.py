@@ -14,8 +14,6 @@ from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import at, clone, ir, producer
 
-__all__ = ["control_flow", "reduction", "scatter", "sort", "terminator"]
-
 
 def terminator(rewriter: Rewriter, op: ir.Operation) -> Sequence[New]:
     """A `stablehlo.return` of planes."""

@@ -10,8 +10,6 @@ from shlo_disc.ingest.complex_numbers.planes import Planes, flat_types, is_compl
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir
 
-__all__ = ["New", "Rewriter", "Rule"]
-
 New: TypeAlias = Planes | ir.Value
 """What stands for a result: planes of a complex one, a value of the same type of any other."""
 

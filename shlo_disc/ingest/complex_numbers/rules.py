@@ -30,9 +30,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops.ffi import is_ffi_call
 
-__all__ = ["RULES"]
-
-
 # --- functions of elements ------------------------------------------------------------------------
 
 

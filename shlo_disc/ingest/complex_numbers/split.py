@@ -11,8 +11,6 @@ from shlo_disc.ingest.complex_numbers.rewriter import Rewriter
 from shlo_disc.ingest.complex_numbers.rules import RULES
 from shlo_disc.ir.mlir import terminator
 
-__all__ = ["split_complex_numbers"]
-
 
 def split_complex_numbers(main: Any) -> None:
     """No value in `main` is complex; the attribute `disc.complex` marks arguments and results.

@@ -16,8 +16,6 @@ from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter
 from shlo_disc.ingest.fourier import fft_planes, gives_pairs, takes_pairs
 from shlo_disc.ir.mlir import ir, stablehlo
 
-__all__ = ["DYNAMIC_FFT", "dynamic_fft", "fft"]
-
 DYNAMIC_FFT = "stablehlo.dynamic_fft"
 """The target of the custom call."""
 

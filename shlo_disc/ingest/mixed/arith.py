@@ -14,8 +14,6 @@ from shlo_disc.ingest.size_values import Sizes, binary
 from shlo_disc.ir.builders import broadcast_like, compare, convert, create, scalar, with_element
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["ARITH"]
-
 Values = list[ir.Value]
 
 

@@ -7,8 +7,6 @@ from shlo_disc.ingest.size_values import Sizes, binary
 from shlo_disc.ir.builders import compare, create, with_element
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["MATH"]
-
 
 def _fma(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
     a, b, c = op.operands

@@ -15,8 +15,6 @@ from shlo_disc.ir.builders import create
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 
-__all__ = ["Rule", "operation", "rewrite_mixture"]
-
 Rule = Callable[[Sizes, ir.Operation], Sequence[ir.Value]]
 """The values of the results, at the insertion point; operands are rewritten already."""
 

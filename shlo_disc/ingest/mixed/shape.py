@@ -13,8 +13,6 @@ from shlo_disc.ir.builders import assert_sizes, compare, integer, number_of
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["SHAPE"]
-
 Values = list[ir.Value]
 
 

@@ -9,8 +9,6 @@ from shlo_disc.ingest.mixed.shape import SHAPE
 from shlo_disc.ingest.mixed.tensor import TENSOR
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["RULES", "take_mixture"]
-
 RULES: dict[str, Rule] = {**ARITH, **MATH, **SHAPE, **TENSOR}
 """Op name -> what the op becomes."""
 

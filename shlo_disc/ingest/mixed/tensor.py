@@ -30,8 +30,6 @@ from shlo_disc.ir.builders import (
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["TENSOR", "size_at"]
-
 Values = list[ir.Value]
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()

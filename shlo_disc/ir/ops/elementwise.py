@@ -10,8 +10,6 @@ import numpy as np
 from shlo_disc.ir.ops import folding
 from shlo_disc.ir.ops.row import Flops, Op, Role
 
-__all__ = ["ROWS"]
-
 
 def _op(name: str, **row: Any) -> Op:
     return Op(name if "." in name else f"stablehlo.{name}", Role.ELEMENTWISE, **row)

@@ -9,17 +9,6 @@ from collections.abc import Sequence
 
 from shlo_disc.ir.mlir import ir, stablehlo
 
-__all__ = [
-    "ANY_TARGET",
-    "CONFIGURATION",
-    "SIZE_ATTRIBUTES",
-    "aliases",
-    "has_effect",
-    "holds_pairs",
-    "is_ffi_call",
-    "size_operands",
-]
-
 ANY_TARGET = "@any FFI target"
 """The row of FFI calls in the op table."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "maximum", "minimum", "sign", "wide"]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

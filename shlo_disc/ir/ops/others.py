@@ -7,8 +7,6 @@ from typing import Any
 from shlo_disc.ir.ops.ffi import ANY_TARGET
 from shlo_disc.ir.ops.row import Flops, Op, Role
 
-__all__ = ["ROWS"]
-
 
 def _op(role: Role, name: str, **row: Any) -> Op:
     return Op(name if name.startswith(("@", "chlo.", "disc.", "func.")) else f"stablehlo.{name}",

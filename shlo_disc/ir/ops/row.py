@@ -8,8 +8,6 @@ from typing import Any
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["Flops", "Op", "Role"]
-
 
 class Role(Enum):
     """What the fusion planner may do with an op."""

@@ -11,8 +11,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.symbolic import as_expr
 from shlo_disc.jax_private import inputs_used
 
-__all__ = ["taken_over", "warn_of_kept"]
-
 
 def taken_over(
     donated: Sequence[int], jaxpr: Any, current: Callable[[Expr], Expr]

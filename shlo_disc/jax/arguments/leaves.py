@@ -14,29 +14,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.executables.devices import Place, place_of
 from shlo_disc.jax_private import ArrayImpl, KeyArray
 
-__all__ = [
-    "Leaf",
-    "RefArgumentError",
-    "abstract",
-    "arrays_of",
-    "as_array",
-    "concrete",
-    "is_canonical",
-    "is_key_dtype",
-    "leaf_names",
-    "native_dtypes",
-    "needs_no_conversion",
-    "not_an_array",
-    "positional_names",
-    "raw_spec",
-    "refuse_place",
-    "refuse_wide_array",
-    "runs_natively",
-    "spec_of",
-    "top_level_of",
-    "type_of",
-]
-
 _SCALARS = (bool, int, float, complex)
 
 

@@ -14,8 +14,6 @@ import jax
 
 from shlo_disc.base.errors import UnsupportedError
 
-__all__ = ["JitOptions"]
-
 _log = logging.getLogger("shlo_disc")
 
 

@@ -12,8 +12,6 @@ from shlo_disc.executables.devices import Place, place_of, place_of_platform
 from shlo_disc.jax.arguments.leaves import arrays_of
 from shlo_disc.jax_private import KeyArray, chosen_device, key_of_words, on_device
 
-__all__ = ["default_place", "moved", "place_of_arrays", "place_of_several", "usual_place"]
-
 
 def usual_place() -> Place:
     """Where JAX puts what nothing says otherwise of."""

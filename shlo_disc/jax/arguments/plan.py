@@ -17,8 +17,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds
 
-__all__ = ["Guard", "Note", "Pattern", "Shapes", "split"]
-
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
 

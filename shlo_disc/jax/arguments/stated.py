@@ -15,8 +15,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.arguments.leaves import Leaf
 from shlo_disc.jax.arguments.plan import Guard, Pattern
 
-__all__ = ["parse_constraint", "parse_likely", "stated_pattern", "stated_shapes"]
-
 _RELATION = re.compile(r"(.+?)(>=|<=|==|>|<)(.+)")
 _SYMBOL = re.compile(r"\b(?!(?:floordiv|mod|min|max)\b)[A-Za-z_]\w*")
 

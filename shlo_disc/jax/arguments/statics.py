@@ -9,8 +9,6 @@ from typing import Any
 from shlo_disc.base.records import dataclass
 from shlo_disc.jax.arguments.leaves import positional_names
 
-__all__ = ["Statics", "static_arguments"]
-
 
 def static_arguments(
     function: Callable[..., Any],

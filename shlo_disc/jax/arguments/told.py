@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["BY_JAX", "Told"]
-
 _log = logging.getLogger("shlo_disc")
 
 BY_JAX = "runs as jax.jit runs it, once compiled for every shape"

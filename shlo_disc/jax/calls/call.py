@@ -27,8 +27,6 @@ from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.lowered import LoweredModule
 from shlo_disc.jax_private import first_error_code, trace_context
 
-__all__ = ["Blueprint", "Call", "Compiler", "Options"]
-
 
 class Compiler(Protocol):
     """The seam to the compiler."""

@@ -22,8 +22,6 @@ from shlo_disc.jax.sizes.marks import marking
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, nested
 from shlo_disc.jax_private import are_plain, checking, closed_over, retyped
 
-__all__ = ["Hoisted", "hoisted", "with_captured"]
-
 
 class Hoisted(NamedTuple):
     """A function whose arguments are its leaves and the captured variables, all of them arrays."""

@@ -14,8 +14,6 @@ from shlo_disc.jax.calls.lowered import LoweredModule
 if TYPE_CHECKING:
     from shlo_disc.report.profile import Profile
 
-__all__ = ["CompiledCall", "compiled_once"]
-
 
 class CompiledCall(Protocol):
     """What a program is compiled to (`shlo_disc.executables.executable.Executable`)."""

@@ -11,8 +11,6 @@ from shlo_disc.executables.executable import Executable
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.lowered import LoweredModule
 
-__all__ = ["CountingCompiler"]
-
 
 def _compile(
     lowered: LoweredModule,

@@ -21,8 +21,6 @@ from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.runs import Runs
 from shlo_disc.jax_private import ArrayImpl
 
-__all__ = ["Entry", "type_parts"]
-
 
 class Entry:
     """What a call of known types and shapes does."""

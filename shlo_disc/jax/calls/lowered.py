@@ -38,8 +38,6 @@ from shlo_disc.jax_private import (
     stablehlo_version,
 )
 
-__all__ = ["CALLBACK", "LoweredModule", "lowered_module"]
-
 _log = logging.getLogger("shlo_disc")
 
 CALLBACK = (

@@ -13,8 +13,6 @@ from shlo_disc.jax.arguments.leaves import Leaf, native_dtypes
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax_private import key_of_words
 
-__all__ = ["Runs", "calls_before_xla"]
-
 CALLS_BEFORE_XLA = 2
 """Calls that wait for the device, before XLA compiles a call for their sizes: 20 ms on an H200."""
 

@@ -14,8 +14,6 @@ from shlo_disc.jax.arguments.statics import Statics
 from shlo_disc.jax.arguments.told import Told
 from shlo_disc.jax.calls.call import Options
 
-__all__ = ["UnderJax", "by_xla"]
-
 _log = logging.getLogger("shlo_disc")
 
 

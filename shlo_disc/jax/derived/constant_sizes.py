@@ -15,8 +15,6 @@ from shlo_disc.jax.sizes.symbolic import Question
 if TYPE_CHECKING:
     from shlo_disc.jax.derived.program import Program, Sizes
 
-__all__ = ["Anew", "Make", "OtherFormError", "with_constants"]
-
 _log = logging.getLogger("shlo_disc")
 
 Make: TypeAlias = "Callable[[Program, frozenset[str]], Any]"

@@ -18,16 +18,6 @@ from shlo_disc.jax_private import without_mesh
 if TYPE_CHECKING:
     from shlo_disc.jax.derived.program import Program, Sizes
 
-__all__ = [
-    "Linearized",
-    "batched",
-    "linearized",
-    "pushed_forward",
-    "staged",
-    "transposed",
-    "with_numbers",
-]
-
 _NO_LINEARIZATION = "Linearization failed to produce known values"
 """How JAX says that an operation has a derivative in forward mode only."""
 

@@ -23,8 +23,6 @@ from shlo_disc.jax.splits.staged import Staged
 from shlo_disc.jax.splits.states import SUM, Kind
 from shlo_disc.jax_private import sharding_of_tiles, tiles_of, without_mesh
 
-__all__ = ["Blocks", "mesh_of"]
-
 _partitioned: Any = _custom.custom_partitioning
 _compound: Any = _custom.CompoundFactor
 _mapping: Any = _custom.ArrayMapping

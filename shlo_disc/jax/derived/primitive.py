@@ -54,8 +54,6 @@ from shlo_disc.jax_private import (
     varying_alike,
 )
 
-__all__ = ["call_in_place", "call_p", "call_program"]
-
 # ---- the primitive ----------------------------------------------------------------------------
 
 call_p: Any = Primitive("shlo_disc_call")

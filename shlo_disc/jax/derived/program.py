@@ -37,8 +37,6 @@ from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax.splits.staged import Staged
 from shlo_disc.jax_private import held_weakly, named_axes
 
-__all__ = ["Program", "Sizes"]
-
 _log = logging.getLogger("shlo_disc")
 
 Sizes = tuple[tuple[str, int], ...]

@@ -17,16 +17,6 @@ from shlo_disc.jax.derived.program import Program
 from shlo_disc.jax.splits.splits import Split
 from shlo_disc.jax.splits.states import Kind
 
-__all__ = [
-    "is_sharded",
-    "may_be_sharded",
-    "replicated",
-    "result_specs",
-    "runs_in_blocks",
-    "with_type_of",
-    "without_shards",
-]
-
 _spec: Any = PartitionSpec
 _reshard: Any = jax.sharding.reshard
 

@@ -28,8 +28,6 @@ from shlo_disc.jax_private import (
 )
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["closed_at", "read", "run_equations", "symbols_in", "symbols_of"]
-
 Values = dict[Any, Any]
 """The values of the variables of a jaxpr."""
 

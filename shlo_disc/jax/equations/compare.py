@@ -24,8 +24,6 @@ from shlo_disc.jax.sizes.symbolic import evaluate
 from shlo_disc.jax_private import Literal, equation_line, scan_operands
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["LAYOUT", "difference"]
-
 LAYOUT = frozenset(
     (
         "reshape", "broadcast_in_dim", "squeeze", "expand_dims", "convert_element_type", "copy",

@@ -9,8 +9,6 @@ from jax.extend import core
 
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["dependent"]
-
 
 def dependent(jaxpr: Any, moving: Sequence[bool]) -> tuple[bool, ...]:
     """For every result of a closed jaxpr: False only if no argument in `moving` can change it.

@@ -32,8 +32,6 @@ from shlo_disc.jax_private import (
 )
 from shlo_disc.store.format import MOST_CONSTANT_BYTES, TOO_MANY_CONSTANTS, name_of
 
-__all__ = ["NamelessError", "digest_of"]
-
 _PLAIN = (bool, int, float, complex, str, bytes)
 """Types of what `repr` tells in full."""
 

@@ -15,8 +15,6 @@ from typing import Any
 from shlo_disc.jax_private import Literal
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["weights"]
-
 _VIEWS = frozenset(
     (
         "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p", "slice",

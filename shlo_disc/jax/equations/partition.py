@@ -23,19 +23,6 @@ from shlo_disc.jax.equations.at_sizes import symbols_in, symbols_of
 from shlo_disc.jax_private import Literal, Variable
 from shlo_disc.jax_private.calls import called
 
-__all__ = [
-    "COMPILED",
-    "READ",
-    "XLA",
-    "Flat",
-    "Part",
-    "closed_part",
-    "flatten",
-    "part_of",
-    "partition",
-    "symbols_of_part",
-]
-
 COMPILED, XLA, READ = "compiled", "XLA", "read"
 """Kinds of parts: a program of ours, equations that XLA runs, a size that is read from data."""
 

@@ -27,8 +27,6 @@ from shlo_disc.jax.sizes.fresh import read_size_p
 from shlo_disc.jax_private import equation_line, equations_of, is_callback_effect, jaxprs_inside
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["Kinds", "kinds_of"]
-
 _PLAIN = frozenset(("pjit", "jit", "closed_call", "core_call"))
 """Calls that mean no more than the equations inside."""
 

@@ -14,8 +14,6 @@ from shlo_disc.jax.sizes.symbolic import as_expr
 from shlo_disc.jax_private import Literal, bind_equation
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["number_types", "with_numbers_given"]
-
 
 def number_types(jaxpr: Any, numbers: Sequence[Expr]) -> list[Any]:
     """The dtypes that a closed jaxpr gives these sizes."""

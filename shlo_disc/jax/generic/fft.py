@@ -18,8 +18,6 @@ from shlo_disc.jax.sizes.marks import has_symbols
 from shlo_disc.jax.sizes.symbolic import is_size
 from shlo_disc.jax_private import fft_of_lengths, min_size, size_as_array
 
-__all__ = ["REPLACED"]
-
 
 def _fft_core(
     original: Callable[..., Any],

@@ -55,9 +55,6 @@ from shlo_disc.jax_private import (
     use_numpy,
 )
 
-__all__ = ["REPLACED", "install"]
-
-
 # ---- replacements: each takes JAX's function first ----------------------------------------------
 
 

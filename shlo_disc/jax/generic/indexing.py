@@ -22,8 +22,6 @@ from shlo_disc.jax.sizes.marks import has_symbols
 from shlo_disc.jax.sizes.symbolic import is_size
 from shlo_disc.jax_private import IndexSlice, canonicalize_slice, size_as_array
 
-__all__ = ["REPLACED", "check_fits"]
-
 
 def check_fits(size: Any, dtype: Any) -> None:
     """Raise `OverflowError`, as JAX does for constants, if 8 or 16 bits cannot hold a symbol.

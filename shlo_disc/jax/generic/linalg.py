@@ -17,8 +17,6 @@ from jax import lax
 from shlo_disc.jax.sizes.marks import has_symbols, written_twice
 from shlo_disc.jax_private import max_size, size_as_array
 
-__all__ = ["REPLACED", "solve_by_matrix"]
-
 
 def _corner(a: Any, n: int) -> Any:
     """`a` as n x n matrices; where it has others, some of that shape.

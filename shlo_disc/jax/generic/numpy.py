@@ -21,8 +21,6 @@ from shlo_disc.jax.sizes.marks import has_symbols, more_than_one, written_twice
 from shlo_disc.jax.sizes.symbolic import is_size
 from shlo_disc.jax_private import is_library_file, max_size, min_size, size_as_array
 
-__all__ = ["REPLACED", "product_derivative"]
-
 
 def _array(size: Any) -> Any:
     """A size as a number that can be compared without a question."""

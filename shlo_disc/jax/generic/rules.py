@@ -15,8 +15,6 @@ import jax
 
 from shlo_disc.jax.sizes.symbolic import is_size, open_scope
 
-__all__ = ["REPLACED"]
-
 
 class _KeptSize:
     """A symbolic size as a container without leaves."""

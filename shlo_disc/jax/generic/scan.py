@@ -14,8 +14,6 @@ from shlo_disc.jax.sizes.marks import is_marking, marked
 from shlo_disc.jax.sizes.symbolic import is_size
 from shlo_disc.jax_private import max_size
 
-__all__ = ["REPLACED"]
-
 _BLOCK = 16
 """Rows that a scan combines one after the other, in all blocks at once."""
 

@@ -21,20 +21,6 @@ import opt_einsum
 
 from shlo_disc.jax_private import CACHE_TYPE, JAX_TYPES, is_library_file
 
-__all__ = [
-    "Asker",
-    "asker_of",
-    "asking_function",
-    "asks_for_itself",
-    "calls_cache",
-    "compares_keys",
-    "is_caught_by_program",
-    "is_of_jax",
-    "line_of",
-    "line_of_program",
-    "range_asked",
-]
-
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 _NEUTRAL = tuple(
     os.path.dirname(module.__file__ or "") + os.sep for module in (np, ml_dtypes, opt_einsum)

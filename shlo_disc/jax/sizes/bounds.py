@@ -37,8 +37,6 @@ from shlo_disc.jax_private import (
     use_bounds,
 )
 
-__all__ = ["LARGEST", "install", "power_of", "product_of"]
-
 LARGEST = 400
 """Combinations that one decision may try.
 

@@ -15,8 +15,6 @@ from shlo_disc.dynamic.monomial import Atom, FormulaTooLongError
 from shlo_disc.jax.sizes.symbolic import SizeScope, as_expr
 from shlo_disc.jax_private import size_of_terms, use_form
 
-__all__ = ["install"]
-
 _lock = locks.lock()
 _installed: list[bool] = []
 

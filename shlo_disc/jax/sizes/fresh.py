@@ -27,15 +27,6 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.sizes.symbolic import open_scope
 from shlo_disc.jax_private import equation_line, equations_of, shaped_array
 
-__all__ = [
-    "FreshSizes",
-    "assuming",
-    "learned",
-    "read_size",
-    "read_size_p",
-    "reads_of",
-]
-
 _ASSUMED = 7
 """What the first trace takes a fresh size for, or the next number that no size of the call is: two
 sizes that differ in general shall differ in the trace."""

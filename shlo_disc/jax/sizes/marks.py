@@ -15,18 +15,6 @@ import jax
 
 from shlo_disc.jax.sizes.symbolic import is_size
 
-__all__ = [
-    "CLOSED",
-    "MARK",
-    "has_symbols",
-    "is_marking",
-    "is_more_than_one",
-    "marked",
-    "marking",
-    "more_than_one",
-    "written_twice",
-]
-
 MARK = "shlo_disc_generic_"
 """Names of inner programs that are written in two ways begin with this."""
 

@@ -15,8 +15,6 @@ from typing import TypeVar
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax_private import is_library_file
 
-__all__ = ["ShapeError", "user_line", "without_frames"]
-
 _Error = TypeVar("_Error", bound=BaseException)
 
 _INCONCLUSIVE = re.compile(r"comparison '(.*?)' (>=|<=|>|<|==) '(.*?)' is inconclusive")

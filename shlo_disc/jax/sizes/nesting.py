@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from shlo_disc.base import locks
 from shlo_disc.base.errors import UnsupportedError
 
-__all__ = ["BusyError", "PartOfOuterError", "in_turn", "is_nested", "nested", "one_at_a_time"]
-
 
 class PartOfOuterError(UnsupportedError):
     """The function only has a meaning as part of the program that JAX is tracing around it."""

@@ -27,23 +27,6 @@ from shlo_disc.jax.sizes.askers import (
 )
 from shlo_disc.jax.sizes.symbolic import as_expr, is_size
 
-__all__ = [
-    "checks_overflow",
-    "hashes_keys",
-    "is_caught",
-    "is_for_messages",
-    "is_likely_whole",
-    "is_more_than_one",
-    "is_of_error",
-    "is_probe",
-    "may_raise",
-    "name_of_function",
-    "of_equality",
-    "raises_unless_equal",
-    "runs_at_zero",
-    "takes_a_row",
-]
-
 _IDENTITY_FILES = frozenset(
     (
         "util.py", "linear_util.py", "pjit.py", "partial_eval.py", "mlir.py", "tree_util.py",

@@ -47,18 +47,6 @@ from shlo_disc.jax.sizes.symbolic import (
 )
 from shlo_disc.jax_private import DimExpr, size_as_array
 
-__all__ = [
-    "ORDER",
-    "REPEATS",
-    "THE_TEXT",
-    "divides",
-    "equal",
-    "is_ours",
-    "number",
-    "ordered",
-    "truth",
-]
-
 _log = logging.getLogger("shlo_disc")
 
 Original = Callable[..., Any]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["SPELLINGS", "Spelling", "advice"]
-
 
 class Spelling(NamedTuple):
     """One way to ask for a number."""

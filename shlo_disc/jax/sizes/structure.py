@@ -13,8 +13,6 @@ import jax
 from shlo_disc.jax.sizes.symbolic import evaluate
 from shlo_disc.jax_private import DimExpr, Traceback
 
-__all__ = ["has_sizes", "parts_of", "same_trees", "tree_at"]
-
 
 def has_sizes(tree: Any) -> bool:
     """True if a static field of a pytree structure holds a symbolic size."""

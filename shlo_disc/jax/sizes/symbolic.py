@@ -24,22 +24,6 @@ from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.jax.sizes.nesting import in_turn
 from shlo_disc.jax_private import DimExpr, SymbolicScope
 
-__all__ = [
-    "EnoughAskedError",
-    "Question",
-    "Session",
-    "SizeScope",
-    "as_bound",
-    "as_expr",
-    "evaluate",
-    "is_narrow",
-    "is_size",
-    "never_equal",
-    "open_scope",
-    "remembered",
-    "text_of",
-]
-
 _text: Callable[[Any], str] = DimExpr.__str__  # before questions.py replaces the method
 
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["Grid", "numbers_along"]
-
 
 def numbers_along(tiles: np.ndarray[Any, Any], axis: int) -> tuple[int, ...]:
     """The block of each device along an axis of an array that is cut in `tiles`."""

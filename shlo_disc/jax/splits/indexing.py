@@ -21,8 +21,6 @@ from shlo_disc.jax.splits.states import (
     plain,
 )
 
-__all__ = ["INDEXING"]
-
 
 def _refuse(equation: Any) -> NoReturn:
     raise CannotSplitError(equation, "reads or writes at places of the dimension")

@@ -27,8 +27,6 @@ from shlo_disc.jax.splits.states import (
     plain,
 )
 
-__all__ = ["RULES", "Rule"]
-
 Rule: TypeAlias = Callable[[Any, Sequence[State]], Sequence[State]]
 
 

@@ -39,8 +39,6 @@ from shlo_disc.jax.splits.states import (
 from shlo_disc.jax_private import Literal, scan_operands
 from shlo_disc.jax_private.calls import CALLS, called
 
-__all__ = ["Split", "split_along"]
-
 
 @dataclass(frozen=True)
 class Split:

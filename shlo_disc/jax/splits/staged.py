@@ -18,8 +18,6 @@ from shlo_disc.jax.equations.whole_sizes import number_types, with_numbers_given
 from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax_private import Literal, bind_equation
 
-__all__ = ["Stage", "Staged"]
-
 Derive = Callable[[Callable[..., Any], Sequence[Any], int], Any]
 """Makes a program of a function, the types of its arguments, and the number of its stage."""
 

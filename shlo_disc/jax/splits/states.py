@@ -24,23 +24,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.symbolic import as_expr
 from shlo_disc.jax_private import DimExpr, equation_line
 
-__all__ = [
-    "SUM",
-    "WHOLE",
-    "ZERO",
-    "CannotSplitError",
-    "Kind",
-    "State",
-    "axes_of",
-    "checked",
-    "cofactor",
-    "is_inexact",
-    "joined",
-    "mentions",
-    "plain",
-    "start_of",
-]
-
 
 class Kind(enum.Enum):
     """States that are no axis."""

@@ -19,8 +19,6 @@ from shlo_disc.lower.values.elemental import Arguments
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["AlignedCopy"]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
 

@@ -25,16 +25,6 @@ from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.lower.gpu import workers
 
-__all__ = [
-    "assembled",
-    "cubin",
-    "disassembled",
-    "nvjitlink",
-    "ptxas",
-    "with_nvjitlink",
-    "with_ptxas",
-]
-
 _PTXAS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
 _NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
 _NVDISASM = ("nvidia-cuda-nvdisasm",)

@@ -26,8 +26,6 @@ from shlo_disc.passes.machine_model import AttentionKernels, MachineModel
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_attention", "model"]
-
 WIDEST = 256
 """The largest head size: results of 16 rows have 128 registers of each thread then."""
 

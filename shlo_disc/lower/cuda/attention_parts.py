@@ -25,8 +25,6 @@ from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.plan import Launch, Step, Workspace
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["MOST_ROWS", "by_parts", "bytes_of_parts"]
-
 MOST_ROWS = FEW_ROWS
 """Rows of a batch entry at most."""
 

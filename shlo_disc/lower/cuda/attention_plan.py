@@ -26,8 +26,6 @@ from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.match_softmax import match_softmax
 
-__all__ = ["AttentionPlan"]
-
 ONE = Expr.const(1)
 
 

@@ -13,8 +13,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cuda.instructions import STEP_BYTES
 from shlo_disc.lower.cuda.lines import line_bytes
 
-__all__ = ["FEW_ROWS", "ROOM", "AttentionTile", "Heads", "tile_of", "tile_of_few_rows"]
-
 FEW_ROWS = 16
 """Rows of a tile of few rows."""
 

@@ -42,8 +42,6 @@ from shlo_disc.lower.cuda.swizzle import (
 )
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["ROWS", "WIDEST", "WarpgroupWriter"]
-
 _WARPGROUPS = 2
 ROWS = 64 * _WARPGROUPS
 """Rows of queries of a block."""

@@ -22,8 +22,6 @@ from shlo_disc.lower.cuda.lines import Lines
 from shlo_disc.lower.cuda.online_softmax import RowState
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["WarpWriter"]
-
 
 class WarpWriter(AttentionWriter):
     """Writes one variant by `mma.sync`; `by_chunks`: operands are copied 16 bytes at once."""

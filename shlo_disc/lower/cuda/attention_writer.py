@@ -19,8 +19,6 @@ from shlo_disc.lower.cuda.online_softmax import OnlineSoftmax, RowState
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["LANES", "AttentionWriter", "softmax_of"]
-
 LANES = 8
 """Columns that a thread finishes and stores at once."""
 

@@ -47,8 +47,6 @@ from shlo_disc.lower.values.typed import IndexValue, Register, Value
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["BoxWriter", "State", "most_index"]
-
 MOST_RANK = 5
 """Dimensions of a tensor map."""
 

@@ -37,17 +37,6 @@ from shlo_disc.lower.values.typed import IndexValue, Register
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = [
-    "BANDED_DIRECTLY",
-    "FLAT",
-    "FLAT_WIDE",
-    "SLIM",
-    "WARP_BYTES",
-    "DirectTile",
-    "DirectWriter",
-    "is_direct",
-]
-
 WARP_BYTES = 64
 """What a warp takes along K at once."""
 

@@ -12,8 +12,6 @@ from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["LANES", "store_sums"]
-
 LANES = 8
 """Columns that a thread finishes and stores at once, at most: 16 bytes of a 16-bit result."""
 

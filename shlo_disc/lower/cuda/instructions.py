@@ -12,41 +12,6 @@ from collections.abc import Sequence
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Pointer, Register, Value
 
-__all__ = [
-    "STEP_BYTES",
-    "arrive",
-    "barrier_of_threads",
-    "begin_phases",
-    "commit_copies",
-    "copy_16_bytes",
-    "copy_box",
-    "copy_chunks",
-    "copy_rows",
-    "expect_bytes",
-    "fence_for_warpgroups",
-    "global_address",
-    "load_matrices",
-    "load_word",
-    "load_words",
-    "multiply",
-    "multiply_by_warpgroup",
-    "multiply_fragments",
-    "multiply_from_registers",
-    "multiply_lines",
-    "multiply_registers",
-    "packed_pair",
-    "pair_of_halves",
-    "power_of_two",
-    "round_to_tf32",
-    "set_registers",
-    "true_for_any",
-    "wait_for_copies",
-    "wait_for_phase",
-    "wait_for_sums",
-    "wait_for_warpgroup",
-]
-
-
 STEP_BYTES = 32
 """What one instruction of matrix units takes along K."""
 

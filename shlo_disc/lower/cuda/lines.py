@@ -26,8 +26,6 @@ from shlo_disc.lower.gpu.builder import ACCESS_BYTES
 from shlo_disc.lower.gpu.products import ProductBuilder
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
-__all__ = ["Lines", "Source", "line_bytes"]
-
 _ACROSS = 8
 """Neighbouring threads that copy neighbouring chunks of a line, at most."""
 

@@ -6,8 +6,6 @@ from shlo_disc.lower.cuda import assembler
 from shlo_disc.lower.cuda.overlap import overlapping
 from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["ARCHITECTURES", "NATIVE", "WITH_WARPGROUPS", "for_device", "machine_of"]
-
 ARCHITECTURES: dict[str, str] = {
     "sm_75": "+ptx70",
     "sm_80": "+ptx70",

@@ -22,8 +22,6 @@ from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction
 from shlo_disc.lower.values.typed import IndexValue, Register, vector_type
 
-__all__ = ["instruction_for"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MmaInstruction(MatrixInstruction):

@@ -36,8 +36,6 @@ from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 from shlo_disc.passes.match_softmax import Softmax
 
-__all__ = ["OnlineSoftmax", "RowState"]
-
 F32 = ELEMENT_TYPES["f32"]
 LOG2_E = math.log2(math.e)
 PAIR = 2

@@ -16,8 +16,6 @@ import re
 
 from shlo_disc.base.errors import InternalError
 
-__all__ = ["overlapping"]
-
 _ENTRY = re.compile(r"(\.entry\s[^{]*\{\n(?:[ \t]*\.(?:reg|shared|local)\b[^\n]*\n|[ \t]*\n)*)")
 """The head of a kernel and the declarations in front of its first instruction."""
 

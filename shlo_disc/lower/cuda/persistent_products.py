@@ -19,8 +19,6 @@ from shlo_disc.lower.values.typed import IndexValue, Register
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["PersistentWriter"]
-
 _REGISTERS, _REGISTERS_OF_PRODUCER = 232, 40
 """Of each thread: the kernel begins with 168, of three warpgroups."""
 

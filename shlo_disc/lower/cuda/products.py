@@ -74,8 +74,6 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["MatrixProduct", "Tile", "emit_conv", "emit_dense"]
-
 LANES = 4
 """Columns that a thread finishes and stores at once."""
 

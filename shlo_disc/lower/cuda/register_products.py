@@ -19,8 +19,6 @@ from shlo_disc.lower.cuda.instructions import (
 from shlo_disc.lower.cuda.swizzle import LINE
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["RegisterWriter"]
-
 
 class RegisterWriter(BoxWriter):
     """Writes the kernel of one tile, whose left operand has contiguous rows."""

@@ -20,8 +20,6 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = ["Parts", "TotalWriter"]
-
 _COLUMNS = 256
 """Columns of a tile of the second launch, in which each thread has one vector."""
 

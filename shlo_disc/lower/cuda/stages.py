@@ -20,8 +20,6 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer, Register
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import _MatrixWriter
 
-__all__ = ["Stages"]
-
 Copy = Callable[[IndexValue, IndexValue, "IndexValue | None"], None]
 """Fills a stage from a step of K on: (step, stage, number of steps; None: the stage is whole)."""
 

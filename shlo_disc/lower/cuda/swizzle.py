@@ -10,8 +10,6 @@ from __future__ import annotations
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["CHUNK_BYTES", "LINE", "chunk_of_thread", "layout", "place_of_chunk", "start_of_lines"]
-
 LINE = 128
 """Bytes of a line."""
 

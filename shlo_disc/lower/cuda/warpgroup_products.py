@@ -49,16 +49,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Val
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = [
-    "BANDED",
-    "DEPTH",
-    "CopiedWriter",
-    "Operand",
-    "WarpgroupTile",
-    "WarpgroupWriter",
-    "multiples_of_chunks",
-]
-
 CHUNK = 8
 """Elements of 16 bits in one copy."""
 

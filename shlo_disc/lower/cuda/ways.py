@@ -24,17 +24,6 @@ from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
 if TYPE_CHECKING:
     from shlo_disc.lower.cuda.products import MatrixProduct
 
-__all__ = [
-    "ALL",
-    "LEAST_TIME",
-    "MOST_SPLIT",
-    "MULTIPROCESSORS",
-    "Turn",
-    "Way",
-    "largest_tile",
-    "ways",
-]
-
 MULTIPROCESSORS = 132
 """Of an H100 and an H200."""
 

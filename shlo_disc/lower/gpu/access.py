@@ -10,8 +10,6 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.values.elements import element_of
 
-__all__ = ["access_lanes"]
-
 _CHEAP = 10
 """Cycles of an op below which it is worth twice the code. Functions are long: an access of 8 bytes
 hides behind them."""

@@ -46,8 +46,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Value
 
-__all__ = ["MOST_ELEMENTS", "BlockSort"]
-
 MOST_ELEMENTS = 1 << 37
 """Elements of a row, at most: more than the memory of any GPU holds."""
 

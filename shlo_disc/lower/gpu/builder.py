@@ -32,15 +32,6 @@ from shlo_disc.lower.values.typed import (
 if TYPE_CHECKING:
     from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = [
-    "ACCESS_BYTES",
-    "BLOCKS_ALONG_X",
-    "THREADS",
-    "GpuBuilder",
-    "GroupBuilder",
-    "SizedGpuBuilder",
-]
-
 THREADS = 256
 """Threads of a block, where nothing else is said: eight warps, or four waves."""
 

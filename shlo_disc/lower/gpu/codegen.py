@@ -23,16 +23,6 @@ from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
 
-__all__ = [
-    "RECENT",
-    "Builder",
-    "assembly",
-    "assembly_of_all",
-    "function_name",
-    "image",
-    "llvm",
-]
-
 
 def function_name(text: str, machine: Machine) -> str:
     """The symbol that a kernel text gets on `machine`: equal texts get equal names."""

@@ -22,8 +22,6 @@ from shlo_disc.lower.plan import Condition, Step
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_type
 
-__all__ = ["FewRowsProduct"]
-
 ROWS, MOST_ROWS = 8, 16
 """Rows of a tile, and of a product that these kernels compute: others read B again."""
 

@@ -13,8 +13,6 @@ from shlo_disc.lower.values.typed import Mask, Register, Value, vector_type
 if TYPE_CHECKING:
     from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["FloatBuilder"]
-
 
 class FloatBuilder(KernelBuilder):
     """A `KernelBuilder` with the arithmetic of a GPU."""

@@ -27,8 +27,6 @@ from shlo_disc.lower.gpu.sums import Piece, store_pieces
 from shlo_disc.lower.plan import Step
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["FragmentProduct", "FragmentTile", "FragmentTiles", "FragmentWriter", "MatrixUnit"]
-
 LANES = 4
 """Columns that a thread finishes and stores at once."""
 

@@ -13,8 +13,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexLike, MemRef, Register
 
-__all__ = ["across_threads", "get", "put", "stored"]
-
 
 def across_threads(
     b: GroupBuilder,

@@ -22,8 +22,6 @@ from shlo_disc.lower.host.writer import (
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Pointer, Register
 
-__all__ = ["GpuMemory"]
-
 
 class GpuMemory(HostMemory):
     """Calls of the runtime, for CUDA and ROCm alike."""

@@ -29,8 +29,6 @@ from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.plan import All, Condition, If, Launch, Step
 from shlo_disc.passes.records import Planned
 
-__all__ = ["MOST", "narrowed"]
-
 _KINDS = ("loop", "column")
 """Kinds of fusions whose kernels compute all their addresses in `index`, and gain by it."""
 

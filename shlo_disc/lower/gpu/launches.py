@@ -18,8 +18,6 @@ from shlo_disc.lower.plan import FfiCall, If, Input, KernelPlan, Launch, Step
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
 
-__all__ = ["for_threads"]
-
 Emit = Callable[[Planned[Any], Machine], KernelPlan]
 
 

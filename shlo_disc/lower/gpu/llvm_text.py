@@ -14,8 +14,6 @@ import numpy as np
 
 from shlo_disc.ir.element_types import FLOATS
 
-__all__ = ["for_older_llvm"]
-
 _NEWER_ATTRIBUTES = re.compile(r"\bnocreateundeforpoison ")
 
 _TYPES: dict[str, np.dtype[Any]] = {

@@ -31,8 +31,6 @@ from shlo_disc.lower.values.typed import Mask
 from shlo_disc.passes.match_single_op import LoopRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit"]
-
 
 def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     """The plan of a `loop` fusion.

@@ -10,8 +10,6 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.text import GpuText
 from shlo_disc.lower.plan import named
 
-__all__ = ["llvm_text", "lower_to_llvm"]
-
 
 def pipeline(machine: Machine, index_bits: int) -> str:
     """The passes from a `gpu.module` to the LLVM dialect with what is special to `machine`.

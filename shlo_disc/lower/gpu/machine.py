@@ -8,8 +8,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.builder import ACCESS_BYTES, GpuBuilder, SizedGpuBuilder
 
-__all__ = ["Machine"]
-
 _RUN = 16
 """Neighbouring elements of a task: threads have few, or too few threads run."""
 

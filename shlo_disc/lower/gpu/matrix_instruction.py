@@ -16,8 +16,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.values.typed import IndexValue, Register, element_type, lanes_of, vector_type
 
-__all__ = ["MatrixInstruction"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixInstruction(ABC):

@@ -12,8 +12,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.products import TiledProduct
 from shlo_disc.lower.plan import All, Condition, If, Step
 
-__all__ = ["Least", "VariantProduct", "Write"]
-
 Write = Callable[[], tuple[Step, ...]]
 
 Along = Callable[[str], str | None]

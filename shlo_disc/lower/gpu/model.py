@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.passes.machine_model import AttentionKernels, Capabilities, Costs, MachineModel
 
-__all__ = ["MODEL"]
-
 MODEL = MachineModel(
     Capabilities(
         # Products and the rows between them are launches of their own.

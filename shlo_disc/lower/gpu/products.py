@@ -36,8 +36,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vec
 from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["ProductBuilder", "ProductWriter", "TiledProduct", "emit_conv", "emit_dense"]
-
 TILE, DEPTH, EACH = 64, 16, 4
 """Rows and columns of a tile, its steps along K, rows and columns of a thread."""
 

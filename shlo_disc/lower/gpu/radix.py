@@ -20,17 +20,6 @@ from shlo_disc.lower.gpu.sorted_rows import RadixKey
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
-__all__ = [
-    "DIGITS",
-    "DIGIT_BITS",
-    "Ranks",
-    "digit",
-    "exclusive",
-    "last_digit",
-    "pass_count",
-    "passes",
-]
-
 DIGIT_BITS = 8
 DIGITS = 1 << DIGIT_BITS
 """Digits: as many as threads of a block, each of which adds up the counters of one."""

@@ -47,8 +47,6 @@ from shlo_disc.lower.plan import Buffer, Condition, If, Launch, Step, Workspace
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["MOST_ELEMENTS", "RadixSort"]
-
 MOST_ELEMENTS = (1 << 31) - 1
 """Records of a row, at most: places in it have 32 bits."""
 

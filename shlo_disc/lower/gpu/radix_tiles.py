@@ -19,8 +19,6 @@ from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
 
-__all__ = ["MOST_ELEMENTS", "radix_tiles"]
-
 _NEIGHBOURS = 12
 """Elements of a thread, at most: it has all of them in registers at a time."""
 

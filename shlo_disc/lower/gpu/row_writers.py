@@ -27,18 +27,6 @@ from shlo_disc.lower.values.reduction import Reducer, takes_any_order
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.passes.match_rows import Layout
 
-__all__ = [
-    "Columns",
-    "CombineColumns",
-    "CombineInParts",
-    "CombineOfBlock",
-    "PiecesInParts",
-    "PiecesOfBlock",
-    "PiecesOfColumns",
-    "Together",
-    "TogetherInParts",
-]
-
 _MOST_VECTORS = 8
 """Vectors of a thread, of a row whose size is known, that are not a loop at run time."""
 

@@ -54,8 +54,6 @@ from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit"]
-
 SHORT_ROW = 1024
 """Elements of a row below which a warp takes it: a block would leave most threads without work."""
 

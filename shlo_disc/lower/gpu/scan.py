@@ -33,8 +33,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_scan"]
-
 _NEIGHBOURS = 8
 """Elements of a thread, of a tile or of a column: so many loads wait for memory at once."""
 

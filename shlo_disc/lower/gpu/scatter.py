@@ -37,8 +37,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Val
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_scatter"]
-
 FEW = 8
 """Indices that every task may as well read: a sort takes two launches more."""
 

@@ -14,8 +14,6 @@ from shlo_disc.lower.values.typed import IndexValue, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_sort"]
-
 
 def emit_sort(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:
     """The plan of a `sort`: any dimension, operands and comparator."""

@@ -18,20 +18,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.typed import IndexLike, IndexValue, Mask, MemRef, Register
 
-__all__ = [
-    "SOURCE",
-    "TARGET",
-    "RadixKey",
-    "Rows",
-    "array",
-    "builder",
-    "place_in_results",
-    "put_all",
-    "renumbered",
-    "with_buffers",
-    "write_last",
-]
-
 SOURCE, TARGET = 1000, 2000
 """Numbers of the workspaces in which launches of one kernel differ, for the first array."""
 

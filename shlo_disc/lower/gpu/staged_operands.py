@@ -18,8 +18,6 @@ from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_ty
 if TYPE_CHECKING:
     from shlo_disc.lower.gpu.fragment_products import FragmentWriter
 
-__all__ = ["STAGES", "Operand"]
-
 STAGES = 2
 """One is multiplied while the next one is written."""
 

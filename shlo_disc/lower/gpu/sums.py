@@ -11,8 +11,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.products import ProductWriter
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["Piece", "store_pieces"]
-
 
 @dataclass(frozen=True)
 class Piece:

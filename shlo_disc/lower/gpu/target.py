@@ -22,8 +22,6 @@ from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.machine_model import MachineModel
 
-__all__ = ["EMITTERS", "gpu_target"]
-
 EMITTERS: dict[str, Emit] = {
     "column": rows.emit,
     "conv": products.emit_conv,

@@ -9,8 +9,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.images import KernelSignature
 from shlo_disc.lower.plan import KernelText
 
-__all__ = ["DESCRIPTOR", "GpuText", "signed"]
-
 DESCRIPTOR = "!array"
 """The type that a memref is lowered to, in `GpuText.body`."""
 

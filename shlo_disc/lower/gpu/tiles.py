@@ -28,8 +28,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
-__all__ = ["tiled"]
-
 _SIDE, _SHORT_SIDE = 64, 32
 """The sides of a square tile: 32 elements of 4 bytes are a line of memory. Longer sides are for
 narrow elements, and give a thread more loads at once."""

@@ -27,8 +27,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_top_k"]
-
 MOST = 16
 """Elements of a thread's list: registers."""
 

@@ -7,8 +7,6 @@ import copy
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 
-__all__ = ["assuming_divisible"]
-
 
 def assuming_divisible(shapes: ShapeAnalysis, size: Expr, by: int) -> ShapeAnalysis:
     """`shapes` where `size` is known to be divisible."""

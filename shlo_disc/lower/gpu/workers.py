@@ -22,8 +22,6 @@ from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.machine import Machine
 
-__all__ = ["LEAST_LLVMLITE", "compiled", "linked", "stop"]
-
 LEAST_LLVMLITE = (0, 48)
 """The first release whose LLVM (22) reads what torch-mlir's (24) writes."""
 

@@ -39,8 +39,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, vector_type
 from shlo_disc.passes.match_dense import ConvRecord, Sums
 from shlo_disc.passes.records import Planned
 
-__all__ = ["MakePlanner", "ProductPlanner", "emit_conv"]
-
 COPY = -1
 """Stands for the number of the operand that is a padded copy: one value may be both operands."""
 

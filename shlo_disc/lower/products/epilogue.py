@@ -27,8 +27,6 @@ from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 from shlo_disc.passes.match_dense import Bands
 
-__all__ = ["BandEpilogue", "Epilogue"]
-
 E = TypeVar("E", bound=Elemental)
 
 

@@ -10,8 +10,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["Fill", "Finish", "FinishBands"]
-
 
 class Finish(Protocol):
     """Computes result elements from finished sums."""

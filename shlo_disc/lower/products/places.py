@@ -10,8 +10,6 @@ from shlo_disc.dynamic.views import outermost_first
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.index import Ix, Space
 
-__all__ = ["tile_space"]
-
 
 def tile_space(
     b: KernelBuilder, shapes: ShapeAnalysis, axes: Sequence[tuple[Expr, Expr, Ix]], lanes: int

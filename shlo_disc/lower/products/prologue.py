@@ -20,8 +20,6 @@ from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["Prologue"]
-
 
 class Prologue:
     """A `Fill`: computes elements of `problem.b_value` from operands of the fusion."""

@@ -13,42 +13,6 @@ from typing import Final
 from shlo_disc.base.errors import InternalError
 from shlo_disc.base.records import dataclass
 
-__all__ = [
-    "EM_AMDGPU",
-    "ET_DYN",
-    "ET_REL",
-    "FILE_HEADER",
-    "FIRST_RESERVED_SECTION",
-    "PROGRAM_HEADER",
-    "RELOCATION",
-    "SECTION_HEADER",
-    "SHF_ALLOC",
-    "SHF_EXECINSTR",
-    "SHF_WRITE",
-    "SHN_ABS",
-    "SHT_DYNAMIC",
-    "SHT_DYNSYM",
-    "SHT_GNU_HASH",
-    "SHT_HASH",
-    "SHT_NOBITS",
-    "SHT_NOTE",
-    "SHT_PROGBITS",
-    "SHT_REL",
-    "SHT_RELA",
-    "SHT_STRTAB",
-    "SHT_SYMTAB",
-    "STB_LOCAL",
-    "STV_DEFAULT",
-    "STV_PROTECTED",
-    "SYMBOL",
-    "Header",
-    "ObjectFile",
-    "Relocation",
-    "Section",
-    "Symbol",
-    "read_object",
-]
-
 FILE_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION_HEADER: Final = struct.Struct("<IIQQQQIIQQ")
 PROGRAM_HEADER: Final = struct.Struct("<IIQQQQQQ")

@@ -28,8 +28,6 @@ from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.matrix_instruction import MatrixInstruction
 from shlo_disc.lower.values.typed import IndexValue, Register, element_type, lanes_of, vector_type
 
-__all__ = ["instruction_for"]
-
 _SIDE = 16
 
 

@@ -20,8 +20,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.rocm import elf
 from shlo_disc.lower.rocm.elf import ObjectFile, Relocation, Symbol
 
-__all__ = ["link"]
-
 PAGE = 0x1000
 _CODE_ALIGNMENT = 256
 """Of the first instruction of a kernel."""

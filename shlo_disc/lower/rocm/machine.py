@@ -6,8 +6,6 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.rocm.linker import link
 
-__all__ = ["ARCHITECTURES", "CODE_OBJECT_VERSION", "for_device", "machine_of"]
-
 CODE_OBJECT_VERSION = 5
 """Of the code objects: what runtimes since ROCm 5.7 load."""
 

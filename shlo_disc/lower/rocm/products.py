@@ -19,8 +19,6 @@ from shlo_disc.lower.plan import Step
 from shlo_disc.lower.rocm.instructions import instruction_for
 from shlo_disc.lower.rocm.machine import ARCHITECTURES
 
-__all__ = ["MatrixProduct"]
-
 _STRIP = FragmentTile(16, 64, 256, 1, 1, 4)
 _TILES = {
     64: FragmentTiles(

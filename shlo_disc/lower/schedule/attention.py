@@ -15,8 +15,6 @@ from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.match_attention import AttentionRecord
 
-__all__ = ["Attention", "Row", "take_apart"]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
 

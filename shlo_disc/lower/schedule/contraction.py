@@ -25,20 +25,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elements import element_of, unsupported
 from shlo_disc.passes.match_dense import Bands, DenseRecord, Product, Sums
 
-__all__ = [
-    "SHORT",
-    "Axis",
-    "Dense",
-    "Problem",
-    "Steps",
-    "analyze_dense",
-    "compute_element",
-    "normalized",
-    "steps",
-    "swapped",
-    "turned",
-]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 SHORT = 8
 """Terms of a sum up to which they are added one by one, each product rounded, as StableHLO says."""

@@ -28,8 +28,6 @@ from shlo_disc.lower.schedule.contraction import Axis, Problem, compute_element,
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.match_dense import Sums
 
-__all__ = ["Phase", "Window", "convolution_problem", "phase_shape", "phases_of"]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
 

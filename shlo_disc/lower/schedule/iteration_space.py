@@ -7,8 +7,6 @@ from typing import Protocol, TypeVar
 
 from shlo_disc.dynamic.expr import Expr
 
-__all__ = ["refine", "shape_tile_space"]
-
 
 class Accesses(Protocol):
     """How the accesses of a kernel cut its factors; see `values.index.Space`."""

@@ -26,8 +26,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.reduction import simple_body
 from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = ["Relative", "Stage", "stages_of"]
-
 _CHOICES = frozenset(
     {*BROADCASTS, *RESHAPES, "stablehlo.is_finite", "stablehlo.maximum", "stablehlo.select"}
 )

@@ -20,9 +20,6 @@ from shlo_disc.lower.values.reduction import takes_any_order
 from shlo_disc.passes.match_rows import Layout, RowRecord
 from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = ["Materialised", "Plan", "Storage", "Sweep", "plan_rows"]
-
-
 _FREE = names(lambda row: row.role is Role.FREE) | {"stablehlo.constant"}
 """Ops that cost nothing at a given index."""
 

@@ -17,8 +17,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["LEAST_ALONG", "Staged", "find", "in_tiles", "use", "worthwhile"]
-
 LEAST_ALONG = 8
 """Elements of u, fewer than this many: a cache line serves a few of the elements of another."""
 

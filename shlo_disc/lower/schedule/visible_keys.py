@@ -30,8 +30,6 @@ from shlo_disc.passes.op_classes import (
     is_splat_constant,
 )
 
-__all__ = ["VisibleKeys", "visible_keys"]
-
 _MOST = 1 << 30
 """Constants of a mask are smaller, so that no position overflows 32 bits."""
 

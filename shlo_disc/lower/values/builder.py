@@ -31,8 +31,6 @@ from shlo_disc.lower.values.typed import (
     vector_type,
 )
 
-__all__ = ["KernelBuilder"]
-
 
 class KernelBuilder(TextBuilder):
     """A kernel function under construction; see the module's example."""

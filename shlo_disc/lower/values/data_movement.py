@@ -26,8 +26,6 @@ from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import DROP, OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, element_type
 
-__all__ = ["DATA_MOVEMENT"]
-
 # ------------------------------------------------------------------ reshapes, broadcasts, ...
 
 

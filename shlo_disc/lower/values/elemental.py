@@ -30,8 +30,6 @@ from shlo_disc.lower.values.index import Group, Index, Ix, Space
 from shlo_disc.lower.values.pairs import load_pairs
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
-__all__ = ["Arguments", "Elemental", "Read", "Rule", "as_index", "emit_region", "emit_value"]
-
 Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Register]
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
 

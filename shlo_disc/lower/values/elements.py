@@ -19,15 +19,6 @@ from shlo_disc.lower.values.narrow_floats import narrowed, widened
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register
 
-__all__ = [
-    "element_of",
-    "from_compute",
-    "round_odd",
-    "to_compute",
-    "unsupported",
-    "wrap",
-]
-
 
 def unsupported(op: ir.Operation, what: str, advice: str) -> NoReturn:
     """Raise UnsupportedError with the operation, its source line and what to do."""

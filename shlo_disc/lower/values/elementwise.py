@@ -31,8 +31,6 @@ from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Mask, Register, like
 from shlo_disc.passes.op_classes import constant_float
 
-__all__ = ["SCALAR_OPS", "convert", "emit_scalar", "own_bits", "reduce_precision"]
-
 Types = list[ElementType]
 """Of the operands of an op."""
 

@@ -14,8 +14,6 @@ from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["gather"]
-
 
 def gather(
     e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None

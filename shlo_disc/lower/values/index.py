@@ -24,8 +24,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
-__all__ = ["Group", "Index", "Ix", "Space"]
-
 
 @dataclass(frozen=True)
 class Ix:

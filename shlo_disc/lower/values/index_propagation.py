@@ -9,8 +9,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Group, Index, Ix
 
-__all__ = ["DROP", "OWN", "assemble", "carry"]
-
 DROP = -1
 """In a mapping: this result dimension is not asked of the operand."""
 OWN = -2

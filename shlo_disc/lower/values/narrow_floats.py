@@ -11,8 +11,6 @@ from shlo_disc.ir.element_types import FloatFormat, Special
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register, like
 
-__all__ = ["narrowed", "widened"]
-
 _FRACTION, _BIAS = 23, 127
 """Of f32."""
 _INFINITY, _NAN = 0x7F800000, 0x7FC00000

@@ -16,8 +16,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 if TYPE_CHECKING:
     from shlo_disc.lower.values.elemental import Elemental
 
-__all__ = ["load_pairs"]
-
 GATHERED = 32
 """Bits of an element whose pairs are gathered: a pair is an element of a gather, too."""
 

@@ -17,8 +17,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["Cipher", "RandomBits", "Word", "three_fry_cipher"]
-
 Word = Callable[[int], Register]
 """Writes word k of the state: a register of i64."""
 Cipher = Callable[[IndexValue], tuple[Register, Register]]

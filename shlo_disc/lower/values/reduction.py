@@ -21,8 +21,6 @@ from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.op_classes import IOTAS
 
-__all__ = ["REDUCTIONS", "Reducer", "reduced_dims", "simple_body", "takes_any_order"]
-
 _BODIES: dict[str, dict[str, str]] = {
     "stablehlo.add": {"f": "arith.addf", "i": "arith.addi", "u": "arith.addi", "b": "arith.ori"},
     "stablehlo.and": {"i": "arith.andi", "u": "arith.andi", "b": "arith.andi"},

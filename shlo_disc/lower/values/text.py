@@ -29,8 +29,6 @@ from shlo_disc.lower.values.typed import (
     vector_type,
 )
 
-__all__ = ["If", "Lines", "Loop", "TextBuilder", "V", "indented"]
-
 V = TypeVar("V", bound=Value)
 
 

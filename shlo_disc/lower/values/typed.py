@@ -33,21 +33,6 @@ if TYPE_CHECKING:
     from shlo_disc.lower.values.builder import KernelBuilder
     from shlo_disc.lower.values.text import TextBuilder
 
-__all__ = [
-    "IndexLike",
-    "IndexValue",
-    "Mask",
-    "MemRef",
-    "Pointer",
-    "Register",
-    "Value",
-    "element_type",
-    "lanes_of",
-    "like",
-    "memref_type",
-    "vector_type",
-]
-
 _COMPOSED = ("v", "m")
 """What names of types begin with that have elements; no other type does."""
 

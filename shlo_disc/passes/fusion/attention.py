@@ -30,8 +30,6 @@ from shlo_disc.passes.match_attention import (
 )
 from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = ["rule"]
-
 why_not_online = imported_later("shlo_disc.passes.match_softmax", "why_not_online")
 
 

@@ -13,8 +13,6 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import products, single_result
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 
-__all__ = ["rule"]
-
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     mine = p.cluster_of[seed[0]]

@@ -18,8 +18,6 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
 
-__all__ = ["columns", "tall_columns"]
-
 _KEEP_NEIGHBOURS = names(lambda row: row.keeps_neighbours)
 
 

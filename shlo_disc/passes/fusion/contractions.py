@@ -16,8 +16,6 @@ from shlo_disc.passes.fusion.rule import Apart, FusionRule, Merge, Seed, never
 from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.sink_views import chain_of
 
-__all__ = ["contractions", "transposed_results"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     return ((node.index,) for node in p.graph.nodes if contraction_kind(node.op) is not None)

@@ -23,8 +23,6 @@ from shlo_disc.passes.fusion.rows import reduction
 from shlo_disc.passes.fusion.rule import Again, Apart, FusionRule, Merge, Proposal, Seed
 from shlo_disc.passes.kinds import contraction_kind
 
-__all__ = ["run", "start"]
-
 
 def start(p: Partition) -> None:
     """A cluster for every op that may share a kernel, contractions first."""

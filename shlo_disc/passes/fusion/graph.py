@@ -23,17 +23,6 @@ from shlo_disc.passes.op_classes import (
     is_splat_constant,
 )
 
-__all__ = [
-    "Graph",
-    "Node",
-    "Read",
-    "Shape",
-    "broadcast_dims",
-    "dimensions",
-    "opaque_kind",
-    "squeezed",
-]
-
 Shape = tuple[Expr, ...]
 
 

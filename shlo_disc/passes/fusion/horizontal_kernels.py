@@ -13,8 +13,6 @@ from shlo_disc.passes.fusion.graph import Shape
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(a node of the first cluster of a group, one of another)."""

@@ -12,8 +12,6 @@ from shlo_disc.passes.fusion.products import products
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
 from shlo_disc.passes.sink_views import chain_of
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(first product of a group, another one of it)."""

@@ -6,8 +6,6 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.kinds import KINDS, contraction_kind
 from shlo_disc.passes.records import match
 
-__all__ = ["misfit"]
-
 
 def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
     """Why these ops cannot be one kernel; `parts`: what `union` will inherit from."""

@@ -28,8 +28,6 @@ from shlo_disc.passes.records import Record, match
 from shlo_disc.passes.region import Region
 from shlo_disc.passes.spans import Spans
 
-__all__ = ["Cluster", "Partition"]
-
 _NONE: frozenset[int] = frozenset()
 
 

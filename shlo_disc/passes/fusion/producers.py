@@ -12,8 +12,6 @@ from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.op_classes import RESHAPES
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(reader, source, number of the read) for every value read."""

@@ -12,17 +12,6 @@ from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.match_dense import Sums, sums_of
 from shlo_disc.passes.op_classes import FREE, RESHAPES, is_splat_constant
 
-__all__ = [
-    "DOT",
-    "direct_users",
-    "dot_of",
-    "in_memory",
-    "nodes_of",
-    "products",
-    "single_result",
-    "sums_of_cluster",
-]
-
 DOT = "stablehlo.dot_general"
 
 

@@ -11,8 +11,6 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT, products
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 
-__all__ = ["rule"]
-
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     dot, mine = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]

@@ -18,8 +18,6 @@ from shlo_disc.passes.fusion.rule import Again, FusionRule, Seed, never
 from shlo_disc.passes.op_classes import GATHERS, RESHAPES
 from shlo_disc.passes.rules import takes_one_window
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     for node in p.graph.nodes:

@@ -15,8 +15,6 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
 from shlo_disc.passes.op_classes import is_flag
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(a flag,) outside of loops, whose kernels hold few elements."""

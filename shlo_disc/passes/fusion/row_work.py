@@ -14,8 +14,6 @@ from shlo_disc.passes.fusion.products import products, single_result
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 from shlo_disc.passes.match_dense import DenseRecord
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(product, node of its one result, a node of the rows that read the result)."""

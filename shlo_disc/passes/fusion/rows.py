@@ -11,8 +11,6 @@ from shlo_disc.passes.fusion.graph import Graph, Node, Read, Shape, broadcast_di
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, is_row_reduction
 
-__all__ = ["in_rows", "is_space", "reduction"]
-
 _LEVELS = {"elementwise": ("full", "flat", "row"), "data_movement": ("full", "row")}
 """What the members of a cluster may be, by their role."""
 

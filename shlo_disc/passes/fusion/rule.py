@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from shlo_disc.base.records import dataclass
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 
-__all__ = ["Again", "Apart", "FusionRule", "Merge", "Proposal", "Seed", "never"]
-
 Seed = tuple[int, ...]
 """Nodes: where a rule may apply. The first is the one a reader would name."""
 

@@ -15,8 +15,6 @@ from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows, is_space
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 
-__all__ = ["rule"]
-
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(a node of the first cluster that reads a value, one of another)."""

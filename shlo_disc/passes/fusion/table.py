@@ -19,8 +19,6 @@ from shlo_disc.passes.fusion import (
 )
 from shlo_disc.passes.fusion.rule import FusionRule
 
-__all__ = ["RULES"]
-
 RULES: tuple[FusionRule, ...] = (
     contractions.transposed_results,
     producers.rule,

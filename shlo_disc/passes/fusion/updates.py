@@ -14,8 +14,6 @@ from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
 from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.plan_updates import is_run
 
-__all__ = ["rule"]
-
 _UPDATES = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": 2}
 """Ops that write into an array, and which operand they write; scatters of one array."""
 

@@ -9,8 +9,6 @@ from shlo_disc.ir.builders import compare, create, with_element
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.values import broadcast_to, constant, element_of, sizes_of
 
-__all__ = ["Array", "chosen"]
-
 _Operand: TypeAlias = "Array | float"
 
 

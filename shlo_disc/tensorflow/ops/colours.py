@@ -20,15 +20,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = [
-    "adjust_contrast",
-    "adjust_hue",
-    "adjust_saturation",
-    "cross",
-    "from_hue",
-    "to_hue",
-]
-
 Values = list[ir.Value]
 
 

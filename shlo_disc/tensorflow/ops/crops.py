@@ -31,8 +31,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["crop_and_resize"]
-
 Values = list[ir.Value]
 
 

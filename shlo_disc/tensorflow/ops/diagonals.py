@@ -20,8 +20,6 @@ from shlo_disc.tensorflow.ops.values import (
     smaller,
 )
 
-__all__ = ["matrix_diagonal", "matrix_of_diagonal", "matrix_with_diagonal"]
-
 Values = list[ir.Value]
 
 

@@ -11,8 +11,6 @@ from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.values import broadcast_to, known, sizes_of, value_of
 
-__all__ = ["sum_of_products"]
-
 
 def sum_of_products(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
     """`Einsum(inputs...)` of one or two arrays. Dimensions of `...` are broadcast."""

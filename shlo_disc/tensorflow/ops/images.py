@@ -30,15 +30,6 @@ from shlo_disc.tensorflow.ops.values import (
 )
 from shlo_disc.tensorflow.ops.windows import Layout, padding_of
 
-__all__ = [
-    "patches",
-    "places_of",
-    "resize_bilinear",
-    "resize_nearest",
-    "scale_of",
-    "wanted_sizes",
-]
-
 Values = list[ir.Value]
 
 

@@ -40,20 +40,6 @@ from shlo_disc.tensorflow.ops.values import (
     windowed,
 )
 
-__all__ = [
-    "Copies",
-    "find_element_sizes",
-    "list_concatenation",
-    "list_element",
-    "list_element_shape",
-    "list_from_tensor",
-    "list_gather",
-    "list_length",
-    "list_reserve",
-    "list_set",
-    "list_stack",
-]
-
 Values = list[ir.Value]
 
 

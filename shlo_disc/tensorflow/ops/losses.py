@@ -21,8 +21,6 @@ from shlo_disc.tensorflow.ops.values import (
     sizes_of,
 )
 
-__all__ = ["euclidean_norm", "sigmoid_gradient", "sparse_softmax_loss"]
-
 Values = list[ir.Value]
 
 

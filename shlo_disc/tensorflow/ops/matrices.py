@@ -31,15 +31,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = [
-    "cholesky",
-    "inverse",
-    "log_matrix_determinant",
-    "matrix_determinant",
-    "solve",
-    "triangular_solve",
-]
-
 Values = list[ir.Value]
 
 

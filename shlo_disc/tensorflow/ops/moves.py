@@ -39,24 +39,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = [
-    "batch_to_space",
-    "concatenate",
-    "depth_to_space",
-    "gather",
-    "joined",
-    "mirror_pad",
-    "pad",
-    "reverse_sequence",
-    "roll",
-    "slice_",
-    "space_to_batch",
-    "space_to_depth",
-    "split",
-    "split_sizes",
-    "unpack",
-]
-
 Values = list[ir.Value]
 
 

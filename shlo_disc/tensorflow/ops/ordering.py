@@ -29,8 +29,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["cumulative_product", "cumulative_sum", "one_hot", "top_k", "where"]
-
 Values = list[ir.Value]
 
 

@@ -22,8 +22,6 @@ from shlo_disc.tensorflow.ops.values import (
     times,
 )
 
-__all__ = ["broadcast_arguments", "numbers", "shapes", "tile"]
-
 Values = list[ir.Value]
 
 

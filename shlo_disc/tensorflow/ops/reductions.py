@@ -37,14 +37,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = [
-    "concat_offset",
-    "join_sums_to_shapes",
-    "reduction",
-    "sum_to",
-    "transpose",
-]
-
 Values = list[ir.Value]
 
 _START = {"add": 0, "multiply": 1, "and": 1, "or": 0}

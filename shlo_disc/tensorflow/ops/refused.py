@@ -10,8 +10,6 @@ from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["REFUSED"]
-
 
 def _refused(advice: str) -> Rule:
     def rule(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:

@@ -30,8 +30,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["resize_area", "resize_bicubic", "scale_and_translate"]
-
 Values = list[ir.Value]
 
 _STEPS = 1024.0

@@ -27,8 +27,6 @@ from shlo_disc.tensorflow.ops.values import (
     sizes_of,
 )
 
-__all__ = ["places_of", "scatter_nd", "scattered"]
-
 
 def scattered(base: ir.Value, places: ir.Value, rows: ir.Value, name: str | None) -> ir.Value:
     """`base` with `rows[k]` joined to row `places[k]` by `stablehlo.NAME`, or in its place.

@@ -31,8 +31,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["bound", "bucketize", "in_top_k", "unique"]
-
 Values = list[ir.Value]
 
 

@@ -34,8 +34,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["bincount", "dynamic_partition", "dynamic_stitch", "segments", "unsorted_segments"]
-
 Values = list[ir.Value]
 
 _START = {"add": 0, "multiply": 1}

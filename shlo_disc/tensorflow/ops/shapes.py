@@ -39,18 +39,6 @@ from shlo_disc.tensorflow.ops.values import (
     windowed,
 )
 
-__all__ = [
-    "broadcast",
-    "cast",
-    "ensured",
-    "every",
-    "front",
-    "part_of",
-    "reshape",
-    "strided_slice",
-    "strided_slice_gradient",
-]
-
 Values = list[ir.Value]
 
 

@@ -27,8 +27,6 @@ from shlo_disc.tensorflow.ops.lists import Copies
 from shlo_disc.tensorflow.ops.typed import of_its_type
 from shlo_disc.tensorflow.ops.values import constant
 
-__all__ = ["STACKS", "place_stacks"]
-
 STACKS = ("EmptyTensorList", "TensorListPopBack", "TensorListPushBack")
 """Operations that :func:`place_stacks` rewrites."""
 

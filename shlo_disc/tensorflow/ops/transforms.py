@@ -35,8 +35,6 @@ from shlo_disc.tensorflow.ops.values import (
     value_of,
 )
 
-__all__ = ["complex_transform", "inverse_real_transform", "real_transform"]
-
 Values = list[ir.Value]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["of_its_type"]
-
 
 def of_its_type(value: ir.Value, kind: ir.Type) -> ir.Value:
     """`value` with the sizes of `kind`, which every call checks."""

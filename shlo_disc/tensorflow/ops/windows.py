@@ -39,21 +39,6 @@ from shlo_disc.tensorflow.ops.values import (
     times,
 )
 
-__all__ = [
-    "Layout",
-    "average_pool",
-    "average_pool_gradient",
-    "convolution",
-    "depthwise",
-    "depthwise_filter_gradient",
-    "depthwise_gradient",
-    "filter_gradient",
-    "max_pool",
-    "max_pool_gradient",
-    "padding_of",
-    "transposed_convolution",
-]
-
 Values = list[ir.Value]
 
 _Pair = tuple[Size, Size]

@@ -60,8 +60,6 @@ from shlo_disc.torch.narrow_numbers import NARROW
 from shlo_disc.torch.order_rewrites import ORDER_OF_ROWS
 from shlo_disc.torch.recurrent import ops as own
 
-__all__ = ["BODIES", "has_body", "only_some", "write_body"]
-
 aten = torch.ops.aten
 
 BODIES: dict[Any, Body] = {

@@ -26,8 +26,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["attention", "flash_attention"]
-
 
 def attention(call: BodyCall) -> list[ir.Value]:
     """`aten.scaled_dot_product_attention`. Raises UnsupportedError for dropout."""

@@ -12,11 +12,6 @@ from shlo_disc.ir.builders import create, reduced, scalar
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.importer import Carried, Graph
 
-__all__ = [
-    "Body", "BodyCall", "aligned", "constant", "converted", "element_of", "highest", "iota",
-    "lowest", "minus_infinity", "spread", "summed_to", "typed",
-]  # fmt: skip
-
 
 class BodyCall:
     """One op: its operands as values, its other arguments as they are, the types it must give."""

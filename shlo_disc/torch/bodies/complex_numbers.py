@@ -28,8 +28,6 @@ from shlo_disc.torch.bodies.call import (
 )
 from shlo_disc.torch.bodies.totals import cumprod
 
-__all__ = ["COMPLEX", "MOVES", "is_complex", "is_of_complex_numbers"]
-
 aten, prims = torch.ops.aten, torch.ops.prims
 
 

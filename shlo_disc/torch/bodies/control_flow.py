@@ -23,8 +23,6 @@ from shlo_disc.torch.bodies.recurrent import entry, with_first
 from shlo_disc.torch.importer import Graph
 from shlo_disc.torch.sizes import expression
 
-__all__ = ["CONTROL"]
-
 _Function = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Calls a graph on all its operands."""
 

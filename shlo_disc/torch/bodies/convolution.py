@@ -33,8 +33,6 @@ from shlo_disc.ir.builders import assert_sizes, compare, create, pad, transposed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, element_of, spread, summed_to
 
-__all__ = ["convolution", "convolution_backward", "is_special_convolution"]
-
 
 def is_special_convolution(arguments: Mapping[str, Any]) -> bool:
     """True for the arguments of an `aten.convolution` that torch-mlir does not take.

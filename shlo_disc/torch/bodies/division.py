@@ -10,8 +10,6 @@ from shlo_disc.ir.builders import compare, create, reduced, while_loop
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, aligned, constant, element_of, spread, typed
 
-__all__ = ["fmod", "gcd", "lcm", "remainder", "shift_left", "shift_right"]
-
 
 def fmod(call: BodyCall) -> list[ir.Value]:
     """`aten.fmod` of two tensors, or of a tensor and a number: with the sign of the dividend."""

@@ -25,8 +25,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["argmax", "argmin", "max_dim", "min_dim"]
-
 _Start = Callable[[ir.Type], ir.Value]
 
 

@@ -23,8 +23,6 @@ from shlo_disc.torch.bodies.call import (
 )
 from shlo_disc.torch.bodies.totals import running_sum
 
-__all__ = ["nonzero", "repeat_interleave"]
-
 
 def nonzero(call: BodyCall) -> list[ir.Value]:
     """`aten.nonzero`: the indices, as i64 [n, rank], in the order of the elements."""

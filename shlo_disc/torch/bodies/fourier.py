@@ -18,8 +18,6 @@ from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread, typed
 
-__all__ = ["fft_c2c", "fft_c2r", "fft_r2c"]
-
 _BY_ROOT, _BY_LENGTH = 1, 2
 """Values of `normalization`, as ATen numbers them; 0 is none."""
 

@@ -27,8 +27,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["has_numbers", "index", "index_put"]
-
 
 @dataclass(frozen=True)
 class _Indexed:

@@ -34,8 +34,6 @@ from shlo_disc.torch.bodies.call import (
 )
 from shlo_disc.torch.linalg_rewrites import ops as own
 
-__all__ = ["LAPACK"]
-
 aten = torch.ops.aten
 
 _Size = tuple[int, ir.Value]

@@ -9,8 +9,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, iota, typed
 from shlo_disc.torch.bodies.recurrent import entry
 
-__all__ = ["order_of_rows", "sort", "sort_stable", "topk"]
-
 _I64 = "i64"
 
 

@@ -16,8 +16,6 @@ from shlo_disc.ir.builders import pad, scalar
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of
 
-__all__ = ["constant_pad", "pads_by_sizes"]
-
 
 def pads_by_sizes(arguments: Mapping[str, Any]) -> bool:
     """True for the arguments of a `constant_pad_nd` with an amount that is computed in calls."""

@@ -26,8 +26,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["avg_pool", "is_special_pool", "max_pool", "max_pool_with_indices"]
-
 _BEHIND = (1 << 63) - 1
 """The index of an element that pads: larger than all others."""
 

@@ -16,8 +16,6 @@ from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
 
-__all__ = ["arange"]
-
 _LARGEST_DENOMINATOR = 1 << 10
 """Of the fractions in a range whose length is a size, so that the length is exact."""
 

@@ -20,11 +20,6 @@ from shlo_disc.ir.builders import compare, create, while_loop
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
 
-__all__ = [
-    "entry", "gru", "lstm", "lstm_gradient", "lstm_layer", "recurrence_gradient", "rnn",
-    "with_first",
-]  # fmt: skip
-
 _LSTM = 2
 """`mode` of an LSTM, as oneDNN numbers kinds of recurrence."""
 

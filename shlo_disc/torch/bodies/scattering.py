@@ -23,8 +23,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["scatter_reduce"]
-
 _JOINS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 """The `reduce` of PyTorch -> the StableHLO op that joins two elements."""
 

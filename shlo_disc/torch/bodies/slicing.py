@@ -21,8 +21,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, constant
 from shlo_disc.torch.sizes import expression
 
-__all__ = ["ends_at_a_size", "slice_"]
-
 
 def ends_at_a_size(arguments: Mapping[str, Any]) -> bool:
     """True for the arguments of an `aten.slice` whose end is computed in calls."""

@@ -23,8 +23,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["SPECIAL", "viewed"]
-
 aten = torch.ops.aten
 
 

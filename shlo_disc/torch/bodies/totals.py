@@ -25,8 +25,6 @@ from shlo_disc.torch.bodies.call import (
     typed,
 )
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum", "running_sum"]
-
 
 def cumsum(call: BodyCall) -> list[ir.Value]:
     """`aten.cumsum(self, dim, dtype)`."""

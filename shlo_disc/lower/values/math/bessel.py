@@ -13,8 +13,6 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["bessel_i1e"]
-
 _BOUND = {"f32": 8.0, "f64": 12.0}
 _SLOPE = (0.127, -0.0125, 0.00042)
 """About the logarithmic derivative of the series, I2(a) / (2a I1(a)), within 4 % for a <= 12."""

@@ -20,8 +20,6 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["erf", "erf_inv", "erfc"]
-
 _INFINITY = float("inf")
 
 

@@ -14,20 +14,6 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = [
-    "LN2_HIGH",
-    "LN2_LOW",
-    "exp",
-    "exp_reduced",
-    "expm1",
-    "expm1_reduced",
-    "logistic",
-    "power_of_two",
-    "scale",
-    "split",
-    "tanh",
-]
-
 LN2_HIGH = {"f32": float.fromhex("0x1.62e4p-1"), "f64": float.fromhex("0x1.62e42fefa3800p-1")}
 """log(2) with trailing zeros, so that n * LN2_HIGH is exact."""
 LN2_LOW = {"f32": float.fromhex("0x1.7f7d1cp-20"), "f64": float.fromhex("0x1.ef35793c76730p-45")}

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["chain", "choose", "estrin", "fma", "horner", "select", "squared"]
-
 
 def fma(a: Register, b: Register | float, c: Register | float) -> Register:
     """A * b + c, rounded once."""

@@ -20,8 +20,6 @@ from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.math.trigonometric import sin_cos_of_pi
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["digamma", "lgamma"]
-
 _INFINITY = float("inf")
 _NAN = float("nan")
 _CENTRE = float.fromhex("0x1.b33334p+0")

@@ -16,8 +16,6 @@ from shlo_disc.lower.values.math.formulas import fma, select
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["cosh", "sinh"]
-
 _LIMIT = {"f32": 89.5, "f64": 710.6}
 """Both functions are infinite from here on."""
 

@@ -14,8 +14,6 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["log", "log1p", "normalise", "split_log"]
-
 _INFINITY = float("inf")
 _NAN = float("nan")
 _SQRT_HALF = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}

@@ -26,8 +26,6 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["constant_power", "positive_double", "power", "short_power"]
-
 _INFINITY = float("inf")
 _NAN = float("nan")
 _THIRDS = (2.0 / 3.0, float.fromhex("0x1.5555555555555p-55"))

@@ -8,8 +8,6 @@ from typing import TypeVar
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["FUNCTIONS", "Function", "function"]
-
 _Formula = TypeVar("_Formula", bound=Callable[..., Register])
 
 

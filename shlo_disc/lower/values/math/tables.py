@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TABLES"]
-
 TABLES: dict[tuple[str, str], tuple[float, ...]] = {
     # (exp(r) - 1 - r) / r^2, |r| <= log(2) / 2:
     # weighted error 2^-26.1

@@ -17,8 +17,6 @@ from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["atan2", "cos", "sin", "sin_cos_of_pi", "sines", "tan"]
-
 _PARTS = {
     "f32": tuple(map(float.fromhex, ("0x1.921fb0p+0", "0x1.5110b4p-22", "0x1.846988p-48"))),
     "f64": tuple(

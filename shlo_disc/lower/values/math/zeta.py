@@ -21,8 +21,6 @@ from shlo_disc.lower.values.math.power import positive_double, short_power
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["polygamma", "zeta"]
-
 _INFINITY = float("inf")
 _NAN = float("nan")
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510,
