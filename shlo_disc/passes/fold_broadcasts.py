@@ -17,18 +17,14 @@ Source  StableHLO spec, broadcast_in_dim: result[i] = operand[j] with j[d] = 0 w
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import BROADCASTS, RESHAPES
 from shlo_disc.passes.rules import (
     Facts,
+    RulePass,
     Sizes,
-    apply_rules,
     broadcast_dimensions,
     defined_by,
 )
@@ -153,16 +149,4 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
 _ALL = (of_same_shape, of_units_only, of_broadcast, of_added_unit_dimensions)
 RULES = {"stablehlo.dot_general": (into_dot,), **dict.fromkeys(BROADCASTS, _ALL)}
 
-
-@dataclass(frozen=True)
-class FoldBroadcasts(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-broadcasts"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of broadcasts changed."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldBroadcasts())
+register(RulePass("fold-broadcasts", RULES))

@@ -17,20 +17,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.comparisons import comparison, is_total_order
 from shlo_disc.ir.element_types import element_type, known_element_type
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.ir.ops import OPS, names
 from shlo_disc.ir.ops.folding import Array
-from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules
+from shlo_disc.passes.base import register
+from shlo_disc.passes.rules import Facts, RulePass
 
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
@@ -201,16 +199,4 @@ RULES = {
     **dict.fromkeys(_MOVES, (moved,)),
 }
 
-
-@dataclass(frozen=True)
-class FoldConstants(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-constants"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of ops folded."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldConstants())
+register(RulePass("fold-constants", RULES))

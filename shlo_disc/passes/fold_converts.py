@@ -13,14 +13,10 @@ Source  StableHLO spec, convert: exact when the value is representable.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.element_types import FloatFormat, Special, known_element_type
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules, defined_by
+from shlo_disc.passes.base import register
+from shlo_disc.passes.rules import Facts, RulePass, defined_by
 
 
 def represents(wide: ir.Type, narrow: ir.Type) -> bool:
@@ -84,16 +80,4 @@ def _saturates(source: ir.Type, middle: ir.Type, result: ir.Type) -> bool:
 
 RULES = {"stablehlo.convert": (to_same_type, of_exact_convert)}
 
-
-@dataclass(frozen=True)
-class FoldConverts(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-converts"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of converts changed."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldConverts())
+register(RulePass("fold-converts", RULES))

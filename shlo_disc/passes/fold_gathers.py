@@ -15,16 +15,13 @@ Source  StableHLO spec, gather (start indices are clamped) and real_dynamic_slic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.even_steps import even_steps
-from shlo_disc.passes.rules import Facts, apply_rules, takes_one_window
+from shlo_disc.passes.rules import Facts, RulePass, takes_one_window
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -119,16 +116,4 @@ RULES = dict.fromkeys(
     ("stablehlo.dynamic_gather", "stablehlo.gather"), (of_one_window, ofeven_steps)
 )
 
-
-@dataclass(frozen=True)
-class FoldGathers(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-gathers"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of gathers replaced."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldGathers())
+register(RulePass("fold-gathers", RULES))

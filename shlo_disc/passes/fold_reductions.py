@@ -16,15 +16,11 @@ Source  StableHLO spec, reduce, dot_general; XLA's algebraic simplifier does the
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import ELEMENTWISE
-from shlo_disc.passes.rules import Facts, apply_rules
+from shlo_disc.passes.rules import Facts, RulePass
 
 
 def over_units(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -80,16 +76,4 @@ def outer_product(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 RULES = {"stablehlo.dot_general": (outer_product,), "stablehlo.reduce": (over_units,)}
 
-
-@dataclass(frozen=True)
-class FoldReductions(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-reductions"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of reductions replaced."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldReductions())
+register(RulePass("fold-reductions", RULES))

@@ -17,19 +17,17 @@ Source  StableHLO spec, reshape_c1 and dynamic_reshape: elements keep their row-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES
 from shlo_disc.passes.rules import (
     Facts,
+    RulePass,
     Sizes,
-    apply_rules,
     broadcast_dimensions,
     defined_by,
 )
@@ -253,16 +251,4 @@ RULES = {
     **dict.fromkeys(sorted(RESHAPES), _ALL),
 }
 
-
-@dataclass(frozen=True)
-class FoldReshapes(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-reshapes"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of reshapes changed."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldReshapes())
+register(RulePass("fold-reshapes", RULES))

@@ -15,14 +15,10 @@ Source  `window_reversal` in the StableHLO specification.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, apply_rules, defined_by
+from shlo_disc.passes.base import register
+from shlo_disc.passes.rules import Facts, RulePass, defined_by
 
 
 def into_convolution(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -50,16 +46,4 @@ RULES = {
     "stablehlo.dynamic_conv": (into_convolution,),
 }
 
-
-@dataclass(frozen=True)
-class FoldReverses(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-reverses"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of reverses that a convolution no longer reads."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldReverses())
+register(RulePass("fold-reverses", RULES))

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,15 +35,14 @@ import numpy.typing as npt
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir import dialect
 from shlo_disc.ir.comparisons import less_than
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import ir, producer, terminator
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
-from shlo_disc.passes.rules import Facts, Sizes, adds, apply_rules, broadcast_dimensions, defined_by
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, adds, broadcast_dimensions, defined_by
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -468,16 +466,4 @@ RULES = {
     "stablehlo.scatter": (at_a_place, of_rows, of_batches, of_narrow, in_order),
 }
 
-
-@dataclass(frozen=True)
-class FoldScatters(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-scatters"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of scatters replaced."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldScatters())
+register(RulePass("fold-scatters", RULES))

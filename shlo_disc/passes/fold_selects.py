@@ -19,15 +19,13 @@ Source  StableHLO spec, scatter: a window that is not inside is skipped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.indexing import scatter_numbers
 from shlo_disc.ir.mlir import ir, producer, terminator
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import BROADCASTS
-from shlo_disc.passes.rules import Facts, Sizes, apply_rules, broadcast_dimensions, defined_by
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, broadcast_dimensions, defined_by
 
 _UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 
@@ -227,16 +225,4 @@ RULES = {
     ),
 }
 
-
-@dataclass(frozen=True)
-class FoldSelects(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-selects"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of selects and sums replaced."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldSelects())
+register(RulePass("fold-selects", RULES))

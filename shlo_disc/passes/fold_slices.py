@@ -14,19 +14,17 @@ Source  StableHLO spec, slice and concatenate.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir, producer
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.fold_gathers import slice_of
 from shlo_disc.passes.fold_scatters import lesser, lesser_type, unit_dims_moved
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
 from shlo_disc.passes.rules import (
     Facts,
-    apply_rules,
+    RulePass,
     broadcast_dimensions,
     permutation,
 )
@@ -223,16 +221,4 @@ def _sliced(value: ir.Value, column: _Column, facts: Facts) -> ir.Value:
 
 RULES = dict.fromkeys(_SLICES, (of_columns,))
 
-
-@dataclass(frozen=True)
-class FoldSlices(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-slices"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of slices replaced."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldSlices())
+register(RulePass("fold-slices", RULES))

@@ -18,20 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import ir, producer, stablehlo
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES, is_splat_constant
 from shlo_disc.passes.rules import (
     Facts,
+    RulePass,
     Sizes,
-    apply_rules,
     broadcast_dimensions,
     defined_by,
     permutation,
@@ -267,16 +264,4 @@ RULES = {
     "stablehlo.transpose": (of_nothing, of_transpose, of_unit_dimensions),
 }
 
-
-@dataclass(frozen=True)
-class FoldTransposes(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-transposes"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of transposes changed or taken into a dot."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldTransposes())
+FOLD_TRANSPOSES = register(RulePass("fold-transposes", RULES))

@@ -23,18 +23,17 @@ Source  StableHLO spec, scatter (a window that is not inside is skipped) and dyn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir import dialect
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import at, ir, producer, terminator
-from shlo_disc.passes.base import Pass, register
+from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import CONTROL, RESHAPES
-from shlo_disc.passes.rules import Facts, adds, apply_rules, defined_by
+from shlo_disc.passes.rules import Facts, RulePass, adds, defined_by
 
 if TYPE_CHECKING:
     from shlo_disc.passes.updated_zeros import Update
@@ -345,16 +344,4 @@ def _zero(kind: ir.Type) -> ir.Attribute:
 
 RULES = {"stablehlo.add": (into_sum, into_loop)}
 
-
-@dataclass(frozen=True)
-class FoldUpdates(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "fold-updates"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of sums replaced."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(FoldUpdates())
+register(RulePass("fold-updates", RULES))

@@ -6,14 +6,14 @@ from shlo_disc.passes.base import Late, Pass
 from shlo_disc.passes.broadcast_splats import BroadcastSplats
 from shlo_disc.passes.cleanup import CSE
 from shlo_disc.passes.drop_barriers import DropBarriers
-from shlo_disc.passes.fold_transposes import FoldTransposes
+from shlo_disc.passes.fold_transposes import FOLD_TRANSPOSES
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.place_scalars import PlaceScalars
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.plan_fusion import PlanFusion
 from shlo_disc.passes.resolve_shapes import ResolveShapes
 from shlo_disc.passes.share_kernels import ShareKernels
-from shlo_disc.passes.simplify import Simplify
+from shlo_disc.passes.simplify import SIMPLIFY
 from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
 
@@ -27,10 +27,10 @@ CLEANUP: tuple[Pass, ...] = (
     # Before shapes: it writes arithmetic of sizes.
     Late("expand-windows", ("disc.reduce_window", "stablehlo.reduce_window")),
     ResolveShapes(),  # before every rule: they ask for sizes
-    Simplify(),
+    SIMPLIFY,
     # After the rules: broadcasts and slices are plain.
     Late("lay-out-images", ("stablehlo.convolution", "stablehlo.dynamic_conv")),
-    FoldTransposes(),  # those at the ends of images, with what is there
+    FOLD_TRANSPOSES,  # those at the ends of images, with what is there
     # After the rules: they join transposes.
     Late("lift-transposes", ("stablehlo.transpose",)),
     Late("hoist-invariants", _LOOPS),  # after the rules: what they fold need not leave

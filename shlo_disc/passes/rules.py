@@ -21,6 +21,7 @@ from shlo_disc.ir import dialect
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import at, ir, producer, run_pipeline, terminator, walk
 from shlo_disc.ir.ops import names
+from shlo_disc.passes.base import Pass
 from shlo_disc.passes.op_classes import is_splat_constant
 
 Sizes = tuple[Expr, ...]
@@ -171,26 +172,34 @@ def imported_rules(module: str, *names: str) -> dict[str, tuple[Rule, ...]]:
     return {name: rules_of(name) for name in names}
 
 
-def apply_rules(module: ir.Module, rules: Mapping[str, Sequence[Rule]], shapes: KnownShapes) -> int:
-    """Apply `rules` (by op name) until none applies; how many did.
+@dataclass(frozen=True)
+class RulePass(Pass):
+    """A pass that applies rules."""
 
-    Operands come before their users, so each op is looked at once, and what replaces it again.
-    """
-    ops: list[ir.Operation] = []
-    walk(module, ops.append)
-    if not any(op.name in rules for op in ops):
-        return 0
-    facts = Facts(shapes.now())
-    changed = 0
-    for op in ops:
-        changed += _exhaust(op, rules, facts)
-    if facts.made:  # even if none of it is used
-        shapes.changed()
-    if changed:
-        run_pipeline(module, "trivial-dce")
-        dialect.tidy(module)
-        run_pipeline(module, "cse")
-    return changed
+    name: str  # type: ignore[misc]
+    rules: Mapping[str, Sequence[Rule]]
+    """By op name."""
+
+    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
+        """Apply the rules until none applies; how many did.
+
+        Operands come before their users, so each op is looked at once, and what replaces it again.
+        """
+        ops: list[ir.Operation] = []
+        walk(module, ops.append)
+        if not any(op.name in self.rules for op in ops):
+            return 0
+        facts = Facts(shapes.now())
+        changed = 0
+        for op in ops:
+            changed += _exhaust(op, self.rules, facts)
+        if facts.made:  # even if none of it is used
+            shapes.changed()
+        if changed:
+            run_pipeline(module, "trivial-dce")
+            dialect.tidy(module)
+            run_pipeline(module, "cse")
+        return changed
 
 
 def _exhaust(op: ir.Operation, rules: Mapping[str, Sequence[Rule]], facts: Facts) -> int:

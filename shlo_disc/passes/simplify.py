@@ -12,11 +12,6 @@ Source  the passes its rules come from; each runs alone under its own name too.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.ir.mlir import ir
 from shlo_disc.passes import (
     fold_broadcasts,
     fold_constants,
@@ -28,8 +23,8 @@ from shlo_disc.passes import (
     fold_updates,
     simplify_algebra,
 )
-from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Rule, apply_rules, imported_rules
+from shlo_disc.passes.base import register
+from shlo_disc.passes.rules import Rule, RulePass, imported_rules
 
 LATE = {
     name: imported_rules(name, *(f"stablehlo.{op}" for op in ops))
@@ -69,16 +64,4 @@ def _merged() -> dict[str, tuple[Rule, ...]]:
 
 RULES = _merged()
 
-
-@dataclass(frozen=True)
-class Simplify(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "simplify"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of rewrites."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(Simplify())
+SIMPLIFY = register(RulePass("simplify", RULES))

@@ -20,14 +20,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.element_types import known_element_type
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.base import Pass, register
-from shlo_disc.passes.rules import Facts, Rule, apply_rules, defined_by
+from shlo_disc.passes.base import register
+from shlo_disc.passes.rules import Facts, Rule, RulePass, defined_by
 
 
 def _element(op: ir.Operation) -> ir.Type:
@@ -261,16 +259,4 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "stablehlo.xor": (_neutral(lambda _: 0, name="xor"), _subtract_itself),
 }
 
-
-@dataclass(frozen=True)
-class SimplifyAlgebra(Pass):
-    """See the module."""
-
-    name: ClassVar[str] = "simplify-algebra"
-
-    def run(self, module: ir.Module, shapes: KnownShapes) -> int:
-        """Rewrite `module`; the number of ops simplified."""
-        return apply_rules(module, RULES, shapes)
-
-
-register(SimplifyAlgebra())
+register(RulePass("simplify-algebra", RULES))
