@@ -7,12 +7,22 @@ from typing import Any
 
 from shlo_disc.base import flags
 from shlo_disc.base.late_module import LateModule
-from shlo_disc.driver.kept import Place, check, find, keep, load, not_kept, place_of
+from shlo_disc.driver.kept import (
+    Place,
+    check,
+    claim_program,
+    find,
+    keep,
+    load,
+    not_kept,
+    place_of,
+)
 from shlo_disc.driver.options import check_symbols, stated_text
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.typed_keys import TypedKeys
+from shlo_disc.lower.background import release_later
 from shlo_disc.report.peak import MEASURES
 
 __all__ = ["compile", "compile_one"]
@@ -93,7 +103,12 @@ def compile_one(
 def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSizedExecutable:
     place, verifies = place_of(request), flags.cache_verifies()
     may_stand_in &= not verifies and flags.compile_ahead()
-    found = find(place, may_stand_in=may_stand_in) if isinstance(place, Place) else None
+    found = claim = None
+    if isinstance(place, Place):
+        found = find(place, may_stand_in=may_stand_in)
+        if found is None:
+            claim = claim_program(place)
+            found = find(place) if claim is None else None
     if found is not None and not verifies:
         loaded = load(found, request)
         if request.stated.seen is None:  # no call tells what it needs
@@ -102,13 +117,17 @@ def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSize
     # Only here: what compiles takes longer to load than a program.
     from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
 
-    made = compile_request(request)
-    if not isinstance(place, Place):
-        not_kept(made, place)
-    elif found is None:
-        keep(place, made)
-    else:
-        check(place, found, made)
+    try:
+        made = compile_request(request)
+        if not isinstance(place, Place):
+            not_kept(made, place)
+        elif found is None:
+            keep(place, made)
+        else:
+            check(place, found, made)
+    finally:
+        if claim is not None:
+            release_later(claim)
     return made
 
 

@@ -47,6 +47,7 @@ from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, pro
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
+from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.format import (
     KEY_BYTES,
@@ -63,6 +64,8 @@ __all__ = [
     "are_kept",
     "call_key",
     "check",
+    "claim_call",
+    "claim_program",
     "compiler_id",
     "find",
     "is_call_kept",
@@ -172,6 +175,12 @@ def find(place: Place, *, may_stand_in: bool = False) -> Found | None:
         other = _found(place._replace(key=last, seen=None))
         return None if other is None else other._replace(stands_in=True)
     return found
+
+
+def claim_program(place: Place) -> Claim | None:
+    """The right to compile the program of `place`; None after a wait for a process that has it."""
+    store = current("programs" if place.seen is None else "sizes")
+    return None if store is None else store.claim(place.key)
 
 
 def _found(place: Place) -> Found | None:
@@ -293,6 +302,12 @@ def is_call_kept(hint: bytes) -> bool:
     """True if a call was kept that `hint` tells of."""
     store = current("calls")
     return store is not None and store.read(hint) is not None
+
+
+def claim_call(hint: bytes) -> Claim | None:
+    """The right to make the first call that `hint` tells of, as :func:`claim_program`."""
+    store = current("calls")
+    return None if store is None else store.claim(hint)
 
 
 def keep_call(key: bytes, hint: bytes, made: Executable) -> None:

@@ -359,7 +359,6 @@ class JitFunction(ral.Dispatcher):
         return self._first_call(key, call)
 
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
-        start = time.perf_counter()
         family = self._family(call)
         kept = KeptCalls(family.options, call)
         if not family.versions and not self._background:
@@ -369,6 +368,16 @@ class JitFunction(ral.Dispatcher):
                     self._compiler.counted(was_loaded=True)
                     family.first_call = kept.abstract
                 return self._first_run(key, call, family, Entry(found, found.executable, call))
+        try:
+            return self._first_call_here(key, call, family, kept)
+        finally:
+            kept.done()
+
+    def _first_call_here(
+        self, key: tuple[Any, ...], call: Call, family: Family, kept: KeptCalls
+    ) -> Any:
+        """Make a first call that no earlier process is known to have made."""
+        start = time.perf_counter()
         version = family.version(call)
         known = version.is_compiled
         if self._background and version.compiles_meanwhile():

@@ -29,6 +29,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.threads import idle_seconds
+from shlo_disc.store.claims import Claim
 
 T = TypeVar("T")
 
@@ -55,6 +56,8 @@ _PAUSE_S = 0.5
 """After a compilation; the first call runs meanwhile, and perhaps the next compilation begins."""
 _LONGEST_WAIT_S = 10.0
 """Of one function, for compilations of others: a stream of first calls does not end its turn."""
+_LOOK_S = 0.05
+"""Between two looks whether other processes wait for this one."""
 _NICENESS = 10
 
 _MOST_AT_END_S = 10.0
@@ -66,6 +69,8 @@ _packing: deque[Iterator[object]] = deque()
 _running: deque[weakref.ref[Unfinished]] = deque()
 """Functions that calls run already; they go first."""
 _waiting: deque[weakref.ref[Unfinished]] = deque()
+_claims: deque[Claim] = deque()
+"""Released once the functions that calls run are finished."""
 _lock = locks.lock()
 _busy = threading.Lock()
 """Held while a function is compiled: a fork, and the end of the process, wait for that."""
@@ -109,6 +114,14 @@ def pack_later(functions: Iterable[object], fill: Callable[[], bool]) -> None:
     _queue(_packing, steps())
 
 
+def release_later(claim: Claim) -> None:
+    """Release `claim` behind all jobs and functions that calls run; at once with no thread."""
+    if flags.compile_ahead():
+        _queue(_claims, claim)
+    else:
+        claim.release()
+
+
 def _queue(queue: deque[T], what: T) -> None:
     global _thread  # noqa: PLW0603 - there is one for the process
     with _lock:
@@ -139,9 +152,9 @@ def _wait_for_callers() -> None:
     most = time.monotonic() + _LONGEST_WAIT_S
     while not _hurries.is_set() and time.monotonic() < most:
         left = _PAUSE_S - idle_seconds()
-        if left <= 0:
+        if left <= 0 or any(claim.is_awaited for claim in list(_claims)):
             return
-        _hurries.wait(left)
+        _hurries.wait(min(left, _LOOK_S))
 
 
 def _take_a_step(steps: Iterator[object]) -> None:
@@ -186,6 +199,8 @@ def _work() -> None:
                 job = partial(_take_a_step, _packing.popleft())
             elif _running:
                 function = _taken(_running)()
+            elif _claims:
+                job = _claims.popleft().release
             elif _waiting and not _nears_end.is_set():
                 function = _taken(_waiting)()
             else:

@@ -6,5 +6,6 @@
 miss: the program is compiled, as without a store.
 
 Reading takes no lock. A file is written under another name and then renamed, so that a reader sees
-a whole file or none, whoever is killed meanwhile. No file stays open, so that a fork shares none.
+a whole file or none, whoever is killed meanwhile. `claims` have one of many processes compile what
+all of them want.
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import CacheMismatchError
 from shlo_disc.base.records import dataclass
+from shlo_disc.store.claims import Claim, claim
 from shlo_disc.store.folder import configured, is_ours, opened
 from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
 
@@ -134,9 +135,7 @@ class Store:
             try:
                 _replace(path, self.root / "tmp" / name, file)
             except FileNotFoundError:
-                entries, temporary = path.parent.parent, self.root / "tmp"
-                for folder in (self.root, temporary, entries, path.parent):
-                    folder.mkdir(mode=0o700, exist_ok=True)
+                _make(self.root, self.root / "tmp", path.parent.parent, path.parent)
                 _replace(path, self.root / "tmp" / name, file)
         except OSError:
             COUNTS.add("not_stored")
@@ -144,6 +143,15 @@ class Store:
         COUNTS.add("stored")
         with contextlib.suppress(OSError):
             self._limit()
+
+    def claim(self, key: bytes) -> Claim | None:
+        """The right to make the entry of `key`; None after a wait for a process that has it."""
+        path = self.root / "claims" / f"{self.kind}-{key.hex()}"
+        try:
+            _make(self.root, path.parent)
+        except OSError:
+            return None
+        return claim(path, self.path(key).exists)
 
     def entries(self) -> Iterator[Entry]:
         """All entries of all kinds, in no order."""
@@ -159,10 +167,10 @@ class Store:
     def prune(self, limit_bytes: int, older_than_s: float = float("inf")) -> int:
         """Remove the entries not used for longest, to `limit_bytes`; returns how many.
 
-        Entries not used for `older_than_s` seconds go in any case, and abandoned files.
+        Entries not used for `older_than_s` seconds go in any case, and abandoned files and claims.
         """
         now = time.time()
-        for file in _listed(self.root / "tmp"):
+        for file in (*_listed(self.root / "tmp"), *_listed(self.root / "claims")):
             with contextlib.suppress(OSError):
                 if now - file.stat(follow_symlinks=False).st_mtime > _ABANDONED_S:
                     os.unlink(file.path)
@@ -239,6 +247,12 @@ def _contents(path: Path) -> bytes:
             with contextlib.suppress(OSError):  # a read-only store
                 os.utime(file.fileno())
     return contents
+
+
+def _make(*folders: Path) -> None:
+    """Make those of `folders` that are missing, for their owner alone. Raises OSError."""
+    for folder in folders:
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _replace(path: Path, temporary: Path, contents: bytes) -> None:

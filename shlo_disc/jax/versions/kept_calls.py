@@ -20,6 +20,7 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.kept import (
     are_kept,
     call_key,
+    claim_call,
     is_call_kept,
     keep_call,
     program_of_call,
@@ -37,6 +38,8 @@ from shlo_disc.jax.sizes.fresh import FreshSizes
 from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.versions.tracing import check
 from shlo_disc.jax.versions.versions import Version, typed_keys_of
+from shlo_disc.lower.background import release_later
+from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS
 
 __all__ = ["KeptCall", "KeptCalls"]
@@ -80,6 +83,7 @@ class KeptCalls:
         self._options, self._call = options, call
         self._constants: dict[str, npt.NDArray[np.uint8]] = {}
         """The large ones of a trace, by what they are called on disk."""
+        self._claim: Claim | None = None
         self._doubted: tuple[Executable, list[npt.NDArray[Any]]] | None = None
         """What an earlier process ran, and arguments as they are now (SHLO_DISC_CACHE=verify)."""
 
@@ -96,11 +100,13 @@ class KeptCalls:
     @cached_property
     def _hint(self) -> bytes | None:
         """Names calls like this one, without a trace; None where they are not kept."""
-        call = self._call
+        options, call = self._options, self._call
         if self._reason:
             return None
         leaves = [(leaf.name, leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in call.leaves]
-        hint = hashlib.blake2b(repr((self._facts, leaves)).encode()).digest()
+        code = getattr(options.function, "__code__", None)
+        body = code.co_code if code is not None else b""
+        hint = hashlib.blake2b(repr((self._facts, leaves)).encode() + body).digest()
         return call_key(hint, call.place.target)
 
     @cached_property
@@ -141,8 +147,12 @@ class KeptCalls:
         The function is traced for that only if an earlier process made one like it. A function that
         remembers sizes shall be left with numbers, so otherwise the trace with symbols is first.
         """
-        if self._hint is None or not is_call_kept(self._hint):
+        if self._hint is None:
             return None
+        if not is_call_kept(self._hint):
+            self._claim = claim_call(self._hint)
+            if self._claim is not None or not is_call_kept(self._hint):
+                return None
         fresh = FreshSizes()
         try:
             traced = check(self._options, self._call, fresh, purpose="kept")
@@ -161,6 +171,11 @@ class KeptCalls:
             return None
         _log.info("%s: a call that an earlier process made", self._options.name)
         return KeptCall(executable, self._call, traced)
+
+    def done(self) -> None:
+        """Let other processes make such a call; to be called once."""
+        if self._claim is not None:
+            release_later(self._claim)
 
     def _verify(self, key: bytes, made: Executable) -> None:
         """Raise CacheMismatchError if another program ran this call, with other results.
