@@ -28,15 +28,15 @@ def jax_bridge(wide: bool = False) -> ral.JaxBridge:
 
     device = jax.local_devices(backend="cpu")[0]
     return ral.JaxBridge(
-        array_type=jax_private.ArrayImpl,
-        shaped_array=jax_private.shaped_array,
+        array_type=jax_private.arrays.ArrayImpl,
+        shaped_array=jax_private.jaxprs.shaped_array,
         batched_device_put=(
-            jax_private.wide_device_put if wide else jax_private.batched_device_put
+            jax_private.arrays.wide_device_put if wide else jax_private.arrays.batched_device_put
         ),
-        unguarded_device_put=jax_private.unguarded_device_put,
+        unguarded_device_put=jax_private.arrays.unguarded_device_put,
         device=device,
-        cpu_sharding=jax_private.cpu_sharding,
-        collect_garbage=jax_private.collect_garbage,
+        cpu_sharding=jax_private.arrays.cpu_sharding,
+        collect_garbage=jax_private.arrays.collect_garbage,
     )
 
 
@@ -56,7 +56,7 @@ def _gpu_bridge(place: Place) -> ral.GpuBridge:
     stands_in = is_stand_in(place)
 
     def sharding(other: Any) -> Any:
-        return jax_private.sharding_on(other) if other == device else None
+        return jax_private.arrays.sharding_on(other) if other == device else None
 
     def wait(array: Any, _: int) -> None:
         array.block_until_ready()
@@ -65,15 +65,15 @@ def _gpu_bridge(place: Place) -> ral.GpuBridge:
         platform=place.platform,
         ordinal=place.ordinal,
         stream=None if stands_in else _compute_stream(place),
-        array_type=jax_private.ArrayImpl,
-        shaped_array=jax_private.shaped_array,
+        array_type=jax_private.arrays.ArrayImpl,
+        shaped_array=jax_private.jaxprs.shaped_array,
         device=device,
         sharding=sharding,
-        order=wait if stands_in else jax_private.order_on_stream,
-        adopt=jax_private.adopt_memory,
-        rewrap=jax_private.rewrap,
+        order=wait if stands_in else jax_private.arrays.order_on_stream,
+        adopt=jax_private.arrays.adopt_memory,
+        rewrap=jax_private.arrays.rewrap,
         to_host=np.asarray,
-        collect_garbage=jax_private.collect_garbage,
+        collect_garbage=jax_private.arrays.collect_garbage,
         dlpack_device=_DLPACK_CPU if stands_in else None,
         # JAX 0.11 takes memory that it is given for ready at once, so `block_until_ready` would
         # not wait. A CPU that stands for a GPU has no stream.

@@ -49,7 +49,7 @@ class TypedKeys:
     def keys(self, results: list[Any]) -> list[Any]:
         """Results of the program as their types say, in place."""
         if self.results:
-            from shlo_disc.jax_private import key_impl, key_of_words  # noqa: PLC0415 - as above
+            from shlo_disc.jax_private.arrays import key_impl, key_of_words  # noqa: PLC0415
 
             for index, dtype in self.results.items():
                 results[index] = key_of_words(key_impl(dtype), results[index])

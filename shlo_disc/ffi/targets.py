@@ -68,9 +68,9 @@ def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
         raise UnsupportedError(f"{where}: custom_call @{name} calls back into Python; {advice}")
     from shlo_disc import jax_private  # noqa: PLC0415 - programs without calls work without JAX
 
-    found, of = jax_private.ffi_handlers(name, PLATFORMS[platform]), platform
+    found, of = jax_private.ffi.ffi_handlers(name, PLATFORMS[platform]), platform
     if found is None and platform != "cpu":
-        found, of = jax_private.ffi_handlers(name, PLATFORMS["cpu"]), "cpu"
+        found, of = jax_private.ffi.ffi_handlers(name, PLATFORMS["cpu"]), "cpu"
     if found is None:
         raise UnsupportedError(_not_registered(name, where, platform))
     if not isinstance(found, dict):
@@ -80,7 +80,7 @@ def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
         )
     capsules = [found.get(stage) for stage in STAGES]
     addresses = tuple(map(_address, capsules))
-    types = tuple((_address(a), _address(b)) for a, b in jax_private.ffi_types(PLATFORMS[of]))
+    types = tuple((_address(a), _address(b)) for a, b in jax_private.ffi.ffi_types(PLATFORMS[of]))
     owners = tuple(c for c in capsules if c is not None)
     return FfiTarget(name, of, addresses, owners, types if len(owners) > 1 else ())
 

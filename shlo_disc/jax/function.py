@@ -55,9 +55,8 @@ from shlo_disc.jax.versions.kept_calls import KeptCalls
 from shlo_disc.jax.versions.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.jax.versions.traced_call import run_in_place, run_in_trace
 from shlo_disc.jax.versions.versions import Version
-from shlo_disc.jax_private import (
-    ArrayImpl,
-    KeyArray,
+from shlo_disc.jax_private.arrays import ArrayImpl, KeyArray
+from shlo_disc.jax_private.states import (
     chosen_device,
     disable_jit,
     is_staging,

@@ -10,7 +10,7 @@ from jax import lax
 from jax.sharding import AxisType, PartitionSpec
 
 import shlo_disc
-from shlo_disc.jax_private import named_axes
+from shlo_disc.jax_private.jaxprs import named_axes
 from tests.cases import slow
 
 

@@ -15,7 +15,7 @@ import shlo_disc
 from shlo_disc.jax.sizes import bounds
 from shlo_disc.jax.sizes.symbolic import SizeScope, evaluate
 from shlo_disc.jax.symbols import methods
-from shlo_disc.jax_private import DecisionByElimination, DimExpr
+from shlo_disc.jax_private.sizes import DecisionByElimination, DimExpr
 
 methods.install()
 

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.calls import lowered as module
 from shlo_disc.jax.calls.lowered import lowered_module
 from shlo_disc.jax.sizes.symbolic import SizeScope
-from shlo_disc.jax_private import max_size, min_size
+from shlo_disc.jax_private.sizes import max_size, min_size
 
 REAL = True
 

@@ -402,11 +402,11 @@ def test_keys_that_hold_the_dispatcher_are_collected(standins, bridge):
         pass
 
     f = Function(
-        array_type=jax_private.ArrayImpl,
-        key_type=jax_private.KeyArray,
+        array_type=jax_private.arrays.ArrayImpl,
+        key_type=jax_private.arrays.KeyArray,
         flatten=jax.tree_util.default_registry.flatten,
-        trace_context=jax_private.trace_context,
-        usual=jax_private.usual_states,
+        trace_context=jax_private.states.trace_context,
+        usual=jax_private.states.usual_states,
         static_nums=(),
         static_names=(),
     )

@@ -24,7 +24,7 @@ from shlo_disc.executables.data_sized import record_of
 from shlo_disc.executables.lines import without_lines
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, new_context
-from shlo_disc.jax_private import generic_text
+from shlo_disc.jax_private.modules import generic_text
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.plan import Kernel
 from shlo_disc.store.entries import current

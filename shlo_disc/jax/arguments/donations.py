@@ -9,7 +9,7 @@ from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.symbolic import as_expr
-from shlo_disc.jax_private import inputs_used
+from shlo_disc.jax_private.jaxprs import inputs_used
 
 
 def taken_over(

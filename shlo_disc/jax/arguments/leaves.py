@@ -12,7 +12,7 @@ import numpy as np
 from shlo_disc.base.errors import ArgumentPlaceError, NumberRangeError, UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.executables.devices import Place, place_of
-from shlo_disc.jax_private import ArrayImpl, KeyArray
+from shlo_disc.jax_private.arrays import ArrayImpl, KeyArray
 
 _SCALARS = (bool, int, float, complex)
 

@@ -10,7 +10,8 @@ import jax
 from shlo_disc.base.errors import ArgumentPlaceError
 from shlo_disc.executables.devices import Place, place_of, place_of_platform
 from shlo_disc.jax.arguments.leaves import arrays_of
-from shlo_disc.jax_private import KeyArray, chosen_device, key_of_words, on_device
+from shlo_disc.jax_private.arrays import KeyArray, key_of_words, on_device
+from shlo_disc.jax_private.states import chosen_device
 
 
 def usual_place() -> Place:

@@ -25,7 +25,8 @@ from shlo_disc.jax.arguments.leaves import (
 from shlo_disc.jax.arguments.plan import Guard
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.lowered import LoweredModule
-from shlo_disc.jax_private import first_error_code, trace_context
+from shlo_disc.jax_private.jaxprs import first_error_code
+from shlo_disc.jax_private.states import trace_context
 
 
 class Compiler(Protocol):

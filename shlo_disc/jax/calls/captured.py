@@ -20,7 +20,8 @@ from shlo_disc.jax.calls.call import Blueprint, Call, Options
 from shlo_disc.jax.sizes.fresh import FreshSizes, assuming
 from shlo_disc.jax.sizes.marks import marking
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, nested
-from shlo_disc.jax_private import are_plain, checking, closed_over, retyped
+from shlo_disc.jax_private.jaxprs import are_plain, closed_over, retyped
+from shlo_disc.jax_private.states import checking
 
 
 class Hoisted(NamedTuple):

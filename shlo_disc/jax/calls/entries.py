@@ -19,7 +19,7 @@ from shlo_disc.jax.arguments.leaves import (
 from shlo_disc.jax.calls.call import Call
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.runs import Runs
-from shlo_disc.jax_private import ArrayImpl
+from shlo_disc.jax_private.arrays import ArrayImpl
 
 
 class Entry:

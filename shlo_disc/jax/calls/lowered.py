@@ -25,18 +25,17 @@ from shlo_disc.dynamic.relations import RELATIONS, lower_bound
 from shlo_disc.jax.arguments.leaves import is_key_dtype
 from shlo_disc.jax.arguments.plan import Pattern, split
 from shlo_disc.jax.sizes.symbolic import as_expr
-from shlo_disc.jax_private import (
+from shlo_disc.jax_private.lowering import lower_whole
+from shlo_disc.jax_private.modules import (
     LEFT_OUT,
-    constraints_of,
     generic_text,
-    lower_whole,
     parsed_module,
     plain_text,
     portable_artifact,
-    put_back,
-    size_named,
     stablehlo_version,
 )
+from shlo_disc.jax_private.sizes import constraints_of, size_named
+from shlo_disc.jax_private.weights import put_back
 
 _log = logging.getLogger("shlo_disc")
 
@@ -187,7 +186,7 @@ def lowered_module(
     """A call of a function of JAX, for abstract arguments, traced and lowered for a platform.
 
     Raises UnsupportedError for one that calls back into Python by other means than JAX's callbacks,
-    ForkError as :func:`shlo_disc.jax_private.lower_whole` does, and what JAX raises.
+    ForkError as :func:`shlo_disc.jax_private.lowering.lower_whole` does, and what JAX raises.
     """
     lowering = lower_whole(jitted, args, dict(kwargs), platform)
     if lowering.calls_back:

@@ -11,7 +11,7 @@ from shlo_disc import ral
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.leaves import Leaf, native_dtypes
 from shlo_disc.jax.calls.compiled_call import CompiledCall
-from shlo_disc.jax_private import key_of_words
+from shlo_disc.jax_private.arrays import key_of_words
 
 CALLS_BEFORE_XLA = 2
 """Calls that wait for the device, before XLA compiles a call for their sizes: 20 ms on an H200."""

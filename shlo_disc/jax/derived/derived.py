@@ -13,7 +13,7 @@ from shlo_disc.jax.arguments.leaves import spec_of
 from shlo_disc.jax.derived.constant_sizes import OtherFormError
 from shlo_disc.jax.splits.splits import Split
 from shlo_disc.jax.splits.staged import Staged
-from shlo_disc.jax_private import without_mesh
+from shlo_disc.jax_private.jaxprs import without_mesh
 
 if TYPE_CHECKING:
     from shlo_disc.jax.derived.program import Program, Sizes

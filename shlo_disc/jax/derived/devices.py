@@ -21,7 +21,8 @@ from shlo_disc.jax.splits.blocks import Grid, numbers_along
 from shlo_disc.jax.splits.splits import Split
 from shlo_disc.jax.splits.staged import Staged
 from shlo_disc.jax.splits.states import SUM, Kind
-from shlo_disc.jax_private import sharding_of_tiles, tiles_of, without_mesh
+from shlo_disc.jax_private.jaxprs import without_mesh
+from shlo_disc.jax_private.meshes import sharding_of_tiles, tiles_of
 
 _partitioned: Any = _custom.custom_partitioning
 _compound: Any = _custom.CompoundFactor

@@ -43,16 +43,10 @@ from shlo_disc.jax.derived.sharding_types import (
     with_type_of,
     without_shards,
 )
-from shlo_disc.jax_private import (
-    ArrayImpl,
-    batched_by,
-    check_by_jaxpr,
-    device_count,
-    is_export,
-    on_many_devices,
-    under_mesh,
-    varying_alike,
-)
+from shlo_disc.jax_private.arrays import ArrayImpl
+from shlo_disc.jax_private.jaxprs import batched_by, check_by_jaxpr
+from shlo_disc.jax_private.meshes import device_count, on_many_devices, under_mesh, varying_alike
+from shlo_disc.jax_private.states import is_export
 
 # ---- the primitive ----------------------------------------------------------------------------
 

@@ -35,7 +35,8 @@ from shlo_disc.jax.sizes.nesting import BusyError, in_turn, nested
 from shlo_disc.jax.sizes.symbolic import Question, SizeScope
 from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax.splits.staged import Staged
-from shlo_disc.jax_private import held_weakly, named_axes
+from shlo_disc.jax_private.jaxprs import named_axes
+from shlo_disc.jax_private.states import held_weakly
 
 _log = logging.getLogger("shlo_disc")
 

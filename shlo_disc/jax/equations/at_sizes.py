@@ -18,15 +18,10 @@ from jax.extend.core import ClosedJaxpr
 from shlo_disc.jax.arguments.leaves import abstract
 from shlo_disc.jax.sizes.structure import parts_of
 from shlo_disc.jax.sizes.symbolic import as_expr, evaluate
-from shlo_disc.jax_private import (
-    DimExpr,
-    HeldSizes,
-    Literal,
-    bind_equation,
-    is_jaxpr,
-    size_as_array,
-)
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.functions_with_sizes import HeldSizes
+from shlo_disc.jax_private.jaxprs import Literal, bind_equation, is_jaxpr
+from shlo_disc.jax_private.sizes import DimExpr, size_as_array
 
 Values = dict[Any, Any]
 """The values of the variables of a jaxpr."""

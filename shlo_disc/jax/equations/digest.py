@@ -17,19 +17,19 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 
-from shlo_disc.jax_private import (
+from shlo_disc.jax_private.arrays import KeyArray
+from shlo_disc.jax_private.digests import (
     JAX_VERSIONS,
     LEFT_TO_DERIVATIVES,
-    KeyArray,
     is_array,
-    is_large,
     is_typed_number,
     known_primitives,
     prng_name,
     says_nothing,
-    trace_context,
     trivially_placed,
 )
+from shlo_disc.jax_private.states import trace_context
+from shlo_disc.jax_private.weights import is_large
 from shlo_disc.store.format import MOST_CONSTANT_BYTES, TOO_MANY_CONSTANTS, name_of
 
 _PLAIN = (bool, int, float, complex, str, bytes)

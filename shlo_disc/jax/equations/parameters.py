@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shlo_disc.jax_private import Literal
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.jaxprs import Literal
 
 _VIEWS = frozenset(
     (

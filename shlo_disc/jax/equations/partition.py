@@ -20,8 +20,8 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.jax.equations.at_sizes import symbols_in, symbols_of
-from shlo_disc.jax_private import Literal, Variable
 from shlo_disc.jax_private.calls import called
+from shlo_disc.jax_private.jaxprs import Literal, Variable
 
 COMPILED, XLA, READ = "compiled", "XLA", "read"
 """Kinds of parts: a program of ours, equations that XLA runs, a size that is read from data."""

@@ -24,8 +24,9 @@ from shlo_disc.jax.equations.partition import (
     partition,
 )
 from shlo_disc.jax.sizes.fresh import read_size_p
-from shlo_disc.jax_private import equation_line, equations_of, is_callback_effect, jaxprs_inside
+from shlo_disc.jax_private.callbacks import is_callback_effect
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.jaxprs import equation_line, equations_of, jaxprs_inside
 
 _PLAIN = frozenset(("pjit", "jit", "closed_call", "core_call"))
 """Calls that mean no more than the equations inside."""

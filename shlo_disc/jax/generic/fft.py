@@ -16,7 +16,7 @@ from jax.lax import FftType
 
 from shlo_disc.jax.sizes.marks import has_symbols
 from shlo_disc.jax.sizes.symbolic import is_size
-from shlo_disc.jax_private import fft_of_lengths, min_size, size_as_array
+from shlo_disc.jax_private.sizes import fft_of_lengths, min_size, size_as_array
 
 
 def _fft_core(

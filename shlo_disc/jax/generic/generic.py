@@ -43,17 +43,15 @@ from shlo_disc.jax.generic import (
 )
 from shlo_disc.jax.sizes.marks import has_symbols, written_twice
 from shlo_disc.jax.sizes.symbolic import is_size
-from shlo_disc.jax_private import (
-    max_size,
-    min_size,
+from shlo_disc.jax_private.functions import (
     replace_functions,
-    size_as_array,
     use_builtins,
     use_derivative_of_product,
     use_derivative_of_solve,
     use_index,
     use_numpy,
 )
+from shlo_disc.jax_private.sizes import max_size, min_size, size_as_array
 
 # ---- replacements: each takes JAX's function first ----------------------------------------------
 

@@ -20,7 +20,7 @@ from jax import numpy as jnp
 
 from shlo_disc.jax.sizes.marks import has_symbols
 from shlo_disc.jax.sizes.symbolic import is_size
-from shlo_disc.jax_private import IndexSlice, canonicalize_slice, size_as_array
+from shlo_disc.jax_private.sizes import IndexSlice, canonicalize_slice, size_as_array
 
 
 def check_fits(size: Any, dtype: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from shlo_disc.jax.sizes.marks import has_symbols, written_twice
-from shlo_disc.jax_private import max_size, size_as_array
+from shlo_disc.jax_private.sizes import max_size, size_as_array
 
 
 def _corner(a: Any, n: int) -> Any:

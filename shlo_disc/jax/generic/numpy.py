@@ -19,7 +19,8 @@ from jax import lax
 
 from shlo_disc.jax.sizes.marks import has_symbols, more_than_one, written_twice
 from shlo_disc.jax.sizes.symbolic import is_size
-from shlo_disc.jax_private import is_library_file, max_size, min_size, size_as_array
+from shlo_disc.jax_private.sizes import max_size, min_size, size_as_array
+from shlo_disc.jax_private.states import is_library_file
 
 
 def _array(size: Any) -> Any:

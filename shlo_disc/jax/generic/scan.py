@@ -12,7 +12,7 @@ from jax import lax
 
 from shlo_disc.jax.sizes.marks import is_marking, marked
 from shlo_disc.jax.sizes.symbolic import is_size
-from shlo_disc.jax_private import max_size
+from shlo_disc.jax_private.sizes import max_size
 
 _BLOCK = 16
 """Rows that a scan combines one after the other, in all blocks at once."""

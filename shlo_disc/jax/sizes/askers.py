@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 import opt_einsum
 
-from shlo_disc.jax_private import CACHE_TYPE, JAX_TYPES, is_library_file
+from shlo_disc.jax_private.states import CACHE_TYPE, JAX_TYPES, is_library_file
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 _NEUTRAL = tuple(

@@ -28,7 +28,7 @@ from typing import Any
 
 from shlo_disc.base import locks
 from shlo_disc.jax.sizes.symbolic import SizeScope
-from shlo_disc.jax_private import (
+from shlo_disc.jax_private.sizes import (
     BEST,
     Comparator,
     DecisionByElimination,

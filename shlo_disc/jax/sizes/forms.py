@@ -13,7 +13,7 @@ from shlo_disc.base import locks
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, FormulaTooLongError
 from shlo_disc.jax.sizes.symbolic import SizeScope, as_expr
-from shlo_disc.jax_private import size_of_terms, use_form
+from shlo_disc.jax_private.sizes import size_of_terms, use_form
 
 _lock = locks.lock()
 _installed: list[bool] = []

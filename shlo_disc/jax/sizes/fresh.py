@@ -25,7 +25,7 @@ from jax.interpreters import ad, batching
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.sizes.symbolic import open_scope
-from shlo_disc.jax_private import equation_line, equations_of, shaped_array
+from shlo_disc.jax_private.jaxprs import equation_line, equations_of, shaped_array
 
 _ASSUMED = 7
 """What the first trace takes a fresh size for, or the next number that no size of the call is: two

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.jax_private import is_library_file
+from shlo_disc.jax_private.states import is_library_file
 
 _Error = TypeVar("_Error", bound=BaseException)
 

@@ -45,7 +45,7 @@ from shlo_disc.jax.sizes.symbolic import (
     never_equal,
     text_of,
 )
-from shlo_disc.jax_private import DimExpr, size_as_array
+from shlo_disc.jax_private.sizes import DimExpr, size_as_array
 
 _log = logging.getLogger("shlo_disc")
 

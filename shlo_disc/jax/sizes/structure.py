@@ -11,7 +11,8 @@ from typing import Any
 import jax
 
 from shlo_disc.jax.sizes.symbolic import evaluate
-from shlo_disc.jax_private import DimExpr, Traceback
+from shlo_disc.jax_private.jaxprs import Traceback
+from shlo_disc.jax_private.sizes import DimExpr
 
 
 def has_sizes(tree: Any) -> bool:

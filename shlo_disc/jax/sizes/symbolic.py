@@ -22,7 +22,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, lower_bound
 from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.jax.sizes.nesting import in_turn
-from shlo_disc.jax_private import DimExpr, SymbolicScope
+from shlo_disc.jax_private.sizes import DimExpr, SymbolicScope
 
 _text: Callable[[Any], str] = DimExpr.__str__  # before questions.py replaces the method
 

@@ -36,8 +36,8 @@ from shlo_disc.jax.splits.states import (
     plain,
     start_of,
 )
-from shlo_disc.jax_private import Literal, scan_operands
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.jaxprs import Literal, scan_operands
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ import numpy as np
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.symbolic import as_expr
-from shlo_disc.jax_private import DimExpr, equation_line
+from shlo_disc.jax_private.jaxprs import equation_line
+from shlo_disc.jax_private.sizes import DimExpr
 
 
 class Kind(enum.Enum):

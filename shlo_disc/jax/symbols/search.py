@@ -26,7 +26,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.messages import ShapeError
 from shlo_disc.jax.sizes.symbolic import EnoughAskedError, Question, Session, as_expr, never_equal
 from shlo_disc.jax.symbols.choice import Choice
-from shlo_disc.jax_private import reshapes_of
+from shlo_disc.jax_private.sizes import reshapes_of
 
 __all__ = ["Found", "Lower", "choose_symbols"]
 

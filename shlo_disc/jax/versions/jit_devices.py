@@ -10,7 +10,7 @@ import numpy as np
 
 from shlo_disc.jax.derived.sharding_types import runs_in_blocks
 from shlo_disc.jax.versions.versions import Version
-from shlo_disc.jax_private import ArrayImpl, KeyArray, key_of_words, on_device
+from shlo_disc.jax_private.arrays import ArrayImpl, KeyArray, key_of_words, on_device
 
 __all__ = ["number_in", "placed", "why_not_in_blocks"]
 

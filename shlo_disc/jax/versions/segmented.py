@@ -40,7 +40,7 @@ from shlo_disc.jax.equations.unsupported import kinds_of
 from shlo_disc.jax.sizes.messages import without_frames
 from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax.versions.tracing import InParts
-from shlo_disc.jax_private import ArrayImpl, key_impl
+from shlo_disc.jax_private.arrays import ArrayImpl, key_impl
 
 __all__ = ["Retrace", "Segmented", "Trial"]
 

@@ -31,7 +31,8 @@ from shlo_disc.jax.symbols.choice import Choice
 from shlo_disc.jax.symbols.search import Found
 from shlo_disc.jax.versions.segmented import Segmented, Trial
 from shlo_disc.jax.versions.tracing import Concrete, InParts, Trace, Traced, problem_of
-from shlo_disc.jax_private import inputs_used, key_impl
+from shlo_disc.jax_private.arrays import key_impl
+from shlo_disc.jax_private.jaxprs import inputs_used
 
 __all__ = ["Version", "typed_keys_of"]
 
