@@ -383,6 +383,7 @@ class JitFunction(ral.Dispatcher):
             return self._jax.function(*call.args, **call.kwargs)
         version, executable = family.compiled(call, version, soon=True)
         entry = Entry(version, executable, call)
+        kept.runs(executable)
         try:
             results = self._first_run(key, call, family, entry, is_hit=known)
         except ShapeMismatchError as error:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from shlo_disc.base import locks
+
+_log = logging.getLogger("shlo_disc")
 
 LONGEST_WAIT_S = 30.0
 _POLL_S = 0.005
@@ -66,6 +69,7 @@ def claim(path: Path, is_made: Callable[[], bool]) -> Claim | None:
             try:
                 if _others_held():
                     return None
+                _log.info("waits for a process that compiles the same program")
                 os.write(descriptor, b"w")
                 while not _is_locked(descriptor, fcntl.LOCK_SH) and time.monotonic() < end:
                     time.sleep(_POLL_S)
@@ -75,6 +79,10 @@ def claim(path: Path, is_made: Callable[[], bool]) -> Claim | None:
                 return None
     except OSError:  # a folder that is read-only or full, or without locks
         return None
+    _log.warning(
+        "compiles, after %.0f s, what another process has begun to compile and not stored",
+        LONGEST_WAIT_S,
+    )
     return None
 
 

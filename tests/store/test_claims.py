@@ -200,28 +200,61 @@ print(info.misses - info.loaded, counts["programs_loaded"], flush=True)
 """
 
 
-def test_processes_that_begin_together_compile_once(tmp_path):
-    environment = {"SHLO_DISC_CACHE": "1", "SHLO_DISC_CACHE_DIR": str(tmp_path / "store"),
+def told(program: str, folder: Path, count: int) -> list[list[str]]:
+    """What each of `count` processes prints that begin `program` together."""
+    environment = {"SHLO_DISC_CACHE": "1", "SHLO_DISC_CACHE_DIR": str(folder),
                    "SHLO_DISC_COMPILE_AHEAD": "1"}  # fmt: skip
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM],
+            [sys.executable, "-c", program, str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **environment},
         )
-        for _ in range(4)
+        for number in range(count)
     ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    told = [process.communicate(timeout=300)[0].split() for process in processes]
+    rows = [process.communicate(timeout=300)[0].split() for process in processes]
     assert all(process.returncode == 0 for process in processes)
-    assert sorted(row[0] for row in told) == ["0", "0", "0", "1"]
-    assert sum(int(row[1]) for row in told) == 6, told
+    return rows
+
+
+def test_processes_that_begin_together_compile_once(tmp_path):
+    rows = told(PROGRAM, tmp_path / "store", 4)
+    assert sorted(row[0] for row in rows) == ["0", "0", "0", "1"]
+    assert sum(int(row[1]) for row in rows) == 6, rows
+
+
+MEETING = """
+import sys, time
+from pathlib import Path
+import jax
+import numpy as np
+import shlo_disc
+own, folder = int(sys.argv[1]), Path(FOLDER)
+def meet(x):
+    (folder / str(own)).touch()
+    end = time.monotonic() + 25
+    while not (folder / str(1 - own)).exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return x
+print("ready", flush=True)
+sys.stdin.readline()
+f = shlo_disc.jit(lambda x: jax.pure_callback(meet, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1)
+print(np.asarray(f(np.ones(3, np.float32))).sum(), flush=True)
+"""
+
+
+def test_first_calls_may_wait_for_each_other(tmp_path):
+    """As those of MPI do: then a process does not wait until the other one has run."""
+    program = MEETING.replace("FOLDER", repr(str(tmp_path)))
+    assert told(program, tmp_path / "store", 2) == [["6.0"], ["6.0"]]
 
 
 def test_calls_leave_no_claims(tmp_path, monkeypatch):

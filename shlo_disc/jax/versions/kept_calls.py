@@ -172,10 +172,16 @@ class KeptCalls:
         _log.info("%s: a call that an earlier process made", self._options.name)
         return KeptCall(executable, self._call, traced)
 
+    def runs(self, executable: Any) -> None:
+        """`executable` runs next; the code of others in it may wait for what other processes do."""
+        if not isinstance(executable, Executable) or executable.host.foreign:
+            self.done()
+
     def done(self) -> None:
-        """Let other processes make such a call; to be called once."""
+        """Let other processes make such a call."""
         if self._claim is not None:
             release_later(self._claim)
+            self._claim = None
 
     def _verify(self, key: bytes, made: Executable) -> None:
         """Raise CacheMismatchError if another program ran this call, with other results.
