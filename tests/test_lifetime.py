@@ -21,7 +21,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, object_code
 from tests.cases import all_but, slow
 from tests.refused import unchanged
 
@@ -359,12 +359,12 @@ def grown(cycle: Any, warm: int, count: int) -> tuple[float, int]:
     for k in range(warm):
         cycle(k)
     gc.collect()
-    codegen._trim()
+    object_code._trim()
     before, places = resident_mib(), mappings()
     for k in range(warm, warm + count):
         cycle(k)
     gc.collect()
-    codegen._trim()
+    object_code._trim()
     return resident_mib() - before, mappings() - places
 
 

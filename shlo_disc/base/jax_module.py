@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -30,3 +30,5 @@ class JaxModule:
     """Relations of these that every call must satisfy, such as "t >= 2"."""
     weights: Sequence[npt.NDArray[Any]] = ()
     """Its large constants: `backend_config` of a custom call WEIGHT is the index of one."""
+    data_for: Callable[[str | bytes, str], str | bytes] = lambda data, _: data
+    """What a StableHLO of a version reads, such as "1.17.0", of `data`."""

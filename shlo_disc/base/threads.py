@@ -1,6 +1,7 @@
-"""How threads share the interpreter and the cores while one of them traces or compiles.
+"""How threads begin, and share the interpreter and the cores while one of them traces or compiles.
 
-Python's collection of garbage is another one then, too.
+Python's collection of garbage is another one then, too. Python lets no thread begin once it ends,
+which is in functions of `atexit`: callers do the work themselves there.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import gc
 import math
 import os
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from shlo_disc.base import locks
 
@@ -104,3 +108,92 @@ def lets_others_run(function: Callable[_P, _T]) -> Callable[_P, _T]:
             _compiling.end()
 
     return wrapped
+
+
+def begins(thread: threading.Thread) -> bool:
+    """Start `thread`; False where Python lets none begin."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Job(Generic[_T]):
+    """A call of a thread of :class:`Workers`."""
+
+    def __init__(self, call: Callable[[], _T]) -> None:
+        self._call = call
+        self._made: list[_T] = []
+        self._error: BaseException | None = None
+        self._is_done = threading.Event()
+
+    def run(self) -> None:
+        """Make the call, in this thread."""
+        try:
+            self._made.append(self._call())
+        except BaseException as error:  # raised by `result`
+            self._error = error
+        self._is_done.set()
+
+    def result(self) -> _T:
+        """What the call returned, when it has. Raises what it raised."""
+        self._is_done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._made[0]
+
+
+class Workers:
+    """Up to `most` threads for jobs; a context that waits for what was begun.
+
+    Those of `concurrent.futures` cannot be imported once Python ends. An exception that passes
+    gives up the jobs that wait for a thread.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = locks.lock()
+        self._waiting: deque[Job[Any]] = deque()
+        self._threads: set[threading.Thread] = set()
+        """Those that will look at `_waiting` again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            if kind is not None:
+                self._waiting.clear()
+            threads = [*self._threads]
+        for thread in threads:
+            thread.join()
+
+    def begin(self, function: Callable[..., _T], *args: Any) -> Job[_T]:
+        """Have a thread call `function`; the caller's own does where no other can begin."""
+        job = Job(functools.partial(function, *args))
+        with self._lock:
+            self._waiting.append(job)
+            if len(self._threads) < self._most:
+                thread = threading.Thread(target=self._work)
+                self._threads.add(thread)
+                if not begins(thread):
+                    self._threads.remove(thread)
+            is_taken = bool(self._threads)
+        if not is_taken:
+            self._work()
+        return job
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads.discard(threading.current_thread())
+                    return
+                job = self._waiting.popleft()
+            job.run()

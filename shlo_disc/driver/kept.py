@@ -44,7 +44,6 @@ from shlo_disc.executables.data_sized import DataSizedExecutable, made_of, recor
 from shlo_disc.executables.executable import Executable, warn_of_donated
 from shlo_disc.executables.lines import without_lines
 from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, programs_of
-from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
 from shlo_disc.store.claims import Claim
@@ -56,28 +55,6 @@ from shlo_disc.store.format import (
     key_of,
     name_of,
 )
-
-__all__ = [
-    "Found",
-    "NotKept",
-    "Place",
-    "are_kept",
-    "call_key",
-    "check",
-    "claim_call",
-    "claim_program",
-    "compiler_id",
-    "find",
-    "is_call_kept",
-    "keep",
-    "keep_call",
-    "load",
-    "not_kept",
-    "place_of",
-    "program_of_call",
-    "read_record",
-    "wrong_call",
-]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -436,9 +413,9 @@ def _source(source: Any) -> _Source | NotKept:
         parts = ("text", source)
     elif isinstance(source, bytes | bytearray | memoryview):
         parts = ("bytes", bytes(source))
-    elif isinstance(operation := getattr(source, "operation", None), ir.Operation):
+    elif (write := getattr(getattr(source, "operation", None), "write_bytecode", None)) is not None:
         written = io.BytesIO()
-        operation.write_bytecode(written)  # its lines, too: these of PyTorch are of the model alone
+        write(written)  # its lines, too: these of PyTorch are of the model alone
         parts = ("module", written.getvalue())
     elif isinstance(artifact := getattr(source, "mlir_module_serialized", None), bytes):
         kept = source.module_kept_var_idx

@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import field
 from functools import partial
@@ -16,7 +15,7 @@ from shlo_disc.base import flags
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import Later, imported_later
 from shlo_disc.base.records import dataclass
-from shlo_disc.base.threads import lets_others_run
+from shlo_disc.base.threads import Workers, lets_others_run
 from shlo_disc.driver.options import check_donated, check_weak_results
 from shlo_disc.driver.replan import Replanning, refused_by
 from shlo_disc.driver.request import Options, Request, Stated
@@ -40,9 +39,6 @@ from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP, planning
-
-__all__ = ["Apart", "StageTimes", "compile_module", "compile_request", "examine", "ingested",
-           "main_function", "module_name"]  # fmt: skip
 
 apart_of = imported_later("shlo_disc.driver.parts", "apart_of")
 compile_several = imported_later("shlo_disc.driver.parts", "compile_several")
@@ -283,9 +279,9 @@ def _native(
     if dumps is not None:
         dumps.write_host(host.text)
     times.done("emit")
-    with ThreadPoolExecutor(2) as pool:
-        entries = pool.submit(copy_context().run, target.compile_host, host.text)
-        disc = pool.submit(_asm, module)  # while the last kernels are compiled
+    with Workers(2) as workers:
+        entries = workers.begin(copy_context().run, target.compile_host, host.text)
+        disc = workers.begin(_asm, module)  # while the last kernels are compiled
         try:
             kernels = list(builder.functions([kernel.source for kernel in host.kernels]))
         except KernelsRefused as refused:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 
-from shlo_disc.ir.locations import is_call
-
-__all__ = ["without_lines"]
+from shlo_disc.ir.call_names import is_call
 
 _DEFINED = re.compile(r"^#loc(\d*) = loc\((.*)\)\n?", re.MULTILINE)
 _LAST = re.compile(r" loc\((?:#loc(\d*)|unknown)\)$", re.MULTILINE)

@@ -12,14 +12,10 @@ from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import dtype_of, signature_of
 from shlo_disc.ffi.targets import PLATFORMS, FfiTarget, ffi_target
 from shlo_disc.lower.background import finish_all_later, pack_later
-from shlo_disc.lower.host.prepare import TOO_LARGE
-from shlo_disc.lower.host.record import HostProgram
+from shlo_disc.lower.host.record import TOO_LARGE, HostProgram
 from shlo_disc.lower.images import KernelImage
-from shlo_disc.lower.kernels.ffi_call import number_attribute
-from shlo_disc.lower.plan import FfiCall, kernels_of
+from shlo_disc.lower.plan import FfiAttribute, FfiCall, kernels_of
 from shlo_disc.lower.target import Function
-
-__all__ = ["copies_for_handlers", "ffi_targets_of", "native_executable"]
 
 
 def ffi_targets_of(record: ProgramRecord) -> dict[str, FfiTarget]:
@@ -177,7 +173,7 @@ def _foreign_call(call: FfiCall, target: FfiTarget, where: str) -> ral.ForeignCa
             results=buffers[count:],
             attributes=[
                 *(attribute.row for attribute in call.attributes),
-                *(number_attribute(name, number).row for name, number in target.numbers),
+                *(FfiAttribute.of_number(name, number).row for name, number in target.numbers),
             ],
             size_attributes=[position for position, _ in call.size_attributes],
             state_types=list(target.types),

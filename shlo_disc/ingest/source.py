@@ -70,9 +70,10 @@ def _read(source: Any, context: ir.Context) -> ir.Module:
         check_readable(module)
         return module
     if isinstance(source, JaxModule):
-        if isinstance(source.data, bytes):
-            return _portable(source.data, context)
-        return _parsed(_without_shardy(source.data), context)
+        data = source.data_for(source.data, stablehlo.get_current_version())
+        if isinstance(data, bytes):
+            return _portable(data, context)
+        return _parsed(_without_shardy(data), context)
     artifact = getattr(source, "mlir_module_serialized", None)
     if isinstance(artifact, bytes):  # made by JAX in this process, hence trusted
         if b"sdy." in artifact or b"\x00sdy\x00" in artifact:  # only JAX can print that dialect

@@ -5,10 +5,10 @@ Locations are never printed: those of a program may share parts, and their text 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from shlo_disc.ir.call_names import is_call
 from shlo_disc.ir.mlir import ir
 
 Place = tuple[str, int, int]
@@ -16,16 +16,6 @@ Place = tuple[str, int, int]
 
 MAX_LOCATIONS = 1000
 """Parts of one location that are looked at. JAX prints a call stack, of at most some hundreds."""
-
-_CALL = re.compile(r'jit\([^"/]*\)')
-
-
-def is_call(name: str) -> bool:
-    """True for the name of what no line made, literals and the return.
-
-    JAX gives it the line that called the function.
-    """
-    return _CALL.fullmatch(name) is not None
 
 
 def source_line(where: Any) -> str:

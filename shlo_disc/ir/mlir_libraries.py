@@ -15,10 +15,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 __all__ = [
-    "LIBRARY_FOLDER",
     "PassManager",
     "ir",
     "quant",
@@ -42,7 +40,7 @@ def _own_symbols_first() -> Iterator[None]:
 
 
 with _own_symbols_first():
-    from torch_mlir import _mlir_libs, ir
+    from torch_mlir import ir
     from torch_mlir._mlir_libs import _stablehlo as stablehlo
     from torch_mlir._mlir_libs import _torchMlir as torch_mlir_binding
     from torch_mlir._mlir_libs._mlirDialectsLLVM import (  # the dialect's Python is slow to load
@@ -50,6 +48,3 @@ with _own_symbols_first():
     )
     from torch_mlir.dialects import quant
     from torch_mlir.passmanager import PassManager
-
-LIBRARY_FOLDER = Path(_mlir_libs.__path__[0])
-"""Where MLIR's shared libraries are."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.machinery
+import sys
 from typing import Any
 
 import jax
 import numpy as np
 from jax._src.lib import xla_client as _xla  # type: ignore[attr-defined]
 from jaxlib import lapack as _lapack_module
+
+from shlo_disc.base.locks import once
 
 _lapack: Any = _lapack_module  # untyped
 
@@ -70,6 +75,48 @@ def _record_ffi() -> None:
 _record_ffi()
 
 
+_TABLES = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
+"""What jaxlib takes the addresses of LAPACK from."""
+
+
+@once
+def _find_lapack() -> None:
+    """Have jaxlib find the functions of LAPACK.
+
+    It would import all of `scipy.linalg`, which takes 125 ms; the two modules alone take 10. Who
+    imports them later gets the same modules.
+    """
+    if "scipy.linalg" in sys.modules:
+        _first_call_of_lapack("potrf", np.dtype(np.float32))
+        return
+    scipy = importlib.import_module("scipy")
+    folders = [f"{folder}/linalg" for folder in scipy.__path__]
+    specs = [importlib.machinery.PathFinder.find_spec(name, folders) for name in _TABLES]
+    load: Any = importlib._bootstrap._load  # type: ignore[attr-defined]  # holds their locks
+    tables = {spec.name: load(spec) for spec in specs if spec is not None}
+    try:
+        _first_call_of_lapack("potrf", np.dtype(np.float32))
+    finally:
+        package = sys.modules.get("scipy.linalg")  # another thread may have imported it meanwhile
+        for name, table in tables.items():
+            if package is None:
+                sys.modules.pop(name, None)
+            else:
+                setattr(package, name.rpartition(".")[2], table)
+
+
+_first_call_of_lapack = _lapack.prepare_lapack_call
+
+
+@functools.wraps(_first_call_of_lapack)
+def _prepare_lapack_call(*args: Any, **named: Any) -> Any:
+    _find_lapack()
+    return _first_call_of_lapack(*args, **named)
+
+
+_lapack.prepare_lapack_call = _prepare_lapack_call
+
+
 def ffi_handlers(name: str, platform: str) -> Any:
     """What is registered with XLA as FFI target `name` for a platform, by XLA's name, or None.
 
@@ -80,7 +127,7 @@ def ffi_handlers(name: str, platform: str) -> Any:
     if platform == "Host":
         jax.devices("cpu")  # until there is a backend, registrations wait in Python
         if name.startswith("lapack_"):
-            _lapack.prepare_lapack_call("potrf", np.dtype(np.float32))  # all functions, from SciPy
+            _find_lapack()
     noted = _ffi_noted.get((name, platform))
     return _xla.custom_call_targets(platform).get(name) if noted is None else noted
 

@@ -28,7 +28,7 @@ from random import SystemRandom
 from typing import Protocol, TypeVar, runtime_checkable
 
 from shlo_disc.base import flags, locks
-from shlo_disc.base.threads import idle_seconds
+from shlo_disc.base.threads import begins, idle_seconds
 from shlo_disc.store.claims import Claim
 
 T = TypeVar("T")
@@ -94,9 +94,7 @@ def finish_all_later(functions: Iterable[object]) -> None:
 
 def do_later(job: Callable[[], None]) -> None:
     """Have `job` done, before what :func:`finish_later` takes; at once with no thread for that."""
-    if flags.compile_ahead():
-        _queue(_jobs, job)
-    else:
+    if not (flags.compile_ahead() and _queue(_jobs, job)):
         job()
 
 
@@ -116,19 +114,23 @@ def pack_later(functions: Iterable[object], fill: Callable[[], bool]) -> None:
 
 def release_later(claim: Claim) -> None:
     """Release `claim` behind all jobs and functions that calls run; at once with no thread."""
-    if flags.compile_ahead():
-        _queue(_claims, claim)
-    else:
+    if not flags.compile_ahead() or not _queue(_claims, claim):
         claim.release()
 
 
-def _queue(queue: deque[T], what: T) -> None:
+def _queue(queue: deque[T], what: T) -> bool:
+    """Have the thread take `what`; False where the process ends, and nothing is taken."""
     global _thread  # noqa: PLW0603 - there is one for the process
     with _lock:
-        queue.append(what)
+        if _ends.is_set() or not threading.main_thread().is_alive():
+            return False  # `_end` would come too late to wait for it
         if _thread is None or not _thread.is_alive():  # a forked child has no such thread
-            _thread = threading.Thread(target=_work, name="shlo_disc-background", daemon=True)
-            _thread.start()
+            thread = threading.Thread(target=_work, name="shlo_disc-background", daemon=True)
+            if not begins(thread):
+                return False
+            _thread = thread
+        queue.append(what)
+    return True
 
 
 def finish_compiling(timeout_s: float | None = None) -> bool:

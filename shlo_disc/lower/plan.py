@@ -291,6 +291,11 @@ class FfiAttribute:
     entries: tuple[FfiAttribute, ...] = ()
     """Of a dictionary."""
 
+    @classmethod
+    def of_number(cls, name: str, value: int) -> FfiAttribute:
+        """An attribute of type i64."""
+        return cls(name, 3, 5, 1, value.to_bytes(8, "little"))
+
     @property
     def row(self) -> tuple[object, ...]:
         """As `ral.ForeignCall` takes it."""

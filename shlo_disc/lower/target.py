@@ -9,17 +9,19 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.locks import once
 from shlo_disc.base.records import dataclass
-from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.record import CodeNames
 from shlo_disc.lower.plan import KernelPlan, KernelText
-from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.records import Planned
 from shlo_disc.store.loader import KernelCell
+
+if TYPE_CHECKING:  # programs are loaded without them
+    from shlo_disc.lower.host.memory import HostMemory
+    from shlo_disc.passes.machine_model import MachineModel
+    from shlo_disc.passes.records import Planned
 
 _MODULES = {
     "cpu": "shlo_disc.lower.cpu.target",
@@ -31,7 +33,7 @@ _MODULES = {
 _KEPT = {"cpu": "shlo_disc.lower.cpu.kept"}
 """Family of a target whose code is kept on disk to the module that finds it."""
 
-Emitter = Callable[[Planned[Any], Any], KernelPlan]
+Emitter = Callable[["Planned[Any]", Any], KernelPlan]
 """Gives the plan of a fusion. The last argument is the target's `machine`."""
 
 

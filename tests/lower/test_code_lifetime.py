@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, object_code
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")
 
@@ -134,11 +134,11 @@ def test_memory_of_many_functions_that_are_gone():
 
     for n in range(20):
         cycle(n)
-    codegen._trim()
+    object_code._trim()
     count, before = mappings(), resident_bytes()
     for n in range(20, 100):
         cycle(n)
-    codegen._trim()
+    object_code._trim()
     assert mappings() - count < 20  # one for each function that stays
     assert resident_bytes() - before < 80 * 200_000  # an engine that stays takes 780 kB
 

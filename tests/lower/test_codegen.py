@@ -9,7 +9,7 @@ import pytest
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.ir.mlir import kernel_context
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, object_code
 from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.plan import ONCE, named
 
@@ -95,7 +95,7 @@ def test_what_is_made_quickly_and_made_again_is_left_unoptimised():
     cold = named(plain, f"K{COLD}_sine")
 
     def unoptimised(*texts, quickly=True):
-        module = codegen.lower_to_llvm("".join(texts), kernel_context(), quickly=quickly)
+        module = object_code.lower_to_llvm("".join(texts), kernel_context(), quickly=quickly)
         functions = [view.operation for view in module.body.operations]
         return ["optnone" in str(f.attributes.get("passthrough")) for f in functions]
 

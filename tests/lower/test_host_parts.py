@@ -9,7 +9,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.ir.mlir import ir, new_context, ops_of
-from shlo_disc.lower.cpu import codegen, host_parts
+from shlo_disc.lower.cpu import codegen, host_parts, object_code
 from shlo_disc.lower.recent import Recent
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")
@@ -93,7 +93,7 @@ def test_short_functions_stay_whole():
 def test_a_program_that_runs_once_a_call_in_parts(monkeypatch):
     monkeypatch.setattr(host_parts, "UNOPTIMISED", host_parts.Limits(40, 17))
     lowered = []
-    lower = codegen.lower_to_llvm
+    lower = object_code.lower_to_llvm
 
     def kept(*args, **options):
         module = lower(*args, **options)
@@ -101,7 +101,7 @@ def test_a_program_that_runs_once_a_call_in_parts(monkeypatch):
             lowered.append(str(module))
         return module
 
-    monkeypatch.setattr(codegen, "lower_to_llvm", kept)
+    monkeypatch.setattr(object_code, "lower_to_llvm", kept)
     run = shlo_disc.jit(lambda xs: [x * k for k, x in enumerate(xs)])
     given = [np.arange(n, dtype=np.float32) for n in (0, 1, 7, 1000) * 5]
     for k, got in enumerate(run(given)):

@@ -20,7 +20,7 @@ from shlo_disc import ral
 from shlo_disc.base.errors import InternalError
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower import background
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, object_code
 from shlo_disc.lower.cpu.dense import gemm
 from shlo_disc.lower.plan import ONCE
 from shlo_disc.lower.refused import KernelsRefused
@@ -104,7 +104,7 @@ def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monk
     function(*operands(200, 40, 48))
     given = operands(*SIZES[0])
     with monkeypatch.context() as patched:
-        patched.setattr(codegen, "_object_code", broken)
+        patched.setattr(object_code, "_object_code", broken)
         with pytest.raises(InternalError, match=r"kernel \d+: .*test_late.py:\d+.*: no code today"):
             function(*given)
         with pytest.raises(jax.errors.JaxRuntimeError, match="no code today"):
@@ -125,7 +125,7 @@ def test_what_loops_run_is_asked_for_before_them(compiled_anew, monkeypatch):
     sizes = [(200, 40, 40), (1, 40, 40), (7, 300, 300), (1, 1, 1)]
     function(*operands(*sizes[0]))
     with monkeypatch.context() as patched:
-        patched.setattr(codegen, "_object_code", broken)
+        patched.setattr(object_code, "_object_code", broken)
         with pytest.raises(InternalError, match="no code today"):
             function(*operands(*sizes[1]))
     for some in sizes:
@@ -233,14 +233,14 @@ def test_better_code_takes_the_place_of_quick_code(in_background):
 )
 def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch, shape, levels):
     """At once where its steps are small: unoptimised, these take twice as long."""
-    made, object_code = [], codegen._object_code
+    made, original = [], object_code._object_code
 
     def noted(module, name, level):
         if name == "prepare":
-            made.append({codegen._QUICK: "quick", codegen._LOOPS: "best"}[level])
-        return object_code(module, name, level)
+            made.append({object_code._QUICK: "quick", object_code._LOOPS: "best"}[level])
+        return original(module, name, level)
 
-    monkeypatch.setattr(codegen, "_object_code", noted)
+    monkeypatch.setattr(object_code, "_object_code", noted)
 
     @shlo_disc.jit
     def function(x, trips):
@@ -310,13 +310,13 @@ def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_pat
 
 
 def test_short_kernels_are_quickly_made_in_one_module(in_background, monkeypatch):
-    made, object_code = [], codegen._object_code
+    made, original = [], object_code._object_code
 
     def noted(module, name, level):
         made.append(level)
-        return object_code(module, name, level)
+        return original(module, name, level)
 
-    monkeypatch.setattr(codegen, "_object_code", noted)
+    monkeypatch.setattr(object_code, "_object_code", noted)
     texts = [ANSWER.format(n) for n in range(8100, 8120)]
     known = codegen.compile_functions(texts[4:5])
     made.clear()
@@ -324,7 +324,7 @@ def test_short_kernels_are_quickly_made_in_one_module(in_background, monkeypatch
         for text in texts:
             builder.add(text)
         functions = builder.functions(texts)
-    assert made == [codegen._QUICK]
+    assert made == [object_code._QUICK]
     assert functions[4:5] == known
     assert [called(function) for function in functions] == [*range(8100, 8120)]
     assert not functions[0].is_finished

@@ -34,11 +34,11 @@ ALLOWED = {
     "executables/codec.py": "source lines in texts of all kinds: other processes have others",
     "executables/lines.py": "MLIR prints a program with the lines of its source",
     "lower/cpu/code_key.py": "a wheel's list of files",
-    "lower/cpu/codegen.py": "a text may come from the store, alone: which passes it needs, and "
-    "whether it has loops. A pass too many changes nothing",
     "lower/cpu/dense/operands.py": "names of sizes, which the operand has given them",
     "lower/cpu/host_parts.py": "the length of a text",
     "lower/cpu/machine.py": "/proc/cpuinfo",
+    "lower/cpu/object_code.py": "a text may come from the store, alone: which passes it needs, and "
+    "whether it has loops. A pass too many changes nothing",
     "lower/cuda/assembler.py": "what the assemblers of NVIDIA say, and names in their code",
     "lower/cuda/overlap.py": "PTX as LLVM wrote it, which has no way to put an instruction first",
     "lower/gpu/llvm_text.py": "LLVM IR as one release wrote it, for an older one",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import object_code
 from shlo_disc.ral import LoadedCode, ObjectCodeError, check_object_code
 from tests.children import python
 
@@ -73,8 +73,8 @@ WANTED = {
 
 @functools.cache
 def object_of(kind: str) -> bytes:
-    module = codegen._lowered(TEXTS[kind], None)
-    return codegen._object_code(module, NAMES[kind], 3)
+    module = object_code.lowered(TEXTS[kind], "")
+    return object_code._object_code(module, NAMES[kind], 3)
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -288,7 +288,7 @@ def test_llvm_takes_no_signals():
     out = python("""
         import ctypes, signal
         from pathlib import Path
-        from shlo_disc.lower.cpu import codegen
+        from shlo_disc.lower.cpu import codegen, object_code
         from tests.lower.test_code_lifetime import ANSWER
         def caught():
             lines = Path("/proc/self/status").read_text().splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import cache
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, object_code
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -81,7 +81,9 @@ def test_a_store_that_is_damaged_or_of_no_use_costs_time_alone(place):
         elif n % 3 == 1:  # whole, but no object file
             current().write(entry.key, code[: len(code) // 2])
         else:  # whole, with other functions
-            current().write(entry.key, codegen._object_code(codegen._lowered(OTHER, None), "k", 1))
+            current().write(
+                entry.key, object_code._object_code(object_code.lowered(OTHER, ""), "k", 1)
+            )
     executable = shlo_disc.compile(PROGRAM)
     assert executable.loaded_kernels == 0
     assert results(executable) == wanted

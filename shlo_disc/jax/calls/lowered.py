@@ -93,6 +93,7 @@ class LoweredModule:
             {symbol: str(value) for symbol, value in values.items()},
             [f"{lhs} {relation} {rhs}" for lhs, relation, rhs in conditions],
             self.weights,
+            _data_for,
         )
 
     def _texts(self) -> list[list[str]]:
@@ -218,32 +219,32 @@ def _conditions(scope: Any) -> Iterator[Condition]:
 
 
 def _written(module: Any) -> str | bytes:
-    """The module as our MLIR reads it; JAX has another build of it.
+    """The module for another build of MLIR than JAX's: text, but for large constants.
 
-    Text while our StableHLO is at least as new as JAX's: text has no versions, and bytecode that
-    is not a portable artifact depends on the build. Only JAX reads the dialect `sdy`, which
-    `shardy.py` takes out of text.
+    Bytecode that is not a portable artifact depends on the build. Only JAX reads the dialect `sdy`,
+    which `shardy.py` takes out of text.
     """
-    if _reads_text():
-        text = generic_text(module, LARGE)
-        if "sdy." in text:
-            return plain_text(module)
-        if LEFT_OUT not in text:
-            return text
+    text = generic_text(module, LARGE)
+    if "sdy." in text:
+        return plain_text(module)
+    if LEFT_OUT not in text:
+        return text
     data = portable_artifact(module)
     return plain_text(module) if b"sdy." in data or b"\0sdy\0" in data else data
 
 
-@functools.cache
-def _reads_text() -> bool:
-    from shlo_disc.ir.mlir import stablehlo  # noqa: PLC0415 - MLIR is loaded when first needed
+def _data_for(data: str | bytes, version: str) -> str | bytes:
+    """`data` for StableHLO of `version`: a portable artifact where JAX's is newer.
 
-    ours, theirs = stablehlo.get_current_version(), stablehlo_version()
-    if _numbers(ours) >= _numbers(theirs):
-        return True
-    _log.info("programs are read as portable artifacts: StableHLO %s of JAX is newer than %s",
-              theirs, ours)  # fmt: skip
-    return False
+    Text has no versions.
+    """
+    theirs = stablehlo_version()
+    if isinstance(data, bytes) or "sdy." in data or _numbers(version) >= _numbers(theirs):
+        return data
+    _log.info("a program is read as an artifact: StableHLO %s of JAX is newer than %s", theirs,
+              version)  # fmt: skip
+    artifact: bytes = portable_artifact(parsed_module(data))
+    return artifact
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from jax import export
 
 from shlo_disc import ral
 from shlo_disc.base import locks
-from shlo_disc.base.threads import lets_others_run
+from shlo_disc.base.threads import begins, lets_others_run
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.donations import taken_over, warn_of_kept
 from shlo_disc.jax.arguments.leaves import is_key_dtype, raw_spec
@@ -33,8 +33,6 @@ from shlo_disc.jax.versions.segmented import Segmented, Trial
 from shlo_disc.jax.versions.tracing import Concrete, InParts, Trace, Traced, problem_of
 from shlo_disc.jax_private.arrays import key_impl
 from shlo_disc.jax_private.jaxprs import inputs_used
-
-__all__ = ["Version", "typed_keys_of"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -88,10 +86,10 @@ class _Compilation:
         with _starting:
             if self._thread is None:
                 # Python waits for it at exit: it must not run while JAX is taken down.
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._try, name=f"shlo_disc compiles {self._name}", daemon=False
                 )
-                self._thread.start()
+                self._thread = thread if begins(thread) else None
         return self.is_under_way
 
     def _try(self) -> None:

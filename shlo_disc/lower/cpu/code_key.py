@@ -7,11 +7,9 @@ import hashlib
 import importlib.metadata
 from pathlib import Path
 
-from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
+from shlo_disc.ir.library_folder import LIBRARY_FOLDER
 from shlo_disc.store.format import VERSION, key_of
 from shlo_disc.store.loader import cpu_identity
-
-__all__ = ["code_key"]
 
 
 def code_key(text: str, *options: object) -> bytes:
@@ -39,7 +37,9 @@ def _compiler() -> str:
 def _generator() -> bytes:
     """The modules of ours between a text and LLVM."""
     folder = Path(__file__).parent
-    return b"".join(_digest(folder / name) for name in ("codegen.py", "host_parts.py"))
+    return b"".join(
+        _digest(folder / name) for name in ("codegen.py", "object_code.py", "host_parts.py")
+    )
 
 
 def _digest(path: Path) -> bytes:

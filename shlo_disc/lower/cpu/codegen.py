@@ -1,11 +1,6 @@
-"""Machine code for the host CPU from MLIR text: MLIR -> LLVM -> object code in memory.
+"""Machine code for the host CPU: of object files that `object_code.py` makes, or that were kept.
 
-Passes and the execution engine are driven through MLIR's C API rather than its Python binding. The
-binding's `raw_lookup` gives a packed wrapper instead of the function itself. A foreign call
-releases the GIL: several threads generate code at once, while another writes more kernels.
-
-Only the object file that MLIR's engine writes is kept: an engine takes 1 MB of memory, the code of
-a kernel 10 kB. A loader of ours makes it executable (`ral/src/object_code.h`), and the kernel store
+A loader of ours makes an object file executable (`ral/src/object_code.h`), and the kernel store
 (`shlo_disc/store`) keeps it for later processes.
 
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
@@ -16,116 +11,49 @@ function that is made, called and dropped in a loop is compiled once.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import hashlib
-import itertools
 import logging
 import os
 import subprocess
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import CacheMismatchError, InternalError, UnsupportedError
+from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
-from shlo_disc.base.threads import lets_others_run
-from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
-from shlo_disc.ir.mlir_libraries import LIBRARY_FOLDER
+from shlo_disc.base.threads import Job, Workers, lets_others_run
 from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.host.writer import INLINED
-from shlo_disc.lower.plan import ONCE, SMALL_STEPS, KernelText, LateText, named, text_of
+from shlo_disc.lower.plan import KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import COUNTS, current, mismatch
-from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, SignalHandlers, load
+from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
 
 _log = logging.getLogger(__name__)
 
-__all__ = [
-    "RECENT",
-    "Builder",
-    "Function",
-    "LateFunction",
-    "assembly",
-    "code_names",
-    "compile_functions",
-    "compile_host",
-    "function_name",
-    "kept_functions",
-    "llvm_text",
-    "lower_to_llvm",
-]
-
-_CONVERSIONS = "convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts"
-"""Passes from vector/scf/memref/math/arith/llvm to the LLVM dialect."""
-_SIMPLIFICATIONS = "canonicalize,cse"
-
-
-class _Handle(ctypes.Structure):
-    _fields_ = [("pointer", ctypes.c_void_p)]
-
-
-class _Result(ctypes.Structure):
-    _fields_ = [("value", ctypes.c_int8)]
-
-
-class _StringRef(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_char_p), ("length", ctypes.c_size_t)]
-
-
-@functools.cache
-def _capi() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(LIBRARY_FOLDER / "libTorchMLIRAggregateCAPI.so"))
-    library.mlirPassManagerRunOnOp.restype = _Result
-    library.mlirPassManagerRunOnOp.argtypes = [_Handle, _Handle]
-    library.mlirExecutionEngineCreate.restype = _Handle
-    library.mlirExecutionEngineCreate.argtypes = [
-        _Handle,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.POINTER(_StringRef),
-        ctypes.c_bool,
-        ctypes.c_bool,
-    ]
-    library.mlirExecutionEngineDestroy.restype = None
-    library.mlirExecutionEngineDestroy.argtypes = [_Handle]
-    library.mlirExecutionEngineLookup.restype = ctypes.c_void_p
-    library.mlirExecutionEngineLookup.argtypes = [_Handle, _StringRef]
-    library.mlirExecutionEngineDumpToObjectFile.restype = None
-    library.mlirExecutionEngineDumpToObjectFile.argtypes = [_Handle, _StringRef]
-    return library
-
-
-def _handle(owner: Any) -> _Handle:
-    """What a Python object of MLIR's binding owns."""
-    return _Handle(pointer(owner))
-
-
-def _string(text: str) -> _StringRef:
-    data = text.encode()
-    return _StringRef(data, len(data))
+generated = imported_later("shlo_disc.lower.cpu.object_code", "generated")
+lowered = imported_later("shlo_disc.lower.cpu.object_code", "lowered")
+made = imported_later("shlo_disc.lower.cpu.object_code", "made")
 
 
 def function_name(text: str, machine: Machine | None = None) -> str:
     """The symbol a kernel text gets on `machine`: equal texts get equal names."""
-    key = text if machine is None else f"{_features(machine)}{text}"
+    key = f"{_features(machine)}{text}"
     return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 
-def _features(machine: Machine) -> str:
+def _features(machine: Machine | None) -> str:
     """The attribute of LLVM functions that keeps LLVM from using what `machine` is without."""
-    if not machine.without:
+    if machine is None or not machine.without:
         return ""
     names = ", ".join(f'"-{_LLVM_NAMES.get(name, name)}"' for name in sorted(machine.without))
     return f"#llvm.target_features<[{names}]>"
@@ -148,181 +76,6 @@ _LLVM_NAMES = {
     "bmi1": "bmi",
 }
 """Features of /proc/cpuinfo that LLVM calls otherwise."""
-
-
-def lower_to_llvm(
-    text: str, context: ir.Context, *, host: bool = False, quickly: bool = False
-) -> ir.Module:
-    """The module of `text` lowered to the LLVM dialect, in `context`.
-
-    `quickly`: nothing is simplified, which takes a quarter of the time here, and none from LLVM;
-    kernels are left unoptimised. `host`: it is a host program, whose long functions are cut into
-    parts. The result is verified once, not after every pass: that took a third of the time.
-    """
-    from shlo_disc.lower.cpu import host_parts  # noqa: PLC0415 - what loads code needs none of it
-
-    is_optimised = not host or _has_loops(text)
-    limits = host_parts.OPTIMISED if is_optimised else host_parts.UNOPTIMISED
-    cut = host and host_parts.may_be_long(text, limits)
-    with context, ir.Location.unknown():
-        module = ir.Module.parse(text)
-        if cut:
-            host_parts.cut_long_functions(module, limits)
-        simplifies = is_optimised and not quickly and not _is_made_once(module)
-        pipeline = f"{_SIMPLIFICATIONS},{_CONVERSIONS}" if simplifies else _CONVERSIONS
-        passes = PassManager.parse(f"builtin.module({pipeline})")
-        passes.enable_verifier(False)
-        done = _capi().mlirPassManagerRunOnOp(_handle(passes), _handle(module.operation))
-        if not done.value:
-            module = ir.Module.parse(text)
-            run_pipeline(module, pipeline)  # raises with MLIR's messages
-        module.operation.verify()  # raises with MLIR's messages
-        if not is_optimised:
-            _leave_unoptimised(module)
-            return module
-        if cut:
-            host_parts.keep_parts(module)
-        _say_what_to_inline(module)
-        if quickly and not host:
-            _leave_unoptimised(module)
-        return module
-
-
-def _is_made_once(module: ir.Module) -> bool:
-    """Whether it has a kernel that is best as it is written (`plan.ONCE`)."""
-    return any(ONCE in view.operation.attributes for view in module.body.operations)
-
-
-def _has_loops(host: str) -> bool:
-    """Whether a host program runs some of its text more than once; such text may have kernels."""
-    return "scf.while" in host
-
-
-def _leave_unoptimised(module: ir.Module) -> None:
-    """Have LLVM select instructions one by one, in a fifth of the time.
-
-    A level does not: MLIR's engine has LLVM generate code at its default one. `prepare` of a layer
-    takes 6 ns more so, of the optimiser step of an MLP 66 ns, in calls of 7 and 109 us. Kernels of
-    `plan.ONCE` have no other code, and neither have their cold functions.
-    """
-    from shlo_disc.lower.cpu.builder import COLD  # noqa: PLC0415 - as above
-
-    functions = [v.operation for v in module.body.operations if v.operation.name == "llvm.func"]
-    others = [function for function in functions if ONCE not in function.attributes]
-    if all(COLD in _name(function) for function in others):
-        return
-    with module.context:
-        words = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in ("optnone", "noinline")])
-        for function in others:
-            function.attributes["passthrough"] = words
-
-
-def _say_what_to_inline(module: ir.Module) -> None:
-    """LLVM inlines the copies of kernels that a host program calls, and no cold function.
-
-    What is written in place of a call has the attributes of both functions. So scalars stay what
-    they are if they shall in one copy, and may in all others.
-    """
-    from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR  # noqa: PLC0415 - as above
-
-    functions = [v.operation for v in module.body.operations if v.operation.name == "llvm.func"]
-    copies = [f for f in functions if INLINED in _name(f) and COLD not in _name(f)]
-    told = [str(f.attributes.get("passthrough")) for f in copies]
-    in_copies = ["alwaysinline"]
-    if any(SCALAR in t for t in told) and all(SCALAR in t or EITHER in t for t in told):
-        in_copies.append(SCALAR)
-    for function in functions:
-        cold = COLD in _name(function)
-        if cold or function in copies:
-            words = ["cold", "noinline"] if cold else in_copies
-            texts = ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
-            function.attributes["passthrough"] = texts
-            function.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
-
-
-def _name(function: ir.Operation) -> str:
-    return str(function.attributes["sym_name"])
-
-
-_freed = itertools.count(1)
-_ENGINES_A_TRIM = 32
-"""After so many engines the pages that compilations left free go back to the system.
-
-LLVM's short-lived objects lie between JAX's long-lived ones. In a process that makes and drops
-functions the C library keeps up to 100 MB of free pages. Giving them back takes about 10 ms; 32
-engines took over a second to compile.
-"""
-
-
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    """The function of glibc; other C libraries have none."""
-    function: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return function
-
-
-def _trim() -> None:
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
-
-
-def _object_code(module: ir.Module, name: str, opt_level: int) -> bytes:
-    """The object file that LLVM makes of `module`, which has a function `name`."""
-    handle = _capi().mlirExecutionEngineCreate(_handle(module), opt_level, 0, None, True, False)
-    if not handle.pointer:
-        raise InternalError("LLVM did not accept a generated module")
-    try:
-        # Compiles the module. Writing would, too, but looks for functions that LLVM inlined.
-        if not _capi().mlirExecutionEngineLookup(handle, _string(name)):
-            raise InternalError(f"generated function not found: {name}")
-        with _file_in_memory() as file:
-            _dump(handle, f"/proc/self/fd/{file.fileno()}")
-            object_code = file.read()
-    finally:
-        _capi().mlirExecutionEngineDestroy(handle)
-        if next(_freed) % _ENGINES_A_TRIM == 0:
-            _trim()
-    if not object_code:
-        raise InternalError("LLVM made no object file of a generated module")
-    return object_code
-
-
-def _file_in_memory() -> BinaryIO:
-    try:
-        return os.fdopen(os.memfd_create("kernel"), "rb")
-    except OSError:  # some sandboxes have no such files
-        return tempfile.TemporaryFile()
-
-
-_dump_first = locks.lock()
-_dumped = threading.Event()
-
-
-def _dump(engine: _Handle, path: str) -> None:
-    """Have `engine` write the object file it has compiled.
-
-    When LLVM first writes a file, it takes over the signals that end a process, to remove the file
-    then. The handlers before are set again, those of Python among them. A thread of its own does
-    that, because LLVM also changes the signal stack of the thread.
-    """
-    if not _dumped.is_set():
-        with _dump_first:
-            if not _dumped.is_set():
-                first = threading.Thread(target=_dump_and_restore_handlers, args=(engine, path))
-                first.start()
-                first.join()
-                return
-    _capi().mlirExecutionEngineDumpToObjectFile(engine, _string(path))
-
-
-def _dump_and_restore_handlers(engine: _Handle, path: str) -> None:
-    handlers = SignalHandlers()
-    try:
-        _capi().mlirExecutionEngineDumpToObjectFile(engine, _string(path))
-    finally:
-        handlers.restore()
-        _dumped.set()
 
 
 class _Code(NamedTuple):
@@ -443,7 +196,8 @@ class Function:
             if missing:
                 names = [source.symbol for source in missing]
                 text = "\n".join(source.text() for source in missing)
-                object_code = _generated(text, names, missing[0].machine, _QUICK)
+                features = _features(missing[0].machine)
+                object_code = generated(text, names[0], features)
                 made = dict(zip(names, _new(object_code, names, is_best=False), strict=True))
                 for function in functions:
                     if function.name in made:
@@ -548,8 +302,7 @@ class _Source:
     @property
     def key(self) -> bytes:
         """What the store has the code under."""
-        features = _features(self.machine) if self.machine else ""
-        options = (self.names, self.opt_level, features)
+        options = (self.names, self.opt_level, _features(self.machine))
         return self.known_key or code_key(self.text(), *options)
 
 
@@ -561,8 +314,8 @@ _ALONE = 20_000
 """Characters of a text that is compiled by itself: what a module takes matters less.
 
 The best code of a kernel alone can be kept on disk."""
-_BEST, _LOOPS, _ONCE = 3, 1, 0
-"""Levels of LLVM: of kernels, of host programs with loops, of those whose text runs once a call."""
+_BEST = 3
+"""The level of LLVM for kernels."""
 
 
 def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
@@ -584,17 +337,14 @@ class Builder:
     """
 
     def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
-        # Only here: what loads code needs no threads, which take longer to import than it takes.
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
         self._opt_level, self._machine = opt_level, machine
-        self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
+        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
         self._waiting: list[KernelText] = []
         self._room = _TOGETHER if flags.compile_ahead() else 0
         """Characters of texts that are begun together."""
         self._wanted: set[KernelText] = set()
-        self._begun: list[Future[None]] = []
+        self._begun: list[Job[None]] = []
         self._found: dict[KernelText, Function | LateFunction] = {}
         self._refused: dict[KernelText, Exception] = {}
 
@@ -607,7 +357,7 @@ class Builder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pool.shutdown(cancel_futures=kind is not None)
+        self._threads.__exit__(kind, error, trace)
         self._found.clear()  # an error kept in `_refused` knows this object
         self._waiting.clear()
 
@@ -637,7 +387,7 @@ class Builder:
         self._begin(waiting)
 
     def _begin(self, sources: Sequence[KernelText]) -> None:
-        self._begun.append(self._pool.submit(copy_context().run, self._compile, sources))
+        self._begun.append(self._threads.begin(copy_context().run, self._compile, sources))
 
     def _function(self, text: str) -> Function:
         """The function of `text` that programs share."""
@@ -748,21 +498,6 @@ def _with_names(functions: dict[str, str]) -> str:
     return "\n".join(named(text, name) for name, text in functions.items())
 
 
-def _lowered(
-    text: str, machine: Machine | None, *, host: bool = False, quickly: bool = False
-) -> ir.Module:
-    """The module of `text` in the LLVM dialect, for `machine` (None: this process's)."""
-    module = lower_to_llvm(text, kernel_context(), host=host, quickly=quickly)
-    _refuse_foreign_ops(module)
-    if machine is not None and machine.without:
-        with module.context:
-            features = ir.Attribute.parse(_features(machine))
-            for view in module.body.operations:
-                if view.operation.name == "llvm.func":
-                    view.operation.attributes["target_features"] = features
-    return module
-
-
 def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
     """The functions of `source`, from the kernel store if it has them.
 
@@ -771,7 +506,7 @@ def _compile(source: _Source, *, quickly: bool = False) -> list[_Code]:
     kept = _kept(source)
     if kept is not None:
         return kept
-    object_code, is_best = _made(source, quickly)
+    object_code, is_best = _made(source, quickly=quickly)
     functions = _new(object_code, source.names, is_best=is_best)
     store = current()
     if store is not None and is_best:
@@ -786,7 +521,7 @@ def _kept(source: _Source) -> list[_Code] | None:
     if store is None or kept is None:
         return None
     if flags.cache_verifies():
-        object_code, _ = _made(source, quickly=False)
+        object_code, _ = _made(source)
         if object_code != kept:
             raise mismatch(store, source.key, "it has other machine code")
         return _new(object_code, source.names, is_best=True)
@@ -799,25 +534,13 @@ def _kept(source: _Source) -> list[_Code] | None:
     return functions
 
 
-def _made(source: _Source, quickly: bool) -> tuple[bytes, bool]:
+def _made(source: _Source, *, quickly: bool = False) -> tuple[bytes, bool]:
     """The object file of `source`, and whether it has the best code."""
-    text, level = source.text(), source.opt_level
-    is_host, is_best = level is None, not quickly
-    if level is None:
-        level = _LOOPS if _has_loops(text) else _ONCE
-    if level == _ONCE or (is_host and SMALL_STEPS in text):
-        is_best = True
-    elif quickly:
-        level = _QUICK
-    module = _lowered(text, source.machine, host=is_host, quickly=level == _QUICK)
-    if _is_made_once(module):
-        level, is_best = _QUICK, True
-    return _object_code(module, source.names[0], level), is_best
-
-
-def _generated(text: str, names: Sequence[str], machine: Machine | None, level: int) -> bytes:
-    """The object file of the functions `names` of `text`."""
-    return _object_code(_lowered(text, machine, quickly=level == _QUICK), names[0], level)
+    features = _features(source.machine)
+    found: tuple[bytes, bool] = made(
+        source.text(), source.names[0], source.opt_level, features, quickly=quickly
+    )
+    return found
 
 
 def _new(object_code: bytes, names: Sequence[str], *, is_best: bool) -> list[_Code]:
@@ -827,25 +550,11 @@ def _new(object_code: bytes, names: Sequence[str], *, is_best: bool) -> list[_Co
         raise InternalError(f"generated code was refused: {error}") from error
 
 
-_QUICK = 0
-"""A level of LLVM that changes no bit of results, and takes a third of the time or less."""
-
-
 def _loaded(
     object_code: bytes, names: Sequence[str], *, from_store: bool = False, is_best: bool = True
 ) -> list[_Code]:
     found = load(object_code, names)
     return [_Code(*one, one.owner.mapped_bytes // len(found), from_store, is_best) for one in found]
-
-
-def _refuse_foreign_ops(module: ir.Module) -> None:
-    """Translation to LLVM IR crashes the process on an op it does not know."""
-
-    def visit(op: ir.Operation) -> None:
-        if not op.name.startswith(("llvm.", "builtin.module")):
-            raise InternalError(f"{op.name} was left in a kernel after lowering to LLVM:\n{op}")
-
-    walk(module, visit)
 
 
 def llvm_text(texts: Sequence[str], machine: Machine | None = None) -> str:
@@ -854,7 +563,7 @@ def llvm_text(texts: Sequence[str], machine: Machine | None = None) -> str:
     from torch_mlir.dialects import llvm as llvm_dialect  # noqa: PLC0415
 
     functions = {function_name(text, machine): text for text in texts}
-    module = _lowered(_with_names(functions), machine)
+    module = lowered(_with_names(functions), _features(machine))
     return str(llvm_dialect.translate_module_to_llvmir(module.operation))
 
 
@@ -867,7 +576,7 @@ def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
         return ""  # an engine without functions makes no object
     if len(texts) > 1:
         return "".join(assembly([text], machine) for text in texts)
-    object_code, _ = _made(_kernel_source(texts[0], _BEST, machine), quickly=False)
+    object_code, _ = _made(_kernel_source(texts[0], _BEST, machine))
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(object_code)
         file.flush()

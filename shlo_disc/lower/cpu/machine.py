@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shlo_disc.base.errors import UnsupportedError
@@ -15,8 +14,6 @@ from shlo_disc.dynamic.expr import Expr
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
-
-__all__ = ["ARCHITECTURES", "Machine", "host_machine", "machine_of"]
 
 _AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
 ARCHITECTURES: dict[str, tuple[int, frozenset[str]]] = {
@@ -108,31 +105,41 @@ def host_machine() -> Machine:
     """The machine this process runs on; a plain SSE2 machine where nothing can be read."""
     features = _host_features()
     width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    caches = _cache_bytes()
     return Machine(
         vector_bytes=width,
-        l1_bytes=_cache_bytes(1, 32 * 1024),
-        l2_bytes=_cache_bytes(2, 1024 * 1024),
+        l1_bytes=caches.get("1", 32 * 1024),
+        l2_bytes=caches.get("2", 1024 * 1024),
         cores=len(os.sched_getaffinity(0)),
         features=features,
     )
 
 
 def _host_features() -> frozenset[str]:
-    cpuinfo = Path("/proc/cpuinfo")
-    if not cpuinfo.exists():
+    if not os.path.exists("/proc/cpuinfo"):
         return frozenset()
-    for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-        if line.startswith("flags"):
-            return frozenset(line.partition(":")[2].split())
-    return frozenset()
+    # The system writes what is read of it: a hundred cores after the first take milliseconds.
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        flags = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(flags.partition(":")[2].split())
 
 
-def _cache_bytes(level: int, default: int) -> int:
-    """The data cache of `level` seen by the first core."""
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        kind = (index / "type").read_text().strip()
-        if int((index / "level").read_text()) == level and kind in ("Data", "Unified"):
-            text = (index / "size").read_text().strip()
-            units = {"K": 1024, "M": 1024 * 1024}
-            return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
-    return default
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+
+
+def _cache_bytes() -> dict[str, int]:
+    """The data caches seen by the first core, by level."""
+    found: dict[str, int] = {}
+    units = {"K": 1024, "M": 1024 * 1024}
+    folders = os.listdir(_CACHES) if os.path.isdir(_CACHES) else ()
+    for folder in sorted(folders, reverse=True):
+        if folder.startswith("index"):
+            level, kind, text = (_read(folder, name) for name in ("level", "type", "size"))
+            if kind in ("Data", "Unified"):
+                found[level] = int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+    return found
+
+
+def _read(folder: str, name: str) -> str:
+    with open(f"{_CACHES}/{folder}/{name}", encoding="utf-8") as file:
+        return file.read().strip()

@@ -10,10 +10,10 @@ import contextvars
 import hashlib
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.threads import Job, Workers
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
@@ -74,8 +74,8 @@ class Builder:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._pool = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), 8))
-        self._begun: dict[str, Future[KernelImage]] = {}
+        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
+        self._begun: dict[str, Job[KernelImage]] = {}
 
     def __enter__(self) -> Builder:
         return self
@@ -86,17 +86,17 @@ class Builder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pool.shutdown(cancel_futures=kind is not None)
+        self._threads.__exit__(kind, error, trace)
         self._begun.clear()  # an error kept in a future knows this object
 
     def add(self, source: KernelText, *, wanted: bool = True) -> None:
         """Have a kernel compiled, wanted now or later."""
         self._image(source)
 
-    def _image(self, source: KernelText) -> Future[KernelImage]:
+    def _image(self, source: KernelText) -> Job[KernelImage]:
         name = function_name(text_of(source), self._machine)
         if name not in self._begun:
-            self._begun[name] = self._pool.submit(
+            self._begun[name] = self._threads.begin(
                 contextvars.copy_context().run, self._compiled, name, source
             )
         return self._begun[name]

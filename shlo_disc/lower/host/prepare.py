@@ -8,19 +8,12 @@ from collections.abc import Iterator, Sequence
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.dynamic.program import ShapeProgram, size_symbol
+from shlo_disc.lower.host.record import MOST_BYTES
 from shlo_disc.lower.host.writer import HostWriter, polynomial
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["MOST_BYTES", "TOO_LARGE", "prepare"]
-
-MOST_BYTES = 2**46
-"""Of an array of a program with size arguments; no machine has more, and 2**63 is far."""
-
 _MOST_ELEMENTS = 2**59
 """NumPy makes no array whose sizes have a larger product, not even if one of them is 0."""
-
-TOO_LARGE = f"an array of this call would take more than 2**{MOST_BYTES.bit_length() - 1} bytes"
-"""The check behind all others, where products of sizes may wrap."""
 
 
 def prepare(

@@ -11,8 +11,11 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
 from shlo_disc.passes.place import Place
 
-__all__ = ["CodeNames", "HostDetails", "HostProgram", "KernelUse", "Mark", "Site", "Unfused",
-           "Work"]  # fmt: skip
+MOST_BYTES = 2**46
+"""Of an array of a program with size arguments; no machine has more, and 2**63 is far."""
+
+TOO_LARGE = f"an array of this call would take more than 2**{MOST_BYTES.bit_length() - 1} bytes"
+"""The check behind all others, where products of sizes may wrap."""
 
 
 @dataclass(frozen=True)

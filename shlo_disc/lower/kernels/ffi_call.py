@@ -26,8 +26,6 @@ from shlo_disc.lower.plan import (
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_ffi", "number_attribute"]
-
 DATA_TYPES = {
     "i1": 1,
     "i8": 2,
@@ -100,11 +98,6 @@ def emit_ffi(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPla
         size_attributes=tuple(size_attributes),
     )
     return KernelPlan((call,), workspaces)
-
-
-def number_attribute(name: str, value: int) -> FfiAttribute:
-    """An attribute of type i64."""
-    return FfiAttribute(name, _SCALAR, DATA_TYPES["i64"], 1, value.to_bytes(8, "little"))
 
 
 def _element(value: ir.Value, order: Sequence[int]) -> str:
