@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard shlo_disc/ral/src/* shlo_disc/ral/include/*)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix shlo_disc/ral/,include/*.h src/*.* src/core/*.*))
 
 export JAX_PLATFORMS ?= cpu
 

@@ -56,8 +56,8 @@ def sources() -> Iterator[Path]:
     """The files that `SOURCES` of the Makefile names."""
     yield ROOT / "pyproject.toml"
     yield ROOT / "CMakeLists.txt"
-    for folder in ("src", "include"):
-        yield from sorted((ROOT / "shlo_disc/ral" / folder).glob("*"))
+    for pattern in ("include/*.h", "src/*.*", "src/core/*.*"):
+        yield from sorted((ROOT / "shlo_disc/ral").glob(pattern))
 
 
 def tools() -> dict[str, str]:

@@ -337,7 +337,7 @@ class FftCall:
     """Fourier transforms of one dimension by the runtime, which uses all threads."""
 
     options: int
-    """As `fft_transform` takes them (`ral/src/fft.h`)."""
+    """As `fft_transform` takes them (`ral/src/core/fft.h`)."""
     batch: Expr
     """The product of the sizes before the dimension, and `inner` of those behind it."""
     length: Expr

@@ -1,7 +1,7 @@
 """Object files of LLVM's made executable: the part of the runtime's extension that `lower` needs.
 
 `lower` gives functions with addresses, so it loads what it compiles. Files of the kernel store go
-the same way (`ral/src/object_code.h`): code is the same, compiled or kept.
+the same way (`ral/src/core/object_code.h`): code is the same, compiled or kept.
 """
 
 from __future__ import annotations

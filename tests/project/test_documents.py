@@ -65,7 +65,7 @@ def test_what_differs_is_as_generated(differs):
 def test_flags_are_sorted_and_every_variable_in_the_sources_is_one():
     names = [flag.name for flag in FLAGS.values()]
     assert names == sorted(names)
-    sources = [*ROOT.glob("shlo_disc/**/*.py"), *ROOT.glob("shlo_disc/ral/src/*")]
+    sources = [*ROOT.glob("shlo_disc/**/*.py"), *ROOT.glob("shlo_disc/ral/src/**/*.*")]
     read = set()
     for source in sources:
         read |= set(re.findall(r'"(SHLO_DISC_[A-Z0-9_]+)"', source.read_text()))

@@ -48,7 +48,10 @@ class Standins:
 
         entries = f"{prepare or program}_prepare", f"{program}_run"
         names = *entries, *options.pop("kernels", ())
-        cells = [ral.KernelCell(self.address(name)) for name in names]
+        cells = [
+            name if isinstance(name, ral.KernelCell) else ral.KernelCell(self.address(name))
+            for name in names
+        ]
         return ral.Executable(
             name=program,
             prepare=cells[0],

@@ -104,9 +104,9 @@ def test_errors_name_the_cause(standins):
     assert "x.shape[1] != 13" in refused(add1, jnp.ones((3, 13)))
     assert "takes 1 arguments and has 1 results, the custom call has 2 and 1" in refused(add1, x, x)
     text = refused(custom_call(fingerprint, jax.ShapeDtypeStruct((2, 4), "float32")), x)
-    assert "result 0 is float32(2, 3), the custom call says float32(2, 4)" in text
+    assert "result 0 is float32[2,3], the custom call says float32[2,4]" in text
     text = refused(custom_call(fingerprint, jax.ShapeDtypeStruct((2, 3), "int32")), x)
-    assert "the custom call says int32(2, 3)" in text
+    assert "the custom call says int32[2,3]" in text
     text = refused(custom_call(-5, like(x)), x)
     assert "NOT_FOUND" in text
     assert "program -5 was not compiled in this process" in text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from shlo_disc import ral
+from shlo_disc.base.errors import InternalError
 from tests.ral.test_pack_cache import DIRECT, FILL, READY, status
 from tests.ral.test_tensors import array_of, tensor_of
 
@@ -31,7 +33,7 @@ class Program:
             [("float32", 1, False), ("int32", 0, False)],
             pack_layouts=["later"],
             packable=[] if is_constant else [1],
-            kernels=["twice_kernel"],
+            kernels=options.pop("kernels", ["twice_kernel"]),
             pack_later=later,
             **options,
         )
@@ -71,6 +73,25 @@ def test_copies_of_other_programs_are_used_meanwhile(standins, bridge):
     assert two.status(x, w) == READY
     two.pack()
     assert ral.pack_stats()["packs"] == 1
+
+
+def test_a_copy_whose_kernel_was_not_compiled_is_never_read(standins, bridge):
+    cell, trials = ral.KernelCell(), itertools.count()
+
+    def make_kernel(index, at_other_sizes):
+        assert (index, at_other_sizes) == (0, False)
+        if next(trials) == 0:
+            raise RuntimeError("no compiler")
+        cell.address = standins.address("twice_kernel")
+
+    program = Program(standins, bridge, kernels=[cell], make_kernel=make_kernel, symbols=1)
+    x, w = arrays(13)
+    with pytest.raises(InternalError, match="pack_later: kernel 0: no compiler"):
+        program.native.call(bridge, [x, w])
+    assert [program.status(x, w) for _ in range(2)] == [DIRECT, DIRECT]
+    # Copies of other arrays are made.
+    other = jnp.ones(13)
+    assert [program.status(x, other) for _ in range(3)] == [DIRECT, FILL, READY]
 
 
 def test_what_cannot_wait_is_made_at_once(standins, bridge):

@@ -1,4 +1,4 @@
-"""Kind `fft`: one dimension, transformed by the runtime (`ral/src/fft.h`)."""
+"""Kind `fft`: one dimension, transformed by the runtime (`ral/src/core/fft.h`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOUBLE = 4
 PAIRS_IN = 8
 PAIRS_OUT = 16
 VECTOR_SHIFT = 5
-"""The bits of `FftCall.options`, as `ral/src/fft.h` has them."""
+"""The bits of `FftCall.options`, as `ral/src/core/fft.h` has them."""
 
 
 def emit_fft(fusion: Planned[SingleOpRecord], machine: Machine) -> KernelPlan:

@@ -36,7 +36,7 @@ THREADS = 256
 """Threads of a block, where nothing else is said: eight warps, or four waves."""
 
 BLOCKS_ALONG_X = 1 << 21
-"""Blocks of a grid along x, as in `ral/src/gpu_call.cpp`: AMD counts threads there, in 32 bits."""
+"""Blocks of a grid along x, as in `gpu_call.cpp` of `ral`: AMD counts threads there, in 32 bits."""
 
 _LARGE = 10**9
 """Constants among indices from here on are no sizes, but such as mean "nowhere"."""

@@ -53,7 +53,7 @@ struct disc_context {
    * given to the stream, and results are not zeroed. */
   void (*foreign)(disc_context* ctx, int64_t call, void* const* buffers, const int64_t* sizes);
   int64_t failed; /* 8: is 1 once a call has failed: loops end, results do not matter any more */
-  /* 9: Fourier transforms of `batch` x `length` x `inner` elements: fft_transform of src/fft.h */
+  /* 9: Fourier transforms of `batch` x `length` x `inner` elements: fft_transform of src/core/fft.h */
   void (*fft)(disc_context* ctx, int64_t options, int64_t batch, int64_t length, int64_t inner,
               void* const* buffers);
 

@@ -19,47 +19,55 @@ namespace {
 constexpr size_t kScratchAlignment = 16;  // the most that XLA takes
 constexpr size_t kAlignment = 256;        // of arenas
 
-Error* gpu_error(const CallFrame* frame, const Executable& executable, const GpuFailure& failure) {
-  const ErrorCode code = failure.kind == GpuFailure::Kind::kOutOfMemory
-                             ? ErrorCode::kResourceExhausted
-                             : ErrorCode::kInternal;
-  return ffi_error(frame, code, "shlo_disc: " + executable.spec().name + ": " + failure.message);
-}
-
-// Memory of XLA for one call, given back in the order of the stream.
-class Scratch {
+// The buffers of a call on a device, and memory of XLA, which is given back in the order of the stream.
+class PlacedFrame : public FrameMemory {
  public:
-  explicit Scratch(const CallFrame* frame) : frame_(frame) {}
-  ~Scratch() {
-    if (data_ == nullptr) return;
-    MemoryFreeArgs args{size_up_to(&MemoryFreeArgs::data), nullptr, frame_->context, bytes_, data_};
+  using FrameMemory::FrameMemory;
+  ~PlacedFrame() override {
+    if (scratch_ == nullptr) return;
+    MemoryFreeArgs args{size_up_to(&MemoryFreeArgs::data), nullptr, frame_->context, bytes_, scratch_};
     if (Error* const failed = frame_->api->free_memory(&args)) {
       ErrorDestroyArgs destroy{size_up_to(&ErrorDestroyArgs::error), nullptr, failed};
       frame_->api->destroy_error(&destroy);
     }
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
 
-  Error* allocate(int64_t bytes) {
-    if (bytes == 0) return nullptr;
+  bool arena(int64_t bytes, void** data) override {
+    if (bytes == 0) return true;
     bytes_ = static_cast<size_t>(bytes) + kAlignment;
     MemoryAllocateArgs args{size_up_to(&MemoryAllocateArgs::data), nullptr, frame_->context,
                             bytes_, kScratchAlignment, nullptr};
-    if (Error* const failed = frame_->api->allocate_memory(&args)) return failed;
-    data_ = args.data;
-    return nullptr;
+    refused = frame_->api->allocate_memory(&args);
+    if (refused != nullptr) return false;
+    scratch_ = args.data;
+    *data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch_) + kAlignment - 1) /
+                                    kAlignment * kAlignment);
+    return true;
   }
 
-  void* aligned() const {
-    return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(data_) + kAlignment - 1) /
-                                   kAlignment * kAlignment);
+  Error* refused = nullptr;  // what XLA says where it has no memory
+
+ private:
+  void* scratch_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// The same where the host's memory is the device's.
+class HostFrame : public FrameMemory {
+ public:
+  HostFrame(const CallFrame* frame, Call& call, const GpuPlace* place)
+      : FrameMemory(frame, call, place), scope_(*place->device) {}
+
+  bool arena(int64_t bytes, void** data) override {
+    arena_ = ScopedGpuBlock(place_->device->acquire(bytes, Hold::kCall, place_->stream, nullptr,
+                                                    "temporary memory", &call_.failure));
+    *data = arena_.data();
+    return *data != nullptr;
   }
 
  private:
-  const CallFrame* const frame_;
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
+  const GpuScope scope_;
+  ScopedGpuBlock arena_;
 };
 
 Error* ordinal_of(const CallFrame* frame, int* ordinal) {
@@ -90,20 +98,18 @@ struct LearnedStreams {
 Error* device_of(const CallFrame* frame, const Executable& executable, GpuDevice** device) {
   int ordinal = 0;
   if (Error* const failed = ordinal_of(frame, &ordinal)) return failed;
-  GpuFailure failure;
+  Failure failure;
   *device = GpuDevice::get(executable.spec().gpu->platform, ordinal, &failure);
-  return *device == nullptr ? gpu_error(frame, executable, failure) : nullptr;
+  return *device == nullptr ? ffi_failed(frame, executable, failure) : nullptr;
 }
 
 // The elements of size arguments, which are needed before anything runs: waits for them.
-Error* read_size_elements(FfiCall& call, const CallFrame* frame, const Executable& executable,
-                          const GpuPlace& place) {
-  const ProgramSpec& spec = executable.spec();
-  if (spec.size_arguments.empty()) return nullptr;
+bool read_size_elements(Call& call, const GpuPlace& place) {
+  const ProgramSpec& spec = call.executable.spec();
+  if (spec.size_arguments.empty()) return true;
   const GpuScope scope(*place.device);
   std::vector<std::vector<char>> copies;
   std::vector<void*> pointers(spec.arguments.size());
-  GpuFailure failure;
   bool done = true;
   for (const size_t i : spec.size_arguments) {
     const ArgumentSpec& argument = spec.arguments[i];
@@ -115,33 +121,17 @@ Error* read_size_elements(FfiCall& call, const CallFrame* frame, const Executabl
     done = place.device->driver().check(
         place.device->call().copy_to_host(pointers[i], call.arguments()[i],
                                           static_cast<size_t>(bytes), place.stream),
-        "a size cannot be copied from " + place.device->title(), &failure);
+        "a size cannot be copied from " + place.device->title(), &call.failure);
   }
-  const bool is_read = place.device->wait(place.stream, "when sizes are read", &failure);
-  if (!done || !is_read) return gpu_error(frame, executable, failure);
+  if (!place.device->wait(place.stream, "when sizes are read", &call.failure) || !done) return false;
   call.read_size_elements(pointers.data());
-  return nullptr;
+  return true;
 }
 
-// Arguments and results are checked; `arena` gives memory for `bytes`.
-template <typename Arena>
-Error* run(CallFrame* frame, const Executable& executable, const GpuPlace& place,
-           const Arena& arena) {
-  FfiCall call(frame, executable);
-  if (Error* const failed = call.read(false)) return failed;
-  if (Error* const failed = read_size_elements(call, frame, executable, place)) return failed;
-  if (Error* const failed = call.prepare()) return failed;
-  void* memory = nullptr;
-  if (Error* const failed = arena(call.arena_bytes(), &memory)) return failed;
-  ++executable.gpu_calls().enqueued;
-  RunFailure failure;
-  if (run_on_gpu(executable, place, executable.spec().run(), nullptr, call.arguments(),
-                 call.results(), call.symbols(), memory, &failure)) {
-    return nullptr;
-  }
-  if (failure.gpu.failed()) return gpu_error(frame, executable, failure.gpu);
-  if (failure.is_told()) return told_error(frame, executable, failure);
-  return ffi_error(frame, ErrorCode::kResourceExhausted, "shlo_disc: out of memory");
+bool run(Call& call, FrameMemory& memory) {
+  if (!memory.read() || !read_size_elements(call, *memory.place()) || !call.prepare()) return false;
+  ++call.executable.gpu_calls().enqueued;
+  return call.run(memory);
 }
 
 }  // namespace
@@ -155,12 +145,11 @@ Error* execute_on_gpu(CallFrame* frame, const Executable& executable) {
   if (Error* const failed = device_of(frame, executable, &device)) return failed;
   void* stream = nullptr;
   if (Error* const failed = stream_of(frame, &stream)) return failed;
-  Scratch scratch(frame);
-  return run(frame, executable, {device, stream}, [&](int64_t bytes, void** memory) {
-    Error* const failed = scratch.allocate(bytes);
-    *memory = scratch.aligned();
-    return failed;
-  });
+  Call call(executable);
+  const GpuPlace place{device, stream};
+  PlacedFrame memory(frame, call, &place);
+  if (run(call, memory)) return nullptr;
+  return memory.refused != nullptr ? memory.refused : ffi_failed(frame, executable, call.failure);
 }
 
 Error* execute_gpu_on_host(CallFrame* frame, const Executable& executable) {
@@ -171,21 +160,13 @@ Error* execute_gpu_on_host(CallFrame* frame, const Executable& executable) {
   }
   GpuDevice* device = nullptr;
   if (Error* const failed = device_of(frame, executable, &device)) return failed;
-  const GpuScope scope(*device);
-  ScopedGpuBlock arena;
-  GpuFailure failure;
-  Error* const failed = run(
-      frame, executable, {device, device->stream()}, [&](int64_t bytes, void** memory) -> Error* {
-        arena = ScopedGpuBlock(device->acquire(bytes, Hold::kCall, device->stream(), nullptr,
-                                               "temporary memory", &failure));
-        *memory = arena.data();
-        return *memory == nullptr ? gpu_error(frame, executable, failure) : nullptr;
-      });
+  Call call(executable);
+  const GpuPlace place{device, device->stream()};
+  HostFrame memory(frame, call, &place);
+  const bool is_given = run(call, memory);
   // XLA reads and frees its buffers as soon as this returns.
-  if (!device->wait(device->stream(), "at the end of the call", &failure) && failed == nullptr) {
-    return gpu_error(frame, executable, failure);
-  }
-  return failed;
+  const bool is_done = device->wait(device->stream(), "at the end of the call", &call.failure);
+  return is_given && is_done ? nullptr : ffi_failed(frame, executable, call.failure);
 }
 
 Error* learn_stream(CallFrame* frame) {

@@ -124,11 +124,11 @@ Error* allocate_memory(MemoryAllocateArgs* args) {
     return error(ErrorCode::kInvalidArgument, "an alignment must be a power of two");
   }
   if (const GpuPlace* const place = context_of(args->context).place) {
-    GpuFailure failure;
+    Failure failure;
     args->data = allocate_for_handler(*place, args->size, alignment, &failure);
     return args->data != nullptr
                ? nullptr
-               : error(failure.kind == GpuFailure::Kind::kOutOfMemory ? ErrorCode::kResourceExhausted
+               : error(failure.kind == Failure::Kind::kOutOfMemory ? ErrorCode::kResourceExhausted
                                                                      : ErrorCode::kInternal,
                        std::move(failure.message));
   }

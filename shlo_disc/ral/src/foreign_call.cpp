@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ffi_types.h"
 #include "foreign_api.h"
 #include "small_vector.h"
 
@@ -20,51 +21,19 @@ using namespace xla_ffi;  // NOLINT: this file speaks nothing else
 // too, but for arguments of the user's (NumPy) and slices that are computed in place.
 constexpr uintptr_t kAlignment = 16;
 
-DataType data_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return DataType::kPred;
-    case DType::kInt8: return DataType::kS8;
-    case DType::kInt16: return DataType::kS16;
-    case DType::kInt32: return DataType::kS32;
-    case DType::kInt64: return DataType::kS64;
-    case DType::kUInt8: return DataType::kU8;
-    case DType::kUInt16: return DataType::kU16;
-    case DType::kUInt32: return DataType::kU32;
-    case DType::kUInt64: return DataType::kU64;
-    case DType::kFloat16: return DataType::kF16;
-    case DType::kBFloat16: return DataType::kBF16;
-    case DType::kFloat32: return DataType::kF32;
-    case DType::kFloat64: return DataType::kF64;
-    case DType::kComplex64: return DataType::kC64;
-    case DType::kComplex128: return DataType::kC128;
-    case DType::kFloat8E3M4: return DataType::kF8E3M4;
-    case DType::kFloat8E4M3: return DataType::kF8E4M3;
-    case DType::kFloat8E4M3B11FNUZ: return DataType::kF8E4M3B11FNUZ;
-    case DType::kFloat8E4M3FN: return DataType::kF8E4M3FN;
-    case DType::kFloat8E4M3FNUZ: return DataType::kF8E4M3FNUZ;
-    case DType::kFloat8E5M2: return DataType::kF8E5M2;
-    case DType::kFloat8E5M2FNUZ: return DataType::kF8E5M2FNUZ;
-    case DType::kFloat8E8M0FNU: return DataType::kF8E8M0FNU;
-    default: return DataType::kInvalid;  // of less than a byte: XLA has other forms in memory
-  }
-}
-
-std::unique_ptr<ForeignFailure> failure(Error* error) {
-  if (error == nullptr) return nullptr;
+// Takes over the error of a handler; true: there is none.
+bool has_worked(Error* error, Failure* failure) {
+  if (error == nullptr) return true;
   ForeignError taken = take_error(error);
-  return std::make_unique<ForeignFailure>(ForeignFailure{taken.code, std::move(taken.message)});
+  failure->code = taken.code;
+  return failure->set(Failure::Kind::kForeign, std::move(taken.message));
 }
 
-std::unique_ptr<ForeignFailure> out_of_memory() {
-  return std::make_unique<ForeignFailure>(ForeignFailure{
-      static_cast<int>(ErrorCode::kResourceExhausted), "shlo_disc: out of memory"});
-}
-
-// Calls a handler and waits until it is done; null: it succeeded.
-std::unique_ptr<ForeignFailure> call(Handler* handler, CallFrame* frame) {
+// Calls a handler and waits until it is done.
+bool call(Handler* handler, CallFrame* frame, Failure* failure) {
   Error* error = handler(frame);
   if (error == nullptr && frame->future != nullptr) error = wait_for(frame->future);
-  return failure(error);
+  return has_worked(error, failure);
 }
 
 // Asks a handler which version of the API its headers were: what they say, or 0.0.
@@ -83,7 +52,8 @@ Version version_of(Handler* handler, bool is_on_device) {
   frame.extension_start = &extension.base;
   frame.api = foreign_api(is_on_device);
   frame.stage = Stage::kExecute;
-  if (failure(handler(&frame)) != nullptr) return Version{};
+  Failure failure;
+  if (!has_worked(handler(&frame), &failure)) return Version{};
   return room.metadata.api_version;
 }
 
@@ -172,7 +142,8 @@ ForeignCall::ForeignCall(ForeignSpec spec)
     : spec_(std::move(spec)), attributes_(std::make_shared<Attributes>(spec_.attributes)) {
   for (const auto* buffers : {&spec_.operands, &spec_.results}) {
     for (const ForeignBuffer& buffer : *buffers) {
-      if (data_type(buffer.dtype) != DataType::kInvalid) continue;
+      // Of less than a byte XLA has other forms in memory.
+      if (data_type(buffer.dtype) != DataType::kInvalid && packed_bits(buffer.dtype) == 0) continue;
       throw std::runtime_error(std::string("arrays of ") + dtype_name(buffer.dtype) +
                                " are not given to handlers");
     }
@@ -197,7 +168,8 @@ ForeignCall::ForeignCall(ForeignSpec spec)
   frame.stage = Stage::kInstantiate;
   frame.args.struct_size = frame.rets.struct_size = size_up_to(&Args::values);
   frame.attrs = attributes_->view();
-  if (const auto failed = call(instantiate, &frame)) throw std::runtime_error(failed->message);
+  Failure failure;
+  if (!call(instantiate, &frame, &failure)) throw std::runtime_error(failure.message);
   const ForeignState& state = context.states[static_cast<int>(Stage::kInstantiate)];
   state_ = state.data;
   state_type_ = state.type_id;
@@ -205,15 +177,13 @@ ForeignCall::ForeignCall(ForeignSpec spec)
 
 ForeignCall::~ForeignCall() { delete_state({state_, state_type_}, spec_.is_on_device); }
 
-std::unique_ptr<ForeignFailure> ForeignCall::run(void* const* buffers,
-                                                 const int64_t* sizes) const {
+bool ForeignCall::run(void* const* buffers, const int64_t* sizes, Failure* failure) const {
   OwnMemory memory;
-  return run_in(memory, nullptr, buffers, sizes);
+  return run_in(memory, nullptr, buffers, sizes, failure);
 }
 
-std::unique_ptr<ForeignFailure> ForeignCall::run_in(ForeignMemory& memory, const GpuPlace* place,
-                                                    void* const* buffers,
-                                                    const int64_t* sizes) const {
+bool ForeignCall::run_in(ForeignMemory& memory, const GpuPlace* place, void* const* buffers,
+                         const int64_t* sizes, Failure* failure) const {
   static std::atomic<int64_t> runs{0};
   const size_t operands = spec_.operands.size(), count = buffer_count();
   SmallVector<Buffer, 16> described(count);
@@ -235,9 +205,9 @@ std::unique_ptr<ForeignFailure> ForeignCall::run_in(ForeignMemory& memory, const
                                             : std::all_of(bytes.data() + operands, bytes.end(),
                                                           is_empty))) {
     for (size_t i = operands; i < count; ++i) {
-      if (!memory.zero(buffers[i], bytes[i])) return nullptr;
+      if (!memory.zero(buffers[i], bytes[i])) return false;
     }
-    return nullptr;
+    return true;
   }
   for (size_t i = 0; i < count; ++i) {
     if (bytes[i] == 0 || is_aligned(buffers[i])) continue;
@@ -246,8 +216,10 @@ std::unique_ptr<ForeignFailure> ForeignCall::run_in(ForeignMemory& memory, const
     while (bytes[first] == 0 || buffers[first] != buffers[i]) ++first;
     if (first == i) {
       described[i].data = memory.acquire(bytes[i]);
-      if (described[i].data == nullptr) return out_of_memory();
-      if (!memory.copy(described[i].data, buffers[i], bytes[i])) return nullptr;
+      if (described[i].data == nullptr) {
+        return failure->set(Failure::Kind::kOutOfMemory, "an aligned copy cannot be allocated");
+      }
+      if (!memory.copy(described[i].data, buffers[i], bytes[i])) return false;
     } else {
       described[i].data = described[first].data;
     }
@@ -272,10 +244,10 @@ std::unique_ptr<ForeignFailure> ForeignCall::run_in(ForeignMemory& memory, const
     scalars[i] = {static_cast<const Scalar*>(value)->dtype, &numbers[i]};
     value = &scalars[i];
   }
-  std::unique_ptr<ForeignFailure> failed;
+  bool has_run = true;
   for (const Stage stage : {Stage::kPrepare, Stage::kInitialize, Stage::kExecute}) {
     Handler* const handler = spec_.handlers[static_cast<int>(stage)];
-    if (handler == nullptr || failed != nullptr) continue;
+    if (handler == nullptr || !has_run) continue;
     CallFrame frame{};
     frame.struct_size = size_up_to(&CallFrame::attrs);
     frame.api = foreign_api(spec_.is_on_device);
@@ -287,17 +259,18 @@ std::unique_ptr<ForeignFailure> ForeignCall::run_in(ForeignMemory& memory, const
     frame.rets = {args_size, nullptr, static_cast<int64_t>(count - operands), types.data(),
                   pointers.data() + operands};
     frame.attrs = attributes;
-    failed = call(handler, &frame);
+    has_run = call(handler, &frame, failure);
+    if (!has_run) failure->where = title();
   }
   for (const Stage stage : {Stage::kInitialize, Stage::kPrepare}) {
     delete_state(context.states[static_cast<int>(stage)], spec_.is_on_device);
   }
   for (size_t i = operands; i < count; ++i) {
     if (described[i].data != buffers[i] && !memory.copy(buffers[i], described[i].data, bytes[i])) {
-      break;
+      return false;
     }
   }
-  return failed;
+  return has_run;
 }
 
 void ForeignCall::clear_results(void* const* buffers, const int64_t* sizes) const {

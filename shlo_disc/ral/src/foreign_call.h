@@ -41,12 +41,6 @@ struct ForeignSpec {
   bool is_on_device = false;  // the handlers are of a GPU's platform: they take its memory
 };
 
-// Why a call failed. The code is one of XLA_FFI_Error_Code.
-struct ForeignFailure {
-  int code;
-  std::string message;
-};
-
 // How the runtime itself reaches the memory that handlers are given.
 class ForeignMemory {
  public:
@@ -63,14 +57,14 @@ class ForeignMemory {
 };
 
 // One op of a program that calls a handler. Immutable, so any number of threads may run it at once.
-class ForeignCall {
+class ForeignCall : public ForeignCode {
  public:
   // Checks the version of the handler's headers and runs its `instantiate` stage. Throws
   // std::runtime_error where one of them fails.
   explicit ForeignCall(ForeignSpec spec);
   ForeignCall(const ForeignCall&) = delete;
   ForeignCall& operator=(const ForeignCall&) = delete;
-  ~ForeignCall();
+  ~ForeignCall() override;
 
   const ForeignSpec& spec() const { return spec_; }
   size_t buffer_count() const { return spec_.operands.size() + spec_.results.size(); }
@@ -80,19 +74,23 @@ class ForeignCall {
   }
 
   // Runs the other stages on buffers of the host. `buffers`: the operands, then the results; `sizes`:
-  // the logical sizes of each in turn, then the size attributes. Null on success.
-  std::unique_ptr<ForeignFailure> run(void* const* buffers, const int64_t* sizes) const;
+  // the logical sizes of each in turn, then the size attributes.
+  bool run(void* const* buffers, const int64_t* sizes, Failure* failure) const override;
+  // Of the device. A handler of the host is waited for, as is all work in front of it.
+  bool run_on(const GpuPlace& place, void* const* buffers, const int64_t* sizes,
+              Failure* failure) const override;
+  void clear_results(void* const* buffers, const int64_t* sizes) const override;
 
-  // As `run`, on buffers that `memory` reaches. `place`: what a handler of a GPU is given its stream
-  // and memory of; null for the host's. Also null where `memory` has failed.
-  std::unique_ptr<ForeignFailure> run_in(ForeignMemory& memory, const GpuPlace* place,
-                                         void* const* buffers, const int64_t* sizes) const;
-
-  // Sets every byte of the results to zero, when what they hold does not matter any more.
-  void clear_results(void* const* buffers, const int64_t* sizes) const;
+  // "linalg.py:7: @lapack_spotrf_ffi"
+  std::string title() const { return spec_.where + ": @" + spec_.target; }
 
  private:
   class Attributes;
+
+  // As `run`, on buffers that `memory` reaches. `place`: what a handler of a GPU is given its stream
+  // and memory of; null for the host's.
+  bool run_in(ForeignMemory& memory, const GpuPlace* place, void* const* buffers,
+              const int64_t* sizes, Failure* failure) const;
 
   const ForeignSpec spec_;
   const std::shared_ptr<const Attributes> attributes_;

@@ -24,10 +24,10 @@ struct Held {
 }  // namespace
 
 void* allocate_for_handler(const GpuPlace& place, size_t bytes, size_t alignment,
-                           GpuFailure* failure) {
+                           Failure* failure) {
   const size_t more = alignment > kAlignment ? alignment - kAlignment : 0;
   if (bytes > static_cast<size_t>(INT64_MAX) - more) {
-    failure->set(GpuFailure::Kind::kOutOfMemory,
+    failure->set(Failure::Kind::kOutOfMemory,
                  std::to_string(bytes) + " bytes of scratch memory cannot be allocated");
     return nullptr;
   }

@@ -11,7 +11,7 @@ namespace shlo_disc {
 // Memory of the device's pool for work of the stream of `place`. It stays until it is freed, as in XLA,
 // also beyond the call. Null with `failure` set. Thread-safe.
 void* allocate_for_handler(const GpuPlace& place, size_t bytes, size_t alignment,
-                           GpuFailure* failure);
+                           Failure* failure);
 
 // Gives such memory back: later work of the stream may use it. False: it is none. Thread-safe.
 bool free_of_handler(void* data);

@@ -1,11 +1,12 @@
-#include "gpu_foreign.h"
-
+// Calls of XLA FFI handlers in programs for GPUs: handlers of the GPU's platform get its memory and the
+// stream, those of the host copies of it.
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "buffer_pool.h"
+#include "foreign_call.h"
 #include "small_vector.h"
 
 namespace shlo_disc {
@@ -20,7 +21,7 @@ std::string title_of(const ForeignCall& foreign) {
 // The memory of a device, in the order of a stream.
 class DeviceMemory : public ForeignMemory {
  public:
-  DeviceMemory(const ForeignCall& foreign, const GpuPlace& place, GpuFailure* failure)
+  DeviceMemory(const ForeignCall& foreign, const GpuPlace& place, Failure* failure)
       : foreign_(foreign), place_(place), failure_(failure) {}
 
   void* acquire(size_t bytes) override {
@@ -47,7 +48,7 @@ class DeviceMemory : public ForeignMemory {
 
   const ForeignCall& foreign_;
   const GpuPlace& place_;
-  GpuFailure* const failure_;
+  Failure* const failure_;
   std::vector<ScopedGpuBlock> blocks_;  // used again by later work of the stream
 };
 
@@ -64,7 +65,7 @@ class StagedCall {
         copies_(foreign.buffer_count()),
         bytes_(foreign.buffer_count()) {}
 
-  bool run(std::unique_ptr<ForeignFailure>* failed, RunFailure* failure) {
+  bool run(Failure* failure) {
     size_t total = 0;
     const int64_t* sizes = sizes_;
     SmallVector<size_t, 16> offsets(copies_.size());
@@ -78,18 +79,18 @@ class StagedCall {
     }
     const ScopedBlock block(pool_acquire(total, Hold::kCall));
     if (block.get() == nullptr) {
-      failure->out_of_memory = true;
-      return false;
+      return failure->set(Failure::Kind::kOutOfMemory,
+                          "copies for " + title_of(foreign_) + " take " + std::to_string(total) +
+                              " bytes, which cannot be allocated");
     }
     for (size_t i = 0; i < copies_.size(); ++i) {
       copies_[i] = static_cast<char*>(block.get()->data) + offsets[i];
     }
     // What has been enqueued writes to the block: it is waited for also where something fails.
-    const bool is_given = copy_in(&failure->gpu);
+    const bool is_given = copy_in(failure);
     const std::string when = "when operands of " + title_of(foreign_) + " are copied to the host";
-    if (!place_.device->wait(place_.stream, when.c_str(), &failure->gpu) || !is_given) return false;
-    *failed = foreign_.run(copies_.data(), sizes_);
-    return *failed == nullptr && copy_out(&failure->gpu);
+    if (!place_.device->wait(place_.stream, when.c_str(), failure) || !is_given) return false;
+    return foreign_.run(copies_.data(), sizes_, failure) && copy_out(failure);
   }
 
  private:
@@ -101,7 +102,7 @@ class StagedCall {
     return first;
   }
 
-  bool copy_in(GpuFailure* failure) {
+  bool copy_in(Failure* failure) {
     for (size_t i = 0; i < operands_; ++i) {
       if (bytes_[i] == 0) continue;
       if (!check(place_.device->call().copy_to_host(copies_[i], buffers_[i], bytes_[i],
@@ -114,7 +115,7 @@ class StagedCall {
   }
 
   // The driver has read memory that it does not know when the functions return.
-  bool copy_out(GpuFailure* failure) {
+  bool copy_out(Failure* failure) {
     for (size_t i = operands_; i < copies_.size(); ++i) {
       if (bytes_[i] == 0) continue;
       if (!check(place_.device->call().copy_to_device(buffers_[i], copies_[i], bytes_[i],
@@ -126,7 +127,7 @@ class StagedCall {
     return true;
   }
 
-  bool check(int error, const char* what, GpuFailure* failure) const {
+  bool check(int error, const char* what, Failure* failure) const {
     if (error == kGpuSuccess) return true;
     return place_.device->driver().check(
         error, what + title_of(foreign_) + " cannot be copied on " + place_.device->title(),
@@ -144,24 +145,14 @@ class StagedCall {
 
 }  // namespace
 
-bool run_foreign_on_gpu(const ForeignCall& foreign, const GpuPlace& place, void* const* buffers,
-                        const int64_t* sizes, std::unique_ptr<ForeignFailure>* failed,
-                        RunFailure* failure) {
-  if (!foreign.spec().is_on_device) {
-    return StagedCall(foreign, place, buffers, sizes).run(failed, failure);
-  }
-  {
-    DeviceMemory memory(foreign, place, &failure->gpu);
-    *failed = foreign.run_in(memory, &place, buffers, sizes);
-  }
-  if (failure->gpu.failed()) {
-    failed->reset();
-    return false;
-  }
-  if (*failed != nullptr) return false;
+bool ForeignCall::run_on(const GpuPlace& place, void* const* buffers, const int64_t* sizes,
+                         Failure* failure) const {
+  if (!spec_.is_on_device) return StagedCall(*this, place, buffers, sizes).run(failure);
+  DeviceMemory memory(*this, place, failure);
+  if (!run_in(memory, &place, buffers, sizes, failure)) return false;
   if (!gpu_waits_for_launches()) return true;
-  const std::string when = "behind " + title_of(foreign);
-  return place.device->wait(place.stream, when.c_str(), &failure->gpu);
+  const std::string when = "behind " + title_of(*this);
+  return place.device->wait(place.stream, when.c_str(), failure);
 }
 
 }  // namespace shlo_disc

@@ -15,7 +15,6 @@
 #include "ffi_handler.h"
 #include "gpu_bridge.h"
 #include "gpu_device.h"
-#include "py_gpu.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -116,10 +115,10 @@ void init_gpu_program(SharedGpuProgram* self, const std::string& platform, std::
 }
 
 const GpuDriver& checked_driver(const std::string& platform) {
-  GpuFailure failure;
+  Failure failure;
   const GpuDriver* const driver = GpuDriver::get(checked_platform(platform), &failure);
   if (driver == nullptr) {
-    raise_gpu_failure("", failure);
+    raise_failure("", failure);
     throw nb::python_error();
   }
   return *driver;
@@ -135,9 +134,9 @@ nb::dict gpu_driver_facts(const std::string& platform) {
 
 nb::list gpu_devices(const std::string& platform) {
   std::vector<GpuDeviceInfo> devices;
-  GpuFailure failure;
+  Failure failure;
   if (!checked_driver(platform).devices(&devices, &failure)) {
-    raise_gpu_failure("", failure);
+    raise_failure("", failure);
     throw nb::python_error();
   }
   nb::list all;
@@ -157,14 +156,14 @@ nb::list gpu_devices(const std::string& platform) {
 }
 
 GpuDevice& checked_device(GpuPlatform platform, int ordinal) {
-  GpuFailure failure;
+  Failure failure;
   GpuDevice* device = nullptr;
   {
     const nb::gil_scoped_release without_gil;
     device = GpuDevice::get(platform, ordinal, &failure);
   }
   if (device == nullptr) {
-    raise_gpu_failure("", failure);
+    raise_failure("", failure);
     throw nb::python_error();
   }
   return *device;
@@ -211,7 +210,7 @@ nb::list gpu_kernels(const PyExecutable& self, int ordinal) {
   const ProgramSpec& spec = self.executable().spec();
   if (spec.gpu == nullptr) throw nb::type_error((spec.name + " is compiled for the CPU").c_str());
   GpuDevice& device = checked_device(spec.gpu->platform, ordinal);
-  GpuFailure failure;
+  Failure failure;
   std::vector<KernelAttributes> rows(spec.gpu->kernels.size());
   {
     const nb::gil_scoped_release without_gil;
@@ -221,7 +220,7 @@ nb::list gpu_kernels(const PyExecutable& self, int ordinal) {
     }
   }
   if (failure.failed()) {
-    raise_gpu_failure(spec.name, failure);
+    raise_failure(spec.name, failure);
     throw nb::python_error();
   }
   nb::list all;

@@ -69,22 +69,20 @@ int is_masked(PyObject* array) {
 
 }  // namespace
 
-CallArguments::CallArguments(const Executable& executable, const std::vector<PyRef>& descrs,
-                             CallMemory& memory, JaxBridge* bridge, const WeightVersions* weights)
-    : executable_(executable),
+CallArguments::CallArguments(Call& call, const std::vector<PyRef>& descrs, CallRecord& record,
+                             JaxBridge* bridge, const WeightVersions* weights)
+    : call_(call),
+      specs_(call.executable.spec().arguments),
       descrs_(descrs),
-      call_memory_(memory),
+      record_(record),
       bridge_(bridge),
       weights_(weights),
-      pointers_(descrs.size()),
       owners_(descrs.size()),
       may_wait_(descrs.size()),
       leaves_(descrs.size()),
       memory_(descrs.size()),
       borrowed_(descrs.size()),
-      scalars_(descrs.size()),
-      sizes_(static_cast<size_t>(executable.prepared_numbers())),
-      next_size_(sizes_.data()) {}
+      scalars_(descrs.size()) {}
 
 CallArguments::~CallArguments() {
   for (dlpack::ManagedTensorVersioned* const tensor : managed_) {
@@ -126,41 +124,43 @@ bool CallArguments::read(PyObject* leaves) {
   for (ArrayRecord* record : first_seen_) {
     if (record->owner == nullptr) record->owner = std::make_unique<PackOwner>();
   }
-  return true;
+  if (any_owner_) call_.owners = owners_.data();
+  if (call_.prepare()) return true;
+  return call_.failure.kind == Failure::Kind::kGuard ? raise_guard_error()
+                                                     : raise_failure(call_) != nullptr;
 }
 
 bool CallArguments::read_size_elements() {
   GpuBridge* const gpu = bridge_ == nullptr ? nullptr : bridge_->as_gpu();
   if (gpu == nullptr) {
-    executable_.read_size_elements(pointers_.data(), next_size_);
+    call_.read_size_elements(call_.arguments());
     return true;
   }
-  std::vector<void*> on_host(pointers_.begin(), pointers_.end());
-  for (const size_t i : executable_.spec().size_arguments) {
+  std::vector<void*> on_host(call_.arguments(), call_.arguments() + specs_.size());
+  for (const size_t i : call_.executable.spec().size_arguments) {
     if (!is_jax(i)) continue;
     PyRef copy = gpu->to_host(leaves_[i]);
     if (!copy) return false;
     on_host[i] = PyArray_DATA(reinterpret_cast<PyArrayObject*>(copy.get()));
     temporaries_.push_back(std::move(copy));
   }
-  executable_.read_size_elements(on_host.data(), next_size_);
+  call_.read_size_elements(on_host.data());
   return true;
 }
 
 bool CallArguments::are_donated_once() {
-  const auto& specs = executable_.spec().arguments;
   std::unordered_map<const void*, size_t> first;
-  const int64_t* size = sizes_.data();
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const int64_t* const begin = std::exchange(size, size + specs[i].sizes.size());
+  const int64_t* size = call_.sizes();
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const int64_t* const begin = std::exchange(size, size + specs_[i].sizes.size());
     if (std::find(begin, size, 0) != size) continue;  // empty arrays may share an address
-    const auto [found, is_new] = first.emplace(pointers_[i], i);
+    const auto [found, is_new] = first.emplace(call_.arguments()[i], i);
     if (is_new) continue;
     const size_t other = found->second;
-    if (!specs[i].donated && !specs[other].donated) continue;
-    return raise_argument_error(static_cast<Py_ssize_t>(specs[i].donated ? i : other), "donated",
+    if (!specs_[i].donated && !specs_[other].donated) continue;
+    return raise_argument_error(static_cast<Py_ssize_t>(specs_[i].donated ? i : other), "donated",
                                 "is donated and is argument " +
-                                    std::to_string(specs[i].donated ? other : i) +
+                                    std::to_string(specs_[i].donated ? other : i) +
                                     ", too; pass a copy");
   }
   return true;
@@ -169,9 +169,8 @@ bool CallArguments::are_donated_once() {
 bool CallArguments::take_donated() {
   if (bridge_ == nullptr) return true;
   if (!are_donated_once()) return false;
-  const auto& specs = executable_.spec().arguments;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (!specs[i].donated || !bridge_->is_array(leaves_[i])) continue;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (!specs_[i].donated || !bridge_->is_array(leaves_[i])) continue;
     (memory_[i] != nullptr ? donated_ : foreign_).push_back(i);
   }
   // Before the call: another thread must not read what is being overwritten.
@@ -192,29 +191,28 @@ bool CallArguments::forget_foreign() {
 }
 
 bool CallArguments::are_donated_apart() {
-  const auto& specs = executable_.spec().arguments;
   struct Range {
     const char* begin;
     const char* end;
   };
-  SmallVector<Range, 64> ranges(specs.size());
-  const int64_t* size = sizes_.data();
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const auto rank = static_cast<int64_t>(specs[i].sizes.size());
-    const auto* const begin = static_cast<const char*>(pointers_[i]);
-    ranges[i] = {begin, begin + array_bytes(specs[i].dtype, rank, size)};
+  SmallVector<Range, 64> ranges(specs_.size());
+  const int64_t* size = call_.sizes();
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const auto rank = static_cast<int64_t>(specs_[i].sizes.size());
+    const auto* const begin = static_cast<const char*>(call_.arguments()[i]);
+    ranges[i] = {begin, begin + array_bytes(specs_[i].dtype, rank, size)};
     size += rank;
   }
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (!specs[i].donated || !is_read_in_place(i)) continue;
-    for (size_t other = 0; other < specs.size(); ++other) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (!specs_[i].donated || !is_read_in_place(i)) continue;
+    for (size_t other = 0; other < specs_.size(); ++other) {
       if (other == i || ranges[i].begin >= ranges[other].end ||
           ranges[other].begin >= ranges[i].end) {
         continue;
       }
       return raise_argument_error(static_cast<Py_ssize_t>(i), "overlap",
                                   "is donated and shares memory with argument " +
-                                      std::to_string(other) + " ('" + specs[other].name +
+                                      std::to_string(other) + " ('" + specs_[other].name +
                                       "'); pass a copy");
     }
   }
@@ -223,12 +221,12 @@ bool CallArguments::are_donated_apart() {
 
 PyObject* CallArguments::donated_tensor(size_t argument) {
   if (is_read_in_place(argument)) return leaves_[argument];
-  ++call_memory_.unused_donations[argument];
+  ++record_.unused_donations[argument];
   return nullptr;
 }
 
 bool CallArguments::is_read_in_place(size_t argument) {
-  return borrowed_[argument] != nullptr && borrowed_[argument] == pointers_[argument];
+  return borrowed_[argument] != nullptr && borrowed_[argument] == call_.arguments()[argument];
 }
 
 bool CallArguments::read_one(size_t index, PyObject* leaf) {
@@ -272,7 +270,7 @@ bool CallArguments::raise_changed(size_t index) {
 
 bool CallArguments::is_weight(size_t index) const {
   return weights_ != nullptr && weights_->versions[index] != WeightVersions::kNoWeight &&
-         executable_.spec().arguments[index].packable;
+         specs_[index].packable;
 }
 
 bool CallArguments::take_weight(size_t index, PyObject* leaf, const WeightState& state) {
@@ -295,7 +293,7 @@ bool CallArguments::take_weight(size_t index, PyObject* leaf, const WeightState&
 void CallArguments::drop_changed_weights() {
   for (const auto& [index, kept] : kept_weights_) {
     // A copy of an array with strides ends with the call.
-    may_wait_[index] = pointers_[index] == kept->data;
+    may_wait_[index] = call_.arguments()[index] == kept->data;
     if (kept->is_like_sample()) continue;
     owners_[index] = nullptr;
     weights_->weights->forget(leaves_[index], *kept);
@@ -326,8 +324,8 @@ char* CallArguments::densely_copied(size_t index, const StridedArray& array, int
   }
   auto* const to = static_cast<char*>(copy.get()->data);
   copies_.push_back(std::move(copy));
-  ++call_memory_.copies.calls[index];
-  call_memory_.copies.bytes += bytes;
+  ++record_.copies.calls[index];
+  record_.copies.bytes += bytes;
   if (bytes < kWorthReleasing) {
     copy_dense(array, to);
   } else {
@@ -339,15 +337,15 @@ char* CallArguments::densely_copied(size_t index, const StridedArray& array, int
 }
 
 bool CallArguments::read_jax(size_t index, PyObject* leaf) {
-  const bool packable = executable_.spec().arguments[index].packable;
+  const bool packable = specs_[index].packable;
   // A record makes later reads of the same array four times cheaper but costs as much as two, so
   // only arrays that come again get one. A dead array's address may come again, too: then the
   // record is a waste, not a mistake.
-  const PyObject* const before = std::exchange(call_memory_.last_seen[index], leaf);
+  const PyObject* const before = std::exchange(record_.last_seen[index], leaf);
   const bool again = before == leaf;
   JaxArgument argument;
   const auto position = static_cast<Py_ssize_t>(index);
-  if (executable_.spec().arguments[index].unread) {
+  if (specs_[index].unread) {
     if (!bridge_->look(position, leaf, &argument)) return false;
   } else {
     if (!bridge_->read(position, leaf, packable || again, &argument)) return false;
@@ -383,7 +381,7 @@ bool CallArguments::read_jax(size_t index, PyObject* leaf) {
   }
   const ArrayType& type = *argument.type;
   if (packed_bits(type.dtype) != 0 && !unpack(index, type, &argument.data)) return false;
-  return accept(index, argument.data, type.dtype, static_cast<int64_t>(type.sizes.size()),
+  return accept(argument.data, type.dtype, static_cast<int64_t>(type.sizes.size()),
                 type.sizes.data());
 }
 
@@ -431,14 +429,14 @@ bool CallArguments::read_numpy(size_t index, PyArrayObject* array) {
                                 "dtype is " + text_of(reinterpret_cast<PyObject*>(have)) +
                                     ", the program takes " + text_of(descrs_[index].get()));
   }
-  const DType dtype = executable_.spec().arguments[index].dtype;
+  const DType dtype = specs_[index].dtype;
   const int64_t rank = PyArray_NDIM(array);
   char* const data = PyArray_BYTES(array);
   const int64_t item = dtype_bytes(dtype);
   constexpr int kUsable = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
   const bool is_usable = PyArray_CHKFLAGS(array, kUsable) && PyArray_ISNBO(have->byteorder);
-  const int64_t* const sizes = next_size_;
-  if (!accept(index, data, dtype, rank, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)))) {
+  const int64_t* const sizes = call_.next_sizes();
+  if (!accept(data, dtype, rank, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)))) {
     return false;
   }
   const bool is_kept = is_weight(index) && PyArray_SIZE(array) != 0 &&
@@ -459,27 +457,27 @@ bool CallArguments::read_numpy(size_t index, PyArrayObject* array) {
   if (is_usable) return true;
   if (are_whole) {
     const StridedArray strided{data, rank, sizes, strides.data(), item};
-    pointers_[index] = densely_copied(index, strided, array_bytes(dtype, rank, sizes));
-    return pointers_[index] != nullptr;
+    call_.arguments()[index] = densely_copied(index, strided, array_bytes(dtype, rank, sizes));
+    return call_.arguments()[index] != nullptr;
   }
   Py_INCREF(want);
   PyRef copy(PyArray_FromArray(array, want, kUsable | NPY_ARRAY_NOTSWAPPED));
   if (!copy) return false;
-  ++call_memory_.copies.calls[index];
-  call_memory_.copies.bytes += PyArray_NBYTES(array);
-  pointers_[index] = PyArray_DATA(reinterpret_cast<PyArrayObject*>(copy.get()));
+  ++record_.copies.calls[index];
+  record_.copies.bytes += PyArray_NBYTES(array);
+  call_.arguments()[index] = PyArray_DATA(reinterpret_cast<PyArrayObject*>(copy.get()));
   temporaries_.push_back(std::move(copy));
   return true;
 }
 
 bool CallArguments::read_scalar(size_t index, PyObject* leaf) {
   const auto position = static_cast<Py_ssize_t>(index);
-  if (executable_.spec().arguments[index].dtype == DType::kInt64 && PyLong_CheckExact(leaf)) {
+  if (specs_[index].dtype == DType::kInt64 && PyLong_CheckExact(leaf)) {
     int overflow = 0;
     scalars_[index] = PyLong_AsLongLongAndOverflow(leaf, &overflow);
-    if (overflow == 0) return accept(index, &scalars_[index], DType::kInt64, 0, nullptr);
+    if (overflow == 0) return accept(&scalars_[index], DType::kInt64, 0, nullptr);
   }
-  if (!scalar_fits(leaf, executable_.spec().arguments[index].dtype)) {
+  if (!scalar_fits(leaf, specs_[index].dtype)) {
     return raise_argument_error(position, "dtype",
                                 std::string("is a Python ") + Py_TYPE(leaf)->tp_name +
                                     ", the program takes " + text_of(descrs_[index].get()));
@@ -568,12 +566,12 @@ bool CallArguments::read_tensor(size_t index, PyObject* leaf, const dlpack::Tens
             text_of(descrs_[index].get()) +
             (bits < 8 ? "; elements below 8 bits may be packed: pass a numpy array" : ""));
   }
-  const int64_t* const sizes = next_size_;
+  const int64_t* const sizes = call_.next_sizes();
   char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  if (!accept(index, data, dtype, tensor.rank, tensor.sizes)) return false;
+  if (!accept(data, dtype, tensor.rank, tensor.sizes)) return false;
   const int64_t bytes = array_bytes(dtype, tensor.rank, sizes);
   if (bytes == 0) {
-    pointers_[index] = const_cast<char*>(kNothing);  // nothing is read of it, nor written
+    call_.arguments()[index] = const_cast<char*>(kNothing);  // nothing is read of it, nor written
     return true;
   }
   if (tensor.data == nullptr) {
@@ -609,53 +607,42 @@ bool CallArguments::read_tensor(size_t index, PyObject* leaf, const dlpack::Tens
   const StridedArray own{data, static_cast<int64_t>(strides.size()), sizes, strides.data(),
                          strided.item};
   if (is_dense(own) && is_aligned(data, own.item)) return true;
-  pointers_[index] = densely_copied(index, own, bytes);
-  return pointers_[index] != nullptr;
+  call_.arguments()[index] = densely_copied(index, own, bytes);
+  return call_.arguments()[index] != nullptr;
 }
 
-bool CallArguments::accept(size_t index, void* data, DType dtype, int64_t rank,
+bool CallArguments::accept(void* data, DType dtype, int64_t rank,
                            const int64_t* sizes) {
-  const Mismatch mismatch = executable_.check(index, dtype, rank, sizes);
-  if (mismatch != Mismatch::kNone) {
-    static constexpr const char* kKinds[] = {"", "dtype", "rank", "size"};
-    return raise_argument_error(static_cast<Py_ssize_t>(index),
-                                kKinds[static_cast<int>(mismatch)],
-                                executable_.describe(mismatch, index, dtype, rank, sizes, false));
-  }
-  pointers_[index] = data;
-  next_size_ = std::copy_n(sizes, rank, next_size_);
-  return true;
+  return call_.take(data, dtype, rank, sizes) || raise_failure(call_) != nullptr;
 }
 
-PyObject* CallArguments::shapes() {
-  const auto& arguments = executable_.spec().arguments;
-  PyRef all(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
-  if (!all) return nullptr;
-  const int64_t* size = sizes_.data();
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const size_t rank = arguments[i].sizes.size();
-    PyRef shape(PyTuple_New(static_cast<Py_ssize_t>(rank)));
-    if (!shape) return nullptr;
-    for (size_t axis = 0; axis < rank; ++axis) {
-      PyObject* const value = PyLong_FromLongLong(*size++);
-      if (value == nullptr) return nullptr;
-      PyTuple_SET_ITEM(shape.get(), static_cast<Py_ssize_t>(axis), value);
+bool CallArguments::raise_guard_error() {
+  const int64_t* next = call_.sizes();
+  const auto take = [&next](size_t count) {
+    PyRef numbers(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    for (size_t i = 0; numbers && i < count; ++i) {
+      PyObject* const number = PyLong_FromLongLong(*next++);
+      if (number == nullptr) return PyRef();
+      PyTuple_SET_ITEM(numbers.get(), static_cast<Py_ssize_t>(i), number);
     }
-    PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), shape.release());
+    return numbers;
+  };
+  const PyRef shapes(PyTuple_New(static_cast<Py_ssize_t>(specs_.size())));
+  for (size_t i = 0; shapes && i < specs_.size(); ++i) {
+    PyRef shape = take(specs_[i].sizes.size());
+    if (!shape) return false;
+    PyTuple_SET_ITEM(shapes.get(), static_cast<Py_ssize_t>(i), shape.release());
   }
-  return all.release();
-}
-
-PyObject* CallArguments::size_elements() {
-  const int64_t count = executable_.size_elements();
-  PyRef all(PyTuple_New(count));
-  if (!all) return nullptr;
-  for (int64_t i = 0; i < count; ++i) {
-    PyObject* const value = PyLong_FromLongLong(sizes_.data()[executable_.argument_ranks() + i]);
-    if (value == nullptr) return nullptr;
-    PyTuple_SET_ITEM(all.get(), i, value);
-  }
-  return all.release();
+  const auto elements = static_cast<size_t>(call_.executable.size_elements());
+  const PyRef more = elements == 0 ? PyRef(PyTuple_New(0)) : take(elements);
+  const std::string& what = call_.failure.message;
+  const PyRef args(shapes && more ? Py_BuildValue(elements == 0 ? "(Ls#O)" : "(Ls#OO)",
+                                                  static_cast<long long>(call_.failure.index),
+                                                  what.data(), static_cast<Py_ssize_t>(what.size()),
+                                                  shapes.get(), more.get())
+                                  : nullptr);
+  if (args) PyErr_SetObject(errors().guard, args.get());
+  return false;
 }
 
 }  // namespace shlo_disc

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "executable.h"
+#include "call.h"
 #include "jax_bridge.h"
 #include "pack_job.h"
 #include "py_support.h"
@@ -16,6 +16,11 @@
 #include "weights.h"
 
 namespace shlo_disc {
+
+// As raise_failure of py_support.h; always null.
+inline PyObject* raise_failure(const Call& call) {
+  return raise_failure(call.executable.spec().name, call.failure);
+}
 
 // Arguments that had to be copied into dense memory, since the program was made; under the GIL.
 struct ArgumentCopies {
@@ -35,8 +40,8 @@ struct WeightVersions {
 };
 
 // What an executable remembers of its calls; under the GIL.
-struct CallMemory {
-  explicit CallMemory(size_t arguments) : last_seen(arguments, nullptr) {
+struct CallRecord {
+  explicit CallRecord(size_t arguments) : last_seen(arguments, nullptr) {
     copies.calls.resize(arguments);
     unused_donations.resize(arguments);
   }
@@ -50,13 +55,13 @@ struct CallMemory {
 class CallArguments {
  public:
   // `bridge`: reads `jax.Array`s as such; may be null. `weights`: may be null.
-  CallArguments(const Executable& executable, const std::vector<PyRef>& descrs, CallMemory& memory,
-                JaxBridge* bridge, const WeightVersions* weights);
+  CallArguments(Call& call, const std::vector<PyRef>& descrs, CallRecord& record, JaxBridge* bridge,
+                const WeightVersions* weights);
   ~CallArguments();
   CallArguments(const CallArguments&) = delete;
   CallArguments& operator=(const CallArguments&) = delete;
 
-  // Takes the sequence; false with a Python error (ArgumentError) set.
+  // Takes the sequence, and prepares the call; false with a Python error (ArgumentError, GuardError) set.
   bool read(PyObject* leaves);
 
   // Takes over the arrays that were donated: deletes those whose memory is ours. False with a
@@ -80,30 +85,24 @@ class CallArguments {
   // them another, and freed this one. False with a Python error set.
   bool have_kept_memory();
 
-  void* const* pointers() { return pointers_.data(); }
   // Whether an argument is a jax.Array, whose memory is where the program of the bridge runs. All others
   // are in the host's memory.
   bool is_jax(size_t argument) { return bridge_ != nullptr && bridge_->is_array(leaves_[argument]); }
   // Counts an argument that had to be copied.
   void count_copy(size_t argument, int64_t bytes) {
-    ++call_memory_.copies.calls[argument];
-    call_memory_.copies.bytes += bytes;
+    ++record_.copies.calls[argument];
+    record_.copies.bytes += bytes;
   }
-  const int64_t* sizes() { return sizes_.data(); }
-  // One per argument, null where not packable in this call; null when none is.
-  PackOwner* const* owners() { return any_owner_ ? owners_.data() : nullptr; }
   // By argument: true where what is packed outlives the call, see keep_for().
   const uint8_t* may_wait() { return may_wait_.data(); }
   // Lets `pack`, of an argument, find its memory after the call. False: Python error.
   bool keep_for(PackJob& job, WaitingPack pack);
   // The device the results are committed to; null: none.
   PyObject* device() const { return device_; }
-  // ((2, 3), (3,)): the sizes of all arguments, for messages.
-  PyObject* shapes();
-  // (3, 5): the elements of size arguments, for messages.
-  PyObject* size_elements();
 
  private:
+  // Sets GuardError; always false.
+  bool raise_guard_error();
   bool read_one(size_t index, PyObject* leaf);
   bool read_jax(size_t index, PyObject* leaf);
   bool unpack(size_t index, const ArrayType& type, void** data);
@@ -120,22 +119,20 @@ class CallArguments {
   // True for a tensor with elements, which are dense.
   bool is_read_in_place(size_t argument);
   char* densely_copied(size_t index, const StridedArray& array, int64_t bytes);
-  bool accept(size_t index, void* data, DType dtype, int64_t rank, const int64_t* sizes);
+  bool accept(void* data, DType dtype, int64_t rank, const int64_t* sizes);
 
-  const Executable& executable_;
+  Call& call_;
+  const std::vector<ArgumentSpec>& specs_;
   const std::vector<PyRef>& descrs_;
-  CallMemory& call_memory_;
+  CallRecord& record_;
   JaxBridge* const bridge_;
   const WeightVersions* const weights_;
-  SmallVector<void*, 64> pointers_;
   SmallVector<PackOwner*, 64> owners_;
   SmallVector<uint8_t, 64> may_wait_;
   SmallVector<PyObject*, 64> leaves_;  // owned: a call keeps its arguments alive
   SmallVector<PyObject*, 64> memory_;  // owned: what holds our arrays' memory; null: foreign
   SmallVector<const void*, 64> borrowed_;  // memory of tensors read in place; null: of others
   SmallVector<int64_t, 32> scalars_;       // the elements of Python's numbers
-  SmallVector<int64_t, 128> sizes_;
-  int64_t* next_size_;
   size_t held_ = 0;                     // entries of leaves_
   std::vector<ArrayRecord*> first_seen_;
   std::vector<size_t> donated_;         // arrays whose memory is ours

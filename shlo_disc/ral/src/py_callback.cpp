@@ -5,6 +5,7 @@
 
 #include "ffi_call.h"
 #include "ffi_handler.h"
+#include "ffi_types.h"
 #include "py_support.h"
 
 namespace shlo_disc {

@@ -14,8 +14,20 @@
 
 namespace shlo_disc {
 
-// Sets a ForeignError, or an InternalError of a kernel that could not be compiled; always null.
-PyObject* raise_told(const Executable& executable, const RunFailure& failure);
+// A list of what `wrap` makes of each result; null with a Python error set where it gives null.
+template <typename Wrap>
+PyObject* result_list(Call& call, const Wrap& wrap) {
+  const std::vector<ResultSpec>& specs = call.executable.spec().results;
+  PyRef list(PyList_New(static_cast<Py_ssize_t>(specs.size())));
+  const int64_t* sizes = call.result_sizes();
+  for (size_t i = 0; list && i < specs.size(); ++i) {
+    PyObject* const result = wrap(i, specs[i], sizes);
+    if (result == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), result);
+    sizes += specs[i].rank;
+  }
+  return list.release();
+}
 
 class PyExecutable {
  public:
@@ -88,7 +100,7 @@ class PyExecutable {
 
   std::shared_ptr<const Executable> executable_;
   const std::vector<PyRef> argument_descrs_;
-  mutable CallMemory memory_;  // under the GIL
+  mutable CallRecord memory_;  // under the GIL
   const std::vector<Result> results_;
   const PyRef pack_later_;
 };

@@ -97,6 +97,33 @@ bool raise_argument_error(Py_ssize_t index, const char* kind, const std::string&
   return false;
 }
 
+PyObject* raise_failure(const std::string& program, const Failure& failure) {
+  if (failure.kind == Failure::Kind::kArgument) {
+    static constexpr const char* kKinds[] = {"", "dtype", "rank", "size"};
+    raise_argument_error(static_cast<Py_ssize_t>(failure.index),
+                         kKinds[static_cast<int>(failure.mismatch)], failure.message);
+    return nullptr;
+  }
+  const bool is_foreign = failure.kind == Failure::Kind::kForeign;
+  const std::string text =
+      is_foreign || program.empty() ? failure.message : failure.text(program);
+  const PyRef message(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
+                                           "backslashreplace"));
+  if (!message) return nullptr;
+  if (is_foreign) {
+    const PyRef args(Py_BuildValue("(s#Oi)", failure.where.data(),
+                                   static_cast<Py_ssize_t>(failure.where.size()), message.get(),
+                                   failure.code));
+    if (args) PyErr_SetObject(errors().foreign, args.get());
+    return nullptr;
+  }
+  PyErr_SetObject(failure.kind == Failure::Kind::kOutOfMemory ? PyExc_MemoryError
+                  : failure.kind == Failure::Kind::kDevice    ? errors().device
+                                                              : errors().internal,
+                  message.get());
+  return nullptr;
+}
+
 std::string text_of(PyObject* object) {
   const PyRef text(PyObject_Str(object));
   const char* const utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;

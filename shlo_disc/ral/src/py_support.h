@@ -111,6 +111,9 @@ Errors& errors();
 // Sets ArgumentError; a Python error that is already set becomes its cause. Always false.
 bool raise_argument_error(Py_ssize_t index, const char* kind, const std::string& what);
 
+// Sets the error of a failure, which is of no guard; always null. `program`: its name.
+PyObject* raise_failure(const std::string& program, const Failure& failure);
+
 std::string text_of(PyObject* object);       // str(object); "?" when that fails
 std::string take_error_text();               // message of the current error, which is cleared
 DType dtype_of(PyArray_Descr* descr);        // by NumPy's name; kOther for byte-swapped data

@@ -11,24 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "failure.h"
+
 namespace shlo_disc {
 
 enum class GpuPlatform : uint8_t { kCuda, kRocm };
 constexpr int kGpuPlatforms = 2;
-
-// Why something on a GPU failed; `message` is for users.
-struct GpuFailure {
-  enum class Kind { kNone, kDevice, kOutOfMemory };
-  Kind kind = Kind::kNone;
-  std::string message;
-
-  bool failed() const { return kind != Kind::kNone; }
-  // Keeps the first failure; always false.
-  bool set(Kind what, std::string text) {
-    if (!failed()) *this = {what, std::move(text)};
-    return false;
-  }
-};
 
 // Results of the functions: the numbers are the same in both drivers.
 constexpr int kGpuSuccess = 0;
@@ -169,7 +157,7 @@ struct GpuDeviceInfo {
 class GpuDriver {
  public:
   // Loads the library, once it has worked; null with `failure` set where it or a function is missing.
-  static const GpuDriver* get(GpuPlatform platform, GpuFailure* failure);
+  static const GpuDriver* get(GpuPlatform platform, Failure* failure);
 
   const DriverFunctions call;
   const GpuPlatform platform;
@@ -178,17 +166,17 @@ class GpuDriver {
   // "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)"
   std::string describe(int error) const;
   // False, with `failure` set, for an error: "WHAT: CUDA_ERROR_... (...)".
-  bool check(int error, const std::string& what, GpuFailure* failure) const;
+  bool check(int error, const std::string& what, Failure* failure) const;
 
   // The devices it finds; false with `failure` set where there are none.
-  bool devices(std::vector<GpuDeviceInfo>* found, GpuFailure* failure) const;
+  bool devices(std::vector<GpuDeviceInfo>* found, Failure* failure) const;
   // "13.0", "60342"
   std::string version() const;
 
  private:
   GpuDriver(GpuPlatform which, std::string path, const DriverFunctions& functions)
       : call(functions), platform(which), library(std::move(path)) {}
-  bool describe_device(int ordinal, GpuDeviceInfo* info, GpuFailure* failure) const;
+  bool describe_device(int ordinal, GpuDeviceInfo* info, Failure* failure) const;
 };
 
 const char* gpu_platform_name(GpuPlatform platform);  // "cuda"

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "foreign_call.h"
+#include "call.h"
 #include "fp_env.h"
-#include "gpu_foreign.h"
 #include "gpu_maps.h"
 #include "gpu_program.h"
 #include "small_vector.h"
@@ -97,10 +96,10 @@ struct GpuCall {
   disc_context base;
   const GpuPlace* place;
   TimedMarks* marks;  // null: the run is not profiled
-  RunFailure* failure;
+  Failure* failure;
   RunTrace* trace;
   bool is_recorded;  // nothing runs: there is nothing to read or to wait for
-  const std::shared_ptr<const ForeignCall>* foreign;
+  const std::shared_ptr<const ForeignCode>* foreign;
 };
 
 GpuCall& call_of(disc_context* context) { return *reinterpret_cast<GpuCall*>(context); }
@@ -108,15 +107,15 @@ GpuCall& call_of(disc_context* context) { return *reinterpret_cast<GpuCall*>(con
 const DriverFunctions& driver_of(const GpuCall& call) { return call.place->device->call(); }
 
 // From now on the host program runs to its end without work.
-void fail(GpuCall& call, GpuFailure::Kind kind, std::string message) {
+void fail(GpuCall& call, Failure::Kind kind, std::string message) {
   call.base.failed = 1;
-  call.failure->gpu.set(kind, std::move(message));
+  call.failure->set(kind, std::move(message));
 }
 
 void check(GpuCall& call, int error, const char* what) {
   if (error == kGpuSuccess) return;
   const GpuDevice& device = *call.place->device;
-  fail(call, GpuFailure::Kind::kDevice,
+  fail(call, Failure::Kind::kDevice,
        std::string(what) + " on " + device.title() + ": " + device.driver().describe(error));
 }
 
@@ -161,7 +160,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
   const int64_t x = blocks < kMostBlocksX ? blocks : kMostBlocksX;
   const int64_t y = (blocks - 1) / kMostBlocksX + 1;
   if (y > kMostBlocksY) {
-    fail(call, GpuFailure::Kind::kDevice,
+    fail(call, Failure::Kind::kDevice,
          launch_text(kernel, x, y) + ": a grid has at most " + std::to_string(kMostBlocksY) +
              " rows; call with smaller arrays");
     return;
@@ -184,7 +183,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
       const TensorMap& map = kernel.maps[i];
       error = encode_tensor_map(device.call(), map, args[map.argument], params, &maps[i]);
       if (error != kGpuSuccess) {
-        fail(call, GpuFailure::Kind::kDevice,
+        fail(call, Failure::Kind::kDevice,
              device.title() + " refuses a tensor map of " + launch_text(kernel, x, y) + ": " +
                  device.driver().describe(error));
         return;
@@ -194,12 +193,12 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
     error = start(device.call(), entry, call.is_recorded, static_cast<unsigned>(x),
                   static_cast<unsigned>(y), call.place->stream, places.data());
   } catch (const std::bad_alloc&) {  // generated code cannot be unwound
-    call.failure->out_of_memory = true;
+    call.failure->set_out_of_memory();
     context->failed = 1;
     return;
   }
   if (error != kGpuSuccess) {
-    fail(call, GpuFailure::Kind::kDevice,
+    fail(call, Failure::Kind::kDevice,
          device.title() + " refuses " + launch_text(kernel, x, y) + ": " +
              device.driver().describe(error));
     return;
@@ -207,7 +206,7 @@ void gpu_launch(disc_context* context, const void* loaded, void* const* args,
   if (!gpu_waits_for_launches() || call.is_recorded) return;
   error = device.call().wait_stream(call.place->stream);
   if (error != kGpuSuccess) {
-    fail(call, GpuFailure::Kind::kDevice,
+    fail(call, Failure::Kind::kDevice,
          launch_text(kernel, x, y) + " has failed on " + device.title() + ": " +
              device.driver().describe(error));
   }
@@ -249,7 +248,7 @@ int64_t gpu_read(disc_context* context, const void* address, int64_t bytes) {
         device.call().copy_to_host(to, address, static_cast<size_t>(bytes), call.place->stream),
         "a read is refused");
   if (context->failed == 0 && !device.wait(call.place->stream, "when the host program reads memory",
-                                           &call.failure->gpu)) {
+                                           call.failure)) {
     context->failed = 1;
   }
   const int64_t value = context->failed != 0 ? 0 : *to;
@@ -285,34 +284,24 @@ void gpu_foreign(disc_context* context, int64_t number, void* const* buffers,
     return;
   }
   try {
-    std::unique_ptr<ForeignFailure> failed;
-    if (run_foreign_on_gpu(*call.foreign[number], *call.place, buffers, sizes, &failed,
-                           call.failure)) {
-      return;
-    }
-    if (failed != nullptr) {
-      call.failure->foreign = number;
-      call.failure->code = failed->code;
-      call.failure->message = std::move(failed->message);
-    }
+    if (call.foreign[number]->run_on(*call.place, buffers, sizes, call.failure)) return;
   } catch (const std::bad_alloc&) {  // generated code cannot be unwound
-    call.failure->out_of_memory = true;
+    call.failure->set_out_of_memory();
   }
   context->failed = 1;
 }
 
 }  // namespace
 
-bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run host, Marks* marks,
-                void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
-                RunFailure* failure) {
-  const LoadedProgram* const loaded = executable.loaded_on(*place.device, &failure->gpu);
+bool run_on_gpu(Call& of, const GpuPlace& place, void* arena) {
+  const ProgramSpec& spec = of.executable.spec();
+  const LoadedProgram* const loaded = of.executable.loaded_on(*place.device, &of.failure);
   if (loaded == nullptr) return false;
   const DefaultFpEnv fp_env;
   const GpuScope scope(*place.device);
   // On the stream of `where`. False: it has failed.
   const auto run = [&](const GpuPlace& where, TimedMarks* timed, bool is_recorded, RunTrace* trace,
-                       RunFailure* failed) {
+                       Failure* failed) {
     GpuCall call{};
     disc_context& base = call.base;
     base.struct_size = sizeof(disc_context);
@@ -331,38 +320,39 @@ bool run_on_gpu(const Executable& executable, const GpuPlace& place, disc_run ho
     call.failure = failed;
     call.trace = trace;
     call.is_recorded = is_recorded;
-    call.foreign = executable.spec().foreign.data();
-    host(&base, arguments, results, symbols, arena);
+    call.foreign = spec.foreign.data();
+    of.host(&base, of.arguments(), of.results(), of.symbols(), arena);
     return base.failed == 0;
   };
   RunTrace trace;
-  if (marks != nullptr) {
-    TimedMarks timed(place, marks);
-    const bool is_given = run(place, &timed, false, &trace, failure);
+  if (of.marks != nullptr) {
+    TimedMarks timed(place, of.marks);
+    const bool is_given = run(place, &timed, false, &trace, &of.failure);
     timed.finish();
     const bool done = is_given && place.device->wait(place.stream, "at the end of a profiled call",
-                                                     &failure->gpu);
+                                                     &of.failure);
     if (done) timed.read();
     return done;
   }
   GpuGraphs& graphs = loaded->graphs();
-  const ProgramSpec& spec = executable.spec();
-  if (host != spec.run() || !graphs.is_usable()) return run(place, nullptr, false, &trace, failure);
+  if (of.host != spec.run() || !graphs.is_usable()) {
+    return run(place, nullptr, false, &trace, &of.failure);
+  }
   GpuGraphs::Key key;
   key.reserve(spec.arguments.size() + spec.results.size() + static_cast<size_t>(spec.symbols) + 1);
   const auto address = [](const void* data) { return reinterpret_cast<uint64_t>(data); };
-  std::transform(arguments, arguments + spec.arguments.size(), std::back_inserter(key), address);
-  std::transform(results, results + spec.results.size(), std::back_inserter(key), address);
-  key.insert(key.end(), symbols, symbols + spec.symbols);
+  std::transform(of.arguments(), of.arguments() + spec.arguments.size(), std::back_inserter(key), address);
+  std::transform(of.results(), of.results() + spec.results.size(), std::back_inserter(key), address);
+  key.insert(key.end(), of.symbols(), of.symbols() + spec.symbols);
   key.push_back(address(arena));
   bool has_run = false;
   const auto again = [&](void* stream, bool is_recorded, RunTrace* done) {
-    RunFailure unsaid;  // a call that cannot be recorded runs
+    Failure unsaid;  // a call that cannot be recorded runs
     has_run = has_run || !is_recorded;
-    return run({place.device, stream}, nullptr, is_recorded, done, is_recorded ? &unsaid : failure);
+    return run({place.device, stream}, nullptr, is_recorded, done, is_recorded ? &unsaid : &of.failure);
   };
-  const bool is_given = graphs.call(std::move(key), place.stream, again, &failure->gpu);
-  if (is_given && !has_run) ++executable.gpu_calls().graphs;
+  const bool is_given = graphs.call(std::move(key), place.stream, again, &of.failure);
+  if (is_given && !has_run) ++of.executable.gpu_calls().graphs;
   return is_given;
 }
 

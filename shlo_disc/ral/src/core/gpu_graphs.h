@@ -43,7 +43,7 @@ class GpuGraphs {
 
   // Gives the work of the call `key` to `stream`, by `run` or by a graph. `key`: everything that the
   // work depends on. True if it is given; else what `run` gave, or false with `failure` set.
-  bool call(Key key, void* stream, const Run& run, GpuFailure* failure);
+  bool call(Key key, void* stream, const Run& run, Failure* failure);
 
  private:
   struct Entry {

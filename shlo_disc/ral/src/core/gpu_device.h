@@ -16,7 +16,7 @@ class GpuDevice {
  public:
   // The device, which is opened on first use and lives as long as the process. Null with `failure`
   // set where there is no driver or no such device.
-  static GpuDevice* get(GpuPlatform platform, int ordinal, GpuFailure* failure);
+  static GpuDevice* get(GpuPlatform platform, int ordinal, Failure* failure);
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
 
@@ -35,11 +35,11 @@ class GpuDevice {
   // Null with `failure` set; `what` is who wants it: "result 0".
   GpuBlock* acquire(int64_t bytes, Hold hold, void* stream,
                     const std::function<bool()>& collect, const std::string& what,
-                    GpuFailure* failure);
+                    Failure* failure);
 
   // Waits for all work of a stream. False with `failure` set when some of it, or earlier work, failed;
   // `when`: "at the end of the call".
-  bool wait(void* stream, const char* when, GpuFailure* failure) const;
+  bool wait(void* stream, const char* when, Failure* failure) const;
 
   // A stream whose work is recorded; null: the driver makes none. Held: `recording()`.
   void* recording_stream();
@@ -51,7 +51,7 @@ class GpuDevice {
 
  private:
   GpuDevice(const GpuDriver& driver, GpuDeviceInfo info);
-  bool open(GpuFailure* failure);
+  bool open(Failure* failure);
 
   const GpuDriver& driver_;
   const GpuDeviceInfo info_;

@@ -53,7 +53,7 @@ GpuDevice::GpuDevice(const GpuDriver& driver, GpuDeviceInfo info)
       title_(title_of(driver, info_)),
       pool_(this, bytes_from_environment("SHLO_DISC_GPU_POOL_BYTES", info_.total_bytes / 4)) {}
 
-GpuDevice* GpuDevice::get(GpuPlatform platform, int ordinal, GpuFailure* failure) {
+GpuDevice* GpuDevice::get(GpuPlatform platform, int ordinal, Failure* failure) {
   Opened& all = opened_devices();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.devices.find({platform, ordinal});
@@ -62,7 +62,7 @@ GpuDevice* GpuDevice::get(GpuPlatform platform, int ordinal, GpuFailure* failure
   std::vector<GpuDeviceInfo> infos;
   if (driver == nullptr || !driver->devices(&infos, failure)) return nullptr;
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= infos.size()) {
-    failure->set(GpuFailure::Kind::kDevice,
+    failure->set(Failure::Kind::kDevice,
                  std::string("there is no device ") + gpu_platform_name(platform) + ":" +
                      std::to_string(ordinal) + "; devices: " + std::to_string(infos.size()));
     return nullptr;
@@ -76,7 +76,7 @@ GpuDevice* GpuDevice::get(GpuPlatform platform, int ordinal, GpuFailure* failure
   return device;
 }
 
-bool GpuDevice::open(GpuFailure* failure) {
+bool GpuDevice::open(Failure* failure) {
   const std::string what = title_ + " cannot be used";
   if (driver_.platform == GpuPlatform::kCuda &&
       !driver_.check(call().retain_context(&context_, info_.handle), what, failure)) {
@@ -88,7 +88,7 @@ bool GpuDevice::open(GpuFailure* failure) {
 
 GpuBlock* GpuDevice::acquire(int64_t bytes, Hold hold, void* stream,
                              const std::function<bool()>& collect, const std::string& what,
-                             GpuFailure* failure) {
+                             Failure* failure) {
   int error = kGpuSuccess;
   const auto size = static_cast<size_t>(bytes);
   GpuBlock* block = pool_.acquire(size, hold, stream, &error);
@@ -105,7 +105,7 @@ GpuBlock* GpuDevice::acquire(int64_t bytes, Hold hold, void* stream,
   size_t free_bytes = 0, total_bytes = 0;
   const GpuScope scope(*this);
   call().memory_info(&free_bytes, &total_bytes);
-  failure->set(GpuFailure::Kind::kOutOfMemory,
+  failure->set(Failure::Kind::kOutOfMemory,
                what + " takes " + amount(bytes) + " of " + title_ + ", which has " +
                    amount(static_cast<int64_t>(free_bytes)) + " free of " +
                    amount(info_.total_bytes) + "; shlo_disc holds " +
@@ -116,11 +116,11 @@ GpuBlock* GpuDevice::acquire(int64_t bytes, Hold hold, void* stream,
   return nullptr;
 }
 
-bool GpuDevice::wait(void* stream, const char* when, GpuFailure* failure) const {
+bool GpuDevice::wait(void* stream, const char* when, Failure* failure) const {
   const int error = call().wait_stream(stream);
   if (error == kGpuSuccess) return true;
   return failure->set(
-      GpuFailure::Kind::kDevice,
+      Failure::Kind::kDevice,
       "work on " + title_ + " has failed, which shows " + when + ": " + driver_.describe(error) +
           "; the driver may refuse all further work of this process" +
           (gpu_waits_for_launches()

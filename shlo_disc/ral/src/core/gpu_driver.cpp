@@ -83,13 +83,13 @@ std::string what_works(const PlatformRow& row) {
 }
 
 // Null with `failure` set where the library cannot be used.
-void* open_library(const PlatformRow& row, std::string* path, GpuFailure* failure) {
+void* open_library(const PlatformRow& row, std::string* path, Failure* failure) {
   const char* const given = std::getenv(row.variable);
   *path = given != nullptr && *given != 0 ? given : row.library;
   void* const library = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = dlerror();
-    failure->set(GpuFailure::Kind::kDevice,
+    failure->set(Failure::Kind::kDevice,
                  std::string("no ") + row.title + " driver: " + *path + " cannot be loaded (" +
                      (why != nullptr ? why : "?") + ")" + what_works(row));
   }
@@ -111,7 +111,7 @@ bool gpu_platform_of(const std::string& name, GpuPlatform* platform) {
   return false;
 }
 
-const GpuDriver* GpuDriver::get(GpuPlatform platform, GpuFailure* failure) {
+const GpuDriver* GpuDriver::get(GpuPlatform platform, Failure* failure) {
   static std::mutex mutex;
   static const GpuDriver* drivers[kGpuPlatforms] = {};  // never destroyed: arrays outlive main
   const int index = static_cast<int>(platform);
@@ -129,7 +129,7 @@ const GpuDriver* GpuDriver::get(GpuPlatform platform, GpuFailure* failure) {
     if (symbol != nullptr) {
       addresses[next] = dlsym(library, symbol);
       if (addresses[next] == nullptr && !is_optional(symbol)) {
-        failure->set(GpuFailure::Kind::kDevice,
+        failure->set(Failure::Kind::kDevice,
                      std::string("the ") + row.title + " driver " + path + " has no function " +
                          symbol + ": it is too old" + what_works(row));
         return nullptr;
@@ -161,17 +161,17 @@ std::string GpuDriver::describe(int error) const {
   return result;
 }
 
-bool GpuDriver::check(int error, const std::string& what, GpuFailure* failure) const {
+bool GpuDriver::check(int error, const std::string& what, Failure* failure) const {
   if (error == kGpuSuccess) return true;
-  return failure->set(GpuFailure::Kind::kDevice, what + ": " + describe(error));
+  return failure->set(Failure::Kind::kDevice, what + ": " + describe(error));
 }
 
-bool GpuDriver::devices(std::vector<GpuDeviceInfo>* found, GpuFailure* failure) const {
+bool GpuDriver::devices(std::vector<GpuDeviceInfo>* found, Failure* failure) const {
   const PlatformRow& row = row_of(platform);
   int count = 0;
   const int error = call.device_count(&count);
   if (error != kGpuSuccess || count == 0) {
-    return failure->set(GpuFailure::Kind::kDevice,
+    return failure->set(Failure::Kind::kDevice,
                         std::string("the ") + row.title + " driver " + library +
                             " finds no device" +
                             (error == kGpuSuccess ? "" : ": " + describe(error)) +
@@ -184,7 +184,7 @@ bool GpuDriver::devices(std::vector<GpuDeviceInfo>* found, GpuFailure* failure) 
   return true;
 }
 
-bool GpuDriver::describe_device(int ordinal, GpuDeviceInfo* info, GpuFailure* failure) const {
+bool GpuDriver::describe_device(int ordinal, GpuDeviceInfo* info, Failure* failure) const {
   info->ordinal = ordinal;
   char name[256] = {};
   size_t total = 0;

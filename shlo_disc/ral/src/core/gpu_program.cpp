@@ -60,10 +60,10 @@ std::string kernel_text(const GpuKernel& kernel) {
 }  // namespace
 
 bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture, bool is_text,
-                           const GpuDevice& device, GpuFailure* failure) {
+                           const GpuDevice& device, Failure* failure) {
   const std::string& have = device.info().architecture;
   if (runs_on(platform, architecture, is_text, have)) return true;
-  return failure->set(GpuFailure::Kind::kDevice,
+  return failure->set(Failure::Kind::kDevice,
                       "the kernels are compiled for " + architecture + ", the device is " +
                           device.title() + "; compile with target='" +
                           gpu_platform_name(platform) + ":" + have + "'");
@@ -71,7 +71,7 @@ bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture
 
 std::unique_ptr<LoadedProgram> LoadedProgram::load(
     const GpuProgram& program, GpuDevice& device,
-    const std::vector<std::pair<const void*, size_t>>& constants, GpuFailure* failure) {
+    const std::vector<std::pair<const void*, size_t>>& constants, Failure* failure) {
   const GpuScope scope(device);
   std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(device));
   const bool done = loaded->load_modules(program, failure) &&
@@ -88,7 +88,7 @@ LoadedProgram::~LoadedProgram() {
   }
 }
 
-bool LoadedProgram::load_modules(const GpuProgram& program, GpuFailure* failure) {
+bool LoadedProgram::load_modules(const GpuProgram& program, Failure* failure) {
   const size_t count = program.images.size();
   for (const std::string& image : program.images) {
     if (!gpu_architecture_fits(program.platform, program.architecture, is_text(image), device_,
@@ -105,7 +105,7 @@ bool LoadedProgram::load_modules(const GpuProgram& program, GpuFailure* failure)
   return true;
 }
 
-bool LoadedProgram::load_module(const GpuProgram& program, size_t image, GpuFailure* failure) {
+bool LoadedProgram::load_module(const GpuProgram& program, size_t image, Failure* failure) {
   const GpuDriver& driver = device_.driver();
   const std::string& code = program.machine_code[image];
   if (!code.empty() && runs_on(program.platform, program.architecture, false,
@@ -135,7 +135,7 @@ bool LoadedProgram::load_module(const GpuProgram& program, size_t image, GpuFail
                       failure);
 }
 
-bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure) {
+bool LoadedProgram::find_kernels(const GpuProgram& program, Failure* failure) {
   const GpuDriver& driver = device_.driver();
   for (const GpuKernel& kernel : program.kernels) {
     LoadedKernel loaded{&kernel, nullptr, std::vector<bool>(static_cast<size_t>(kernel.args))};
@@ -148,7 +148,7 @@ bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure)
       return false;
     }
     if (!kernel.maps.empty() && driver.call.encode_tensor_map == nullptr) {
-      return failure->set(GpuFailure::Kind::kDevice,
+      return failure->set(Failure::Kind::kDevice,
                           "the driver " + driver.library + " makes no tensor maps for " +
                               kernel_text(kernel) + ": it is too old");
     }
@@ -169,7 +169,7 @@ bool LoadedProgram::find_kernels(const GpuProgram& program, GpuFailure* failure)
 }
 
 bool LoadedProgram::upload(const std::vector<std::pair<const void*, size_t>>& constants,
-                           GpuFailure* failure) {
+                           Failure* failure) {
   const auto rounded = [](size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
   size_t total = 0;
   for (const auto& [data, bytes] : constants) total += rounded(bytes);
@@ -194,7 +194,7 @@ bool LoadedProgram::upload(const std::vector<std::pair<const void*, size_t>>& co
   return device_.wait(device_.stream(), "when constants are copied", failure);
 }
 
-bool LoadedProgram::attributes(size_t kernel, KernelAttributes* out, GpuFailure* failure) const {
+bool LoadedProgram::attributes(size_t kernel, KernelAttributes* out, Failure* failure) const {
   const GpuScope scope(device_);
   const std::pair<int, int*> wanted[] = {{kFunctionRegisters, &out->registers},
                                          {kFunctionLocalBytes, &out->local_bytes},
@@ -212,7 +212,7 @@ bool LoadedProgram::attributes(size_t kernel, KernelAttributes* out, GpuFailure*
 
 const LoadedProgram* LoadedPrograms::on(
     GpuDevice& device, const std::vector<std::pair<const void*, size_t>>& constants,
-    GpuFailure* failure) {
+    Failure* failure) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = loaded_.find(&device);
   if (found != loaded_.end()) return found->second.get();

@@ -13,12 +13,27 @@
 #include <vector>
 
 #include "disc_ral.h"
+#include "failure.h"
 #include "gpu_program.h"
 #include "pack_cache.h"
 
 namespace shlo_disc {
 
-class ForeignCall;
+class Call;
+
+// A call of code that is not ours: a handler of XLA FFI (foreign_call.h). Any number of threads may run it
+// at once.
+class ForeignCode {
+ public:
+  virtual ~ForeignCode() = default;
+  // As `foreign` of disc_context, on memory of the host. False with `failure` set.
+  virtual bool run(void* const* buffers, const int64_t* sizes, Failure* failure) const = 0;
+  // The same behind all earlier work of the stream of `place`, in front of all later work.
+  virtual bool run_on(const GpuPlace& place, void* const* buffers, const int64_t* sizes,
+                      Failure* failure) const = 0;
+  // Sets every byte of the results to zero, when what they hold does not matter any more.
+  virtual void clear_results(void* const* buffers, const int64_t* sizes) const = 0;
+};
 
 // Element types, as they lie in memory (booleans are one byte, 0 or 1).
 enum class DType : uint8_t {
@@ -94,20 +109,8 @@ struct ProgramSpec {
   bool donates = false;                   // is any argument donated
   std::vector<std::string> pack_layouts;  // by slot
   std::vector<std::string> guards;        // what each guard asks, for messages
-  std::vector<std::shared_ptr<const ForeignCall>> foreign;  // calls of XLA FFI handlers
+  std::vector<std::shared_ptr<const ForeignCode>> foreign;
   std::shared_ptr<const GpuProgram> gpu;  // null: the program runs on the CPU
-};
-
-// Why a run ended early.
-struct RunFailure {
-  bool out_of_memory = false;
-  int64_t foreign = -1;  // the FFI call that failed
-  int64_t kernel = -1;   // the kernel that could not be compiled
-  int code = 0;          // XLA_FFI_Error_Code of its error
-  std::string message;   // of the error
-
-  bool is_told() const { return foreign >= 0 || kernel >= 0; }
-  GpuFailure gpu;        // of a program for a GPU
 };
 
 // A packed copy that a call did without: the launch that fills it.
@@ -152,9 +155,6 @@ struct GpuCalls {
   std::atomic<int64_t> graphs{0};    // of both: launched as a graph of the driver
 };
 
-// Why an argument does not fit.
-enum class Mismatch { kNone, kDType, kRank, kSize };
-
 class Executable {
  public:
   explicit Executable(ProgramSpec spec);
@@ -167,39 +167,15 @@ class Executable {
   const ProgramSpec& spec() const { return spec_; }
   // Numbers `prepare` takes: the sizes of all arguments, then the elements of size arguments.
   int64_t prepared_numbers() const { return argument_ranks_ + size_elements_; }
-  int64_t argument_ranks() const { return argument_ranks_; }
   int64_t size_elements() const { return size_elements_; }
   // Writes the elements of the size arguments; arguments have passed check(). A ui64 from 2^63 on
   // comes out negative, as no size is.
   void read_size_elements(void* const* arguments, int64_t* out) const;
   int64_t result_ranks() const { return result_ranks_; }
 
-  // Checks one argument; sizes: `rank` entries.
-  Mismatch check(size_t argument, DType dtype, int64_t rank, const int64_t* sizes) const;
-  // "argument 1 ('ids'): dimension 0 is 7, the program takes 8"; the part after the colon when
-  // `with_argument` is false.
-  std::string describe(Mismatch mismatch, size_t argument, DType dtype, int64_t rank,
-                       const int64_t* sizes, bool with_argument) const;
-  std::string describe_guard(int64_t guard) const;
-
-  // All of the following: see disc_prepare and disc_run.
-  int64_t prepare(const int64_t* argument_sizes, int64_t* symbols, int64_t* result_sizes,
-                  int64_t* arena_bytes) const {
-    return spec_.prepare()(argument_sizes, symbols, result_sizes, arena_bytes);
-  }
-
-  // False: `failure` tells why. `owners` has one entry per argument (null: not packable in this
-  // call); null when no argument is.
-  bool run(void* const* arguments, void* const* results, const int64_t* symbols, void* arena,
-           PackOwner* const* owners, RunFailure* failure) const {
-    return run(spec_.run(), nullptr, arguments, results, symbols, arena, owners, nullptr, failure);
-  }
-
-  // As run, by another host program of the same kernels that reports to `marks`. For programs of the CPU;
-  // see run_on_gpu of gpu_call.h. `waiting`: null where missing copies are made during the call.
-  bool run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
-           const int64_t* symbols, void* arena, PackOwner* const* owners, WaitingPacks* waiting,
-           RunFailure* failure) const;
+  // Runs the host program of a call that is prepared, for the CPU; `arena`: see disc_run. Call::run is the
+  // caller, and run_on_gpu of gpu_call.h its counterpart.
+  bool run(Call& call, void* arena) const;
 
   // Missing copies of packable buffers wait for the end of the first call that needs some, then for
   // whoever calls pack_now(); from then on calls make them.
@@ -220,16 +196,13 @@ class Executable {
 
   // The kernels and constants of a program for GPUs on a device, which are loaded in its first call.
   // Null with `failure` set.
-  const LoadedProgram* loaded_on(GpuDevice& device, GpuFailure* failure) const;
+  const LoadedProgram* loaded_on(GpuDevice& device, Failure* failure) const;
 
   GpuCalls& gpu_calls() const { return gpu_calls_; }
 
   // The kernel of entry `index` of the table, for a call with these `symbols`; null with `message`
   // if it cannot be compiled.
   disc_kernel kernel(int64_t index, const int64_t* symbols, std::string* message) const;
-
-  // Where a call failed that is_told(): "linalg.py:7: @lapack_spotrf_ffi", "main: kernel 3".
-  std::string describe(const RunFailure& failure) const;
 
  private:
   void note_first(const int64_t* symbols) const;
@@ -255,6 +228,7 @@ class Executable {
 
 // Bytes of a dense array; -1 when a size is negative or the product overflows.
 int64_t array_bytes(DType dtype, int64_t rank, const int64_t* sizes);
+std::string array_text(DType dtype, int64_t rank, const int64_t* sizes);  // "float32[2,3]"
 
 }  // namespace shlo_disc
 

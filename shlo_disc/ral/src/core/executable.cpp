@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "call.h"
 #include "fft.h"
-#include "foreign_call.h"
 #include "fp_env.h"
 #include "thread_pool.h"
 
@@ -48,16 +48,9 @@ constexpr int64_t kUsesWithoutCopy = 2;
 // What generated code sees, and behind it what the runtime needs to answer it.
 struct CallContext {
   disc_context base;
+  Call* call;
   const uint32_t* pack_keys;
-  PackOwner* const* owners;
   const std::unique_ptr<PackOwner>* constant_owners;
-  Marks* marks;
-  const std::shared_ptr<const ForeignCall>* foreign;
-  const Executable* executable;
-  RunFailure* failure;
-  const int64_t* symbols;
-  void* const* arguments;
-  WaitingPacks* waiting;
   WaitingPack* told;  // whose launch comes next
   std::vector<CallPack> packs;
 };
@@ -67,21 +60,26 @@ int64_t now_nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
-CallContext& call_of(disc_context* context) { return *reinterpret_cast<CallContext*>(context); }
+CallContext& context_of(disc_context* context) { return *reinterpret_cast<CallContext*>(context); }
 
 PackOwner* owner_of(const CallContext& call, int64_t argument) {
   if (argument < 0) return call.constant_owners[-1 - argument].get();
-  return call.owners == nullptr ? nullptr : call.owners[argument];
+  return call.call->owners == nullptr ? nullptr : call.call->owners[argument];
 }
 
 const void* memory_of(const CallContext& call, int64_t argument) {
-  return argument < 0 ? call.base.constants[-1 - argument] : call.arguments[argument];
+  return argument < 0 ? call.base.constants[-1 - argument] : call.call->arguments()[argument];
+}
+
+void fail_for_memory(CallContext& call) {
+  call.call->failure.set_out_of_memory();
+  call.base.failed = 1;
 }
 
 void context_parallel_for(disc_context* context, disc_kernel kernel, void* const* args,
                           const int64_t* params, int64_t extent, int64_t grain,
                           int64_t scratch_bytes) {
-  CallContext& call = call_of(context);
+  CallContext& call = context_of(context);
   if (WaitingPack* const pack = call.told) {
     // What is packed beside an argument but computed from it does not outlive the call.
     if (args[0] != memory_of(call, pack->argument)) return;
@@ -93,7 +91,7 @@ void context_parallel_for(disc_context* context, disc_kernel kernel, void* const
     return;
   }
   if (!parallel_for(kernel, args, params, extent, grain, scratch_bytes)) {
-    call.failure->out_of_memory = true;
+    fail_for_memory(call);
   }
 }
 
@@ -124,11 +122,13 @@ int32_t find_or_begin_in_call(CallContext& call, int64_t argument, int64_t slot,
 
 int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, int64_t bytes,
                        int64_t params, void** out) {
-  CallContext& call = call_of(context);
+  CallContext& call = context_of(context);
+  if (context->failed != 0) return 0;  // nothing is begun that may stay incomplete
   PackOwner* const owner = owner_of(call, argument);
   const uint32_t key = call.pack_keys[slot];
-  const bool waits = owner != nullptr && call.waiting != nullptr && params >= 0 &&
-                     (argument < 0 || call.waiting->may_wait[argument]);
+  WaitingPacks* const waiting = call.call->waiting;
+  const bool waits = owner != nullptr && waiting != nullptr && params >= 0 &&
+                     (argument < 0 || waiting->may_wait[argument]);
   if (!waits) {
     const int32_t kept = owner == nullptr ? 0 : owner->find_or_begin(key, bytes, out);
     return kept != 0 ? kept : find_or_begin_in_call(call, argument, slot, bytes, out);
@@ -140,9 +140,9 @@ int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, in
   const size_t before = call.packs.size();
   const int32_t in_call = find_or_begin_in_call(call, argument, slot, bytes, out);
   const bool is_first_use = call.packs.size() != before;
-  if (!is_first_use || !call.waiting->are_told || context->failed != 0) return in_call;
+  if (!is_first_use || !waiting->are_told) return in_call;
   try {
-    auto& packs = call.waiting->packs;
+    auto& packs = waiting->packs;
     packs.push_back({argument, slot, bytes, std::vector<int64_t>(static_cast<size_t>(params)), nullptr, -1,
                      nullptr, 0, 0});
     call.told = &packs.back();
@@ -153,17 +153,17 @@ int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, in
 }
 
 void context_packed_done(disc_context* context, int64_t argument, int64_t slot, void* filled) {
-  CallContext& call = call_of(context);
+  CallContext& call = context_of(context);
   if (std::exchange(call.told, nullptr) != nullptr) return;
   for (const CallPack& pack : call.packs) {
     if (pack.block.get() != nullptr && pack.block.get()->data == filled) return;
   }
   // A pack that may be incomplete is never published; the call fails anyway.
-  if (!call.failure->out_of_memory) owner_of(call, argument)->publish(call.pack_keys[slot]);
+  if (context->failed == 0) owner_of(call, argument)->publish(call.pack_keys[slot]);
 }
 
 void context_mark(disc_context* context, int64_t site, int64_t end) {
-  Marks* const marks = call_of(context).marks;
+  Marks* const marks = context_of(context).call->marks;
   if (marks == nullptr) return;
   if (marks->marks.size() >= Marks::kMost) {
     ++marks->dropped;
@@ -178,18 +178,13 @@ void context_mark(disc_context* context, int64_t site, int64_t end) {
 
 void context_foreign(disc_context* context, int64_t number, void* const* buffers,
                      const int64_t* sizes) {
-  CallContext& call = call_of(context);
-  const ForeignCall& foreign = *call.foreign[number];
-  RunFailure& failure = *call.failure;
+  CallContext& call = context_of(context);
+  const ForeignCode& foreign = *call.call->executable.spec().foreign[static_cast<size_t>(number)];
   if (context->failed == 0) {
     try {
-      const std::unique_ptr<ForeignFailure> failed = foreign.run(buffers, sizes);
-      if (failed == nullptr) return;
-      failure.foreign = number;
-      failure.code = failed->code;
-      failure.message = std::move(failed->message);
+      if (foreign.run(buffers, sizes, &call.call->failure)) return;
     } catch (const std::bad_alloc&) {  // generated code cannot be unwound
-      failure.out_of_memory = true;
+      call.call->failure.set_out_of_memory();
     }
     context->failed = 1;
   }
@@ -201,25 +196,26 @@ void context_fft(disc_context* context, int64_t options, int64_t batch, int64_t 
                  int64_t inner, void* const* buffers) {
   if (context->failed != 0) return;
   if (fft_transform(options, batch, length, inner, buffers) == FftResult::kDone) return;
-  call_of(context).failure->out_of_memory = true;
-  context->failed = 1;
+  fail_for_memory(context_of(context));
 }
 
 void no_kernel(void* const*, const int64_t*, int64_t, int64_t, void*) {}
 
 disc_kernel context_kernel(disc_context* context, int64_t index) {
   if (context->failed != 0) return &no_kernel;
-  CallContext& call = call_of(context);
+  CallContext& call = context_of(context);
   if (call.told != nullptr) {
     call.told->kernel = index;
     return &no_kernel;
   }
-  RunFailure& failure = *call.failure;
+  Failure& failure = call.call->failure;
   try {
-    if (const disc_kernel found = call.executable->kernel(index, call.symbols, &failure.message)) return found;
-    failure.kernel = index;
+    std::string message;
+    const Executable& executable = call.call->executable;
+    if (const disc_kernel found = executable.kernel(index, call.call->symbols(), &message)) return found;
+    failure.set(Failure::Kind::kInternal, "kernel " + std::to_string(index) + ": " + message);
   } catch (const std::bad_alloc&) {  // generated code cannot be unwound
-    failure.out_of_memory = true;
+    failure.set_out_of_memory();
   }
   context->failed = 1;
   return &no_kernel;
@@ -306,6 +302,12 @@ int64_t array_bytes(DType dtype, int64_t rank, const int64_t* sizes) {
   return bytes;
 }
 
+std::string array_text(DType dtype, int64_t rank, const int64_t* sizes) {
+  std::string text = std::string(dtype_name(dtype)) + "[";
+  for (int64_t i = 0; i < rank; ++i) text += (i == 0 ? "" : ",") + std::to_string(sizes[i]);
+  return text + "]";
+}
+
 namespace {
 
 int64_t element_count(const ArgumentSpec& argument) {
@@ -352,7 +354,7 @@ Executable::Executable(ProgramSpec spec)
   if (spec_.gpu != nullptr) loaded_ = std::make_unique<LoadedPrograms>(*spec_.gpu);
 }
 
-const LoadedProgram* Executable::loaded_on(GpuDevice& device, GpuFailure* failure) const {
+const LoadedProgram* Executable::loaded_on(GpuDevice& device, Failure* failure) const {
   std::vector<std::pair<const void*, size_t>> constants;
   for (size_t i = 0; i < constants_.size(); ++i) {
     constants.emplace_back(constants_[i], constant_bytes_[i]);
@@ -376,54 +378,6 @@ bool Executable::add_constant(const void* data, size_t bytes, std::shared_ptr<co
   constant_bytes_.push_back(bytes);
   constant_owners_.push_back(std::make_unique<PackOwner>());
   return true;
-}
-
-Mismatch Executable::check(size_t argument, DType dtype, int64_t rank,
-                           const int64_t* sizes) const {
-  const ArgumentSpec& want = spec_.arguments[argument];
-  if (dtype != want.dtype) return Mismatch::kDType;
-  if (rank != static_cast<int64_t>(want.sizes.size())) return Mismatch::kRank;
-  for (int64_t i = 0; i < rank; ++i) {
-    if (want.sizes[i] >= 0 && want.sizes[i] != sizes[i]) return Mismatch::kSize;
-  }
-  return Mismatch::kNone;
-}
-
-std::string Executable::describe(Mismatch mismatch, size_t argument, DType dtype, int64_t rank,
-                                 const int64_t* sizes, bool with_argument) const {
-  const ArgumentSpec& want = spec_.arguments[argument];
-  std::string text;
-  if (with_argument) {
-    text = "argument " + std::to_string(argument);
-    if (!want.name.empty()) text += " ('" + want.name + "')";
-    text += ": ";
-  }
-  switch (mismatch) {
-    case Mismatch::kNone:
-      break;
-    case Mismatch::kDType:
-      text += std::string("dtype is ") + dtype_name(dtype) + ", the program takes " +
-              dtype_name(want.dtype);
-      break;
-    case Mismatch::kRank:
-      text += "rank is " + std::to_string(rank) + ", the program takes " +
-              std::to_string(want.sizes.size());
-      break;
-    case Mismatch::kSize:
-      for (int64_t i = 0; i < rank; ++i) {
-        if (want.sizes[i] < 0 || want.sizes[i] == sizes[i]) continue;
-        text += "dimension " + std::to_string(i) + " is " + std::to_string(sizes[i]) +
-                ", the program takes " + std::to_string(want.sizes[i]);
-        break;
-      }
-      break;
-  }
-  return text;
-}
-
-std::string Executable::describe_guard(int64_t guard) const {
-  if (guard >= 0 && guard < static_cast<int64_t>(spec_.guards.size())) return spec_.guards[guard];
-  return "guard " + std::to_string(guard) + " does not hold";
 }
 
 disc_kernel Executable::kernel(int64_t index, const int64_t* symbols, std::string* message) const {
@@ -468,29 +422,20 @@ bool Executable::fill(const WaitingPack& pack, PackOwner& owner) const {
   return true;
 }
 
-std::string Executable::describe(const RunFailure& failure) const {
-  if (failure.foreign < 0) return spec_.name + ": kernel " + std::to_string(failure.kernel);
-  const ForeignSpec& spec = spec_.foreign[static_cast<size_t>(failure.foreign)]->spec();
-  return spec.where + ": @" + spec.target;
-}
-
-bool Executable::run(disc_run host, Marks* marks, void* const* arguments, void* const* results,
-                     const int64_t* symbols, void* arena, PackOwner* const* owners,
-                     WaitingPacks* waiting, RunFailure* failure) const {
+bool Executable::run(Call& call, void* arena) const {
   const DefaultFpEnv fp_env;
-  CallContext call{{sizeof(disc_context), &context_parallel_for, &context_packed,
-                    &context_packed_done, reinterpret_cast<const void* const*>(spec_.kernels.data()),
-                    constants_.data(), &context_mark, &context_foreign, 0, &context_fft, nullptr,
-                    nullptr, nullptr, nullptr, nullptr, &context_kernel},
-                   pack_keys_.data(), owners, constant_owners_.data(), marks, spec_.foreign.data(),
-                   this, failure, symbols, arguments, waiting, nullptr, {}};
-  if (first_call_.load(std::memory_order_relaxed) == kNone) note_first(symbols);
+  CallContext context{{sizeof(disc_context), &context_parallel_for, &context_packed,
+                       &context_packed_done, reinterpret_cast<const void* const*>(spec_.kernels.data()),
+                       constants_.data(), &context_mark, &context_foreign, 0, &context_fft, nullptr,
+                       nullptr, nullptr, nullptr, nullptr, &context_kernel},
+                      &call, pack_keys_.data(), constant_owners_.data(), nullptr, {}};
+  if (first_call_.load(std::memory_order_relaxed) == kNone) note_first(call.symbols());
   std::shared_lock<std::shared_mutex> reading(pack_readers(), std::defer_lock);
   if (!pack_keys_.empty()) reading.lock();
-  if (marks != nullptr) marks->begin = now_nanoseconds();
-  host(&call.base, arguments, results, symbols, arena);
-  if (marks != nullptr) marks->end = now_nanoseconds();
-  return !failure->out_of_memory && !failure->is_told();
+  if (call.marks != nullptr) call.marks->begin = now_nanoseconds();
+  call.host(&context.base, call.arguments(), call.results(), call.symbols(), arena);
+  if (call.marks != nullptr) call.marks->end = now_nanoseconds();
+  return !call.failure.failed();
 }
 
 }  // namespace shlo_disc

@@ -74,7 +74,7 @@ class LoadedProgram {
   // Null with `failure` set. `constants`: data and bytes of each.
   static std::unique_ptr<LoadedProgram> load(
       const GpuProgram& program, GpuDevice& device,
-      const std::vector<std::pair<const void*, size_t>>& constants, GpuFailure* failure);
+      const std::vector<std::pair<const void*, size_t>>& constants, Failure* failure);
   ~LoadedProgram();
   LoadedProgram(const LoadedProgram&) = delete;
   LoadedProgram& operator=(const LoadedProgram&) = delete;
@@ -82,15 +82,15 @@ class LoadedProgram {
   void* const* kernels() const { return kernel_pointers_.data(); }
   const void* const* constants() const { return constants_.data(); }
   GpuGraphs& graphs() const { return *graphs_; }
-  bool attributes(size_t kernel, KernelAttributes* out, GpuFailure* failure) const;
+  bool attributes(size_t kernel, KernelAttributes* out, Failure* failure) const;
 
  private:
   explicit LoadedProgram(GpuDevice& device)
       : device_(device), graphs_(std::make_unique<GpuGraphs>(device)) {}
-  bool load_modules(const GpuProgram& program, GpuFailure* failure);
-  bool load_module(const GpuProgram& program, size_t image, GpuFailure* failure);
-  bool find_kernels(const GpuProgram& program, GpuFailure* failure);
-  bool upload(const std::vector<std::pair<const void*, size_t>>& constants, GpuFailure* failure);
+  bool load_modules(const GpuProgram& program, Failure* failure);
+  bool load_module(const GpuProgram& program, size_t image, Failure* failure);
+  bool find_kernels(const GpuProgram& program, Failure* failure);
+  bool upload(const std::vector<std::pair<const void*, size_t>>& constants, Failure* failure);
 
   GpuDevice& device_;
   std::unique_ptr<GpuGraphs> graphs_;
@@ -108,7 +108,7 @@ class LoadedPrograms {
 
   const LoadedProgram* on(GpuDevice& device,
                           const std::vector<std::pair<const void*, size_t>>& constants,
-                          GpuFailure* failure);
+                          Failure* failure);
 
  private:
   const GpuProgram& program_;
@@ -119,7 +119,7 @@ class LoadedPrograms {
 // Whether kernels for `architecture` run on `device`: as they are, or, PTX (`is_text`), compiled by the
 // driver. False with `failure` set.
 bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture, bool is_text,
-                           const GpuDevice& device, GpuFailure* failure);
+                           const GpuDevice& device, Failure* failure);
 
 }  // namespace shlo_disc
 

@@ -35,7 +35,7 @@ std::list<GpuGraphs::Entry>::iterator GpuGraphs::find(const Key& key) {
   return found;
 }
 
-bool GpuGraphs::call(Key key, void* stream, const Run& run, GpuFailure* failure) {
+bool GpuGraphs::call(Key key, void* stream, const Run& run, Failure* failure) {
   bool is_new = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -51,7 +51,7 @@ bool GpuGraphs::call(Key key, void* stream, const Run& run, GpuFailure* failure)
       if (error == kGpuSuccess) return true;
       retire(std::exchange(found->graph, nullptr), stream);
       found->is_worth_it = false;
-      return failure->set(GpuFailure::Kind::kDevice,
+      return failure->set(Failure::Kind::kDevice,
                           device_.title() + " refuses the kernels of a call: " +
                               device_.driver().describe(error));
     }
