@@ -30,9 +30,6 @@ _MODULES = {
 }
 """Family of a target to the module that has it."""
 
-_KEPT = {"cpu": "shlo_disc.lower.cpu.kept"}
-"""Family of a target whose code is kept on disk to the module that finds it."""
-
 Emitter = Callable[["Planned[Any]", Any], KernelPlan]
 """Gives the plan of a fusion. The last argument is the target's `machine`."""
 
@@ -166,6 +163,9 @@ class Target:
 
 _known: dict[str, Target] = {}
 
+_KEPT: dict[str, Any] = {"cpu": importlib.import_module("shlo_disc.lower.cpu.kept")}
+"""Family of a target whose code is kept on disk to the module that finds it."""
+
 
 def parse(name: str) -> Target:
     """The target "FAMILY" or "FAMILY:ARCHITECTURE", such as "cpu" (this machine) or "cpu:avx2".
@@ -187,10 +187,7 @@ def kept_code(family: str) -> KeptCode | None:
 
     Needs no emitters, which take longer to load than a program.
     """
-    found = _KEPT.get(family)
-    module: Any = None if found is None else importlib.import_module(found)
-    kept: KeptCode | None = module
-    return kept
+    return _KEPT.get(family)
 
 
 @once

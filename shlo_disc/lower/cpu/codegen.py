@@ -1,7 +1,7 @@
 """Machine code for the host CPU: of object files that `object_code.py` makes, or that were kept.
 
-A loader of ours makes an object file executable (`ral/src/core/object_code.h`), and the kernel store
-(`shlo_disc/store`) keeps it for later processes.
+A loader of ours makes an object file executable (`ral/src/core/object_code.h`), and the kernel
+store (`shlo_disc/store`) keeps it for later processes.
 
 A :class:`Function` owns the machine code behind its address. Executables own the functions of their
 kernels and of their host program; programs alive at the same time share equal kernels. The code of
