@@ -65,9 +65,9 @@ bool Call::prepare() {
   for (size_t i = 0; i < spec.results.size(); ++i) {
     const int64_t rank = spec.results[i].rank;
     bytes_[i] = array_bytes(spec.results[i].dtype, rank, sizes);
-    const bool possible = std::all_of(sizes, sizes + rank, [](int64_t size) { return size >= 0; });
-    if (possible && bytes_[i] < 0) return refuse_result(i, sizes);
-    if (!possible || arena_bytes_ < 0) {
+    if (bytes_[i] < 0 || arena_bytes_ < 0) {
+      const bool possible = std::all_of(sizes, sizes + rank, [](int64_t size) { return size >= 0; });
+      if (possible && bytes_[i] < 0) return refuse_result(i, sizes);
       return failure.set(Failure::Kind::kInternal,
                          "an impossible size was computed for result " + std::to_string(i) +
                              "; this is a bug of shlo_disc: a guard is missing");
