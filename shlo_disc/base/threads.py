@@ -151,12 +151,14 @@ class Workers:
     gives up the jobs that wait for a thread.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = locks.lock()
+    def __init__(self, most: int, first: Callable[[], None] | None = None) -> None:
+        """`first`: called by each thread before its first job."""
+        self._most, self._first = most, first
+        self._changed = threading.Condition()
         self._waiting: deque[Job[Any]] = deque()
-        self._threads: set[threading.Thread] = set()
-        """Those that will look at `_waiting` again."""
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._ends = False
 
     def __enter__(self) -> Self:
         return self
@@ -167,33 +169,40 @@ class Workers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._lock:
+        with self._changed:
+            self._ends = True
             if kind is not None:
                 self._waiting.clear()
-            threads = [*self._threads]
-        for thread in threads:
+            self._changed.notify_all()
+        for thread in self._threads:
             thread.join()
 
     def begin(self, function: Callable[..., _T], *args: Any) -> Job[_T]:
         """Have a thread call `function`; the caller's own does where no other can begin."""
         job = Job(functools.partial(function, *args))
-        with self._lock:
-            self._waiting.append(job)
-            if len(self._threads) < self._most:
+        with self._changed:
+            if len(self._waiting) >= self._idle and len(self._threads) < self._most:
                 thread = threading.Thread(target=self._work)
-                self._threads.add(thread)
-                if not begins(thread):
-                    self._threads.remove(thread)
-            is_taken = bool(self._threads)
-        if not is_taken:
-            self._work()
+                if begins(thread):
+                    self._threads.append(thread)
+            if self._threads:
+                self._waiting.append(job)
+                self._changed.notify()
+                return job
+        job.run()
         return job
 
     def _work(self) -> None:
+        if self._first is not None:
+            self._first()
         while True:
-            with self._lock:
+            with self._changed:
+                self._idle += 1
+                while not self._waiting and not self._ends:
+                    self._changed.wait()
+                self._idle -= 1
                 if not self._waiting:
-                    self._threads.discard(threading.current_thread())
                     return
                 job = self._waiting.popleft()
             job.run()
+            del job  # or a thread that waits keeps its results

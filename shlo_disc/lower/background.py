@@ -112,6 +112,11 @@ def pack_later(functions: Iterable[object], fill: Callable[[], bool]) -> None:
     _queue(_packing, steps())
 
 
+def free_later(free: Callable[[], bool]) -> None:
+    """Have `free` called until it returns False, unless the process ends before."""
+    pack_later((), free)
+
+
 def release_later(claim: Claim) -> None:
     """Release `claim` behind all jobs and functions that calls run; at once with no thread."""
     if not flags.compile_ahead() or not _queue(_claims, claim):

@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
+import shlo_disc
 from shlo_disc.base.errors import InternalError
 from shlo_disc.ir.mlir import kernel_context
+from shlo_disc.lower import background
 from shlo_disc.lower.cpu import codegen, object_code
 from shlo_disc.lower.cpu.builder import COLD
 from shlo_disc.lower.plan import ONCE, named
@@ -103,3 +105,35 @@ def test_what_is_made_quickly_and_made_again_is_left_unoptimised():
     assert unoptimised(plain, cold, quickly=False) == [False, False]
     assert unoptimised(once, cold) == [False, False]
     assert unoptimised(named(once, "ONCE"), plain) == [False, True]
+
+
+def test_engines_go_in_the_background_and_few_wait_for_that(monkeypatch):
+    monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "1")
+    monkeypatch.setattr(object_code, "_MOST_IDLE_ENGINES", 2)
+    assert shlo_disc.finish_compiling(120)
+    later = []
+    once = ANSWER.replace(" {{", f" attributes {{{{{ONCE}}}}} {{{{", 1)  # no better code follows
+    monkeypatch.setattr(object_code, "free_later", later.append)
+    with codegen.Builder() as builder:
+        for number, waiting in enumerate((1, 2, 2, 2), 7300):
+            (function,) = builder.functions([once.format(number)])
+            assert len(object_code._idle_engines) == waiting
+            assert called(function) == number
+    assert later == [object_code._free_an_engine]
+    background.free_later(*later)
+    assert shlo_disc.finish_compiling(120)
+    assert not object_code._idle_engines
+
+
+def test_a_builder_makes_a_context_a_thread(monkeypatch):
+    made = []
+
+    def counted():
+        made.append(threading.get_ident())
+        return kernel_context()
+
+    monkeypatch.setattr(object_code, "kernel_context", counted)
+    with codegen.Builder() as builder:
+        for number in range(8):
+            builder.functions([ANSWER.format(7400 + number)])
+    assert len(made) == len(set(made)) < 8

@@ -41,6 +41,7 @@ from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
 _log = logging.getLogger(__name__)
 
 generated = imported_later("shlo_disc.lower.cpu.object_code", "generated")
+keep_a_context = imported_later("shlo_disc.lower.cpu.object_code", "keep_a_context")
 lowered = imported_later("shlo_disc.lower.cpu.object_code", "lowered")
 made = imported_later("shlo_disc.lower.cpu.object_code", "made")
 
@@ -338,7 +339,7 @@ class Builder:
 
     def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
-        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
+        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8), keep_a_context)
         self._lock = locks.lock()
         self._waiting: list[KernelText] = []
         self._room = _TOGETHER if flags.compile_ahead() else 0

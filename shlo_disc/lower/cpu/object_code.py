@@ -16,14 +16,16 @@ import itertools
 import os
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from shlo_disc.base import locks
+from shlo_disc.base import flags, locks
 from shlo_disc.base.errors import InternalError
 from shlo_disc.base.threads import begins
 from shlo_disc.ir.library_folder import LIBRARY_FOLDER
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
+from shlo_disc.lower.background import free_later
 from shlo_disc.lower.cpu import host_parts
 from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR
 from shlo_disc.lower.host.writer import INLINED
@@ -196,6 +198,32 @@ def _trim() -> None:
         trim(0)
 
 
+_idle_engines: deque[_Handle] = deque()
+_MOST_IDLE_ENGINES = 32
+"""An engine that goes compiles how it would run destructors, for 2 ms. So the first call leaves
+these to the background."""
+
+
+def _leave(engine: _Handle) -> None:
+    _idle_engines.append(engine)
+    if not flags.compile_ahead() or len(_idle_engines) > _MOST_IDLE_ENGINES:
+        _free_an_engine()
+    elif len(_idle_engines) == 1:
+        free_later(_free_an_engine)
+
+
+def _free_an_engine() -> bool:
+    """Whether there is another one."""
+    try:
+        engine = _idle_engines.popleft()
+    except IndexError:  # another thread was faster
+        return False
+    _capi().mlirExecutionEngineDestroy(engine)
+    if next(_freed) % _ENGINES_A_TRIM == 0:
+        _trim()
+    return bool(_idle_engines)
+
+
 def _object_code(module: ir.Module, name: str, opt_level: int) -> bytes:
     """The object file that LLVM makes of `module`, which has a function `name`."""
     handle = _capi().mlirExecutionEngineCreate(_handle(module), opt_level, 0, None, True, False)
@@ -209,9 +237,7 @@ def _object_code(module: ir.Module, name: str, opt_level: int) -> bytes:
             _dump(handle, f"/proc/self/fd/{file.fileno()}")
             object_code = file.read()
     finally:
-        _capi().mlirExecutionEngineDestroy(handle)
-        if next(_freed) % _ENGINES_A_TRIM == 0:
-            _trim()
+        _leave(handle)
     if not object_code:
         raise InternalError("LLVM made no object file of a generated module")
     return object_code
@@ -256,9 +282,18 @@ def _dump_and_restore_handlers(engine: _Handle, path: str) -> None:
         _dumped.set()
 
 
+_of_this_thread = threading.local()
+
+
+def keep_a_context() -> None:
+    """Have what this thread compiles share a context, which takes 1.4 ms and ends with it."""
+    _of_this_thread.context = kernel_context()
+
+
 def lowered(text: str, features: str, *, host: bool = False, quickly: bool = False) -> ir.Module:
     """The module of `text` in the LLVM dialect; `features`: the attribute of its functions."""
-    module = lower_to_llvm(text, kernel_context(), host=host, quickly=quickly)
+    context: ir.Context | None = getattr(_of_this_thread, "context", None)
+    module = lower_to_llvm(text, context or kernel_context(), host=host, quickly=quickly)
     _refuse_foreign_ops(module)
     if features:
         with module.context:
