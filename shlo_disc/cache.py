@@ -11,8 +11,6 @@ from pathlib import Path
 
 from shlo_disc.store.entries import COUNTS, current
 
-__all__ = ["clear", "dir", "stats"]
-
 
 def dir() -> Path | None:
     """The folder; None where nothing is kept, being switched off or not safe."""
@@ -26,6 +24,8 @@ def stats() -> dict[str, int]:
     - `entries`, `bytes`: in the folder; counting looks at every file.
     - `loaded`: texts whose code was loaded.
     - `missing`: texts that had none.
+    - `plans_loaded`: kernel plans of edited programs that were loaded.
+    - `plans_missing`: kernel plans that were made, for there was none.
     - `programs_loaded`: programs that were loaded whole.
     - `programs_missing`: programs that were compiled, for there was none.
     - `programs_not_kept`: programs that were compiled and that no later process can load.

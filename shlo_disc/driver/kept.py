@@ -242,15 +242,21 @@ def _steps(record: Any) -> object:
     return record
 
 
-def call_key(digest: bytes, target: str) -> bytes | None:
-    """What the call that `digest` names is kept under; None where it is not kept."""
+def machine_key(target: str) -> bytes | None:
+    """Names the compiler, the machine and the flags; None where nothing is kept for `target`."""
     if not are_kept():
         return None
     family, _, architecture = target.partition(":")
     code = kept_code(family)
     if code is None:
         return None
-    return key_of(compiler_id(), code.identity(architecture), _facts(target), digest)
+    return key_of(compiler_id(), code.identity(architecture), _facts(target))
+
+
+def call_key(digest: bytes, target: str) -> bytes | None:
+    """What the call that `digest` names is kept under; None where it is not kept."""
+    key = machine_key(target)
+    return None if key is None else key_of(key, digest)
 
 
 def program_of_call(key: bytes, weights: Weights) -> Executable | None:

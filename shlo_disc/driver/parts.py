@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
+from shlo_disc.driver.kept_plans import kept_plans
 from shlo_disc.driver.options import check_donated, check_symbols, check_weak_results
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.driver.stages import Apart, compile_module, ingested, main_function, module_name
@@ -29,8 +30,6 @@ from shlo_disc.passes.split_programs import (
     has_regions_with_sizes,
     split_programs,
 )
-
-__all__ = ["apart_of", "compile_apart", "compile_several"]
 
 _log = logging.getLogger("shlo_disc")
 
@@ -166,6 +165,7 @@ class _Parts:
             likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
             donated=() if options is None else options.donated,
             apart=apart_of(module, options or self._plain) if with_regions_apart else None,
+            kept=kept_plans(self.target),
         )
 
 

@@ -16,6 +16,7 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import Later, imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import Workers, lets_others_run
+from shlo_disc.driver.kept_plans import KeptPlans, kept_plans
 from shlo_disc.driver.options import check_donated, check_weak_results
 from shlo_disc.driver.replan import Replanning, refused_by
 from shlo_disc.driver.request import Options, Request, Stated
@@ -109,6 +110,7 @@ def _compile_one(
         likely=options.likely,
         donated=options.donated,
         apart=apart_of(module, options) if with_regions_apart else None,
+        kept=kept_plans(target),
     )
 
 
@@ -124,12 +126,13 @@ def compile_module(
     donated: Sequence[int] = (),
     passes: Sequence[Pass] | None = None,
     apart: Apart | None = None,
+    kept: KeptPlans | None = None,
 ) -> Executable:
     """The executable of an ingested module, which is rewritten in place.
 
     `passes`: those that run on it, by default all. A module that some of them have rewritten
     before needs the others only. `apart`: compiles the program for calls that break a guard of a
-    region; without it they are refused.
+    region; without it they are refused. `kept`: plans on disk.
     """
     times = times or StageTimes()
     target = target or parse("cpu")
@@ -154,7 +157,9 @@ def compile_module(
             program = shape_program(main, shapes, _argument_names(main))
             times.done("shapes")
             try:
-                native = _native(module, shapes, program, target, builder, likely, times, dumps)
+                native = _native(
+                    module, shapes, program, target, builder, likely, times, dumps, kept
+                )
                 break
             except Refused as refused:
                 records += replanning.split(refused, known)
@@ -262,6 +267,7 @@ def _native(
     likely: Mapping[str, Sequence[int]] | None,
     times: StageTimes,
     dumps: DumpFolder | None,
+    kept: KeptPlans | None,
 ) -> _Native:
     """Raises Refused with the fusions that have no kernel or one that does not compile.
 
@@ -275,7 +281,7 @@ def _native(
             dumps.write_kernel(kernel.name, symbol, named(kernel.text, symbol))
         builder.add(kernel.source, wanted=wanted)
 
-    host = emit_host(main, shapes, program, target, likely, written)
+    host = emit_host(main, shapes, program, target, likely, written, kept)
     if dumps is not None:
         dumps.write_host(host.text)
     times.done("emit")

@@ -273,6 +273,11 @@ class Constraints:
             facts.append(frozenset(found))
         return (*of_one, *facts)
 
+    def facts(self) -> tuple[frozenset[object], ...]:
+        """All that is known. Equal facts have equal answers to equal questions."""
+        tables = self._symbol.items(), self._divisor.items(), self.signed
+        return tuple(map(frozenset, (*tables, self._zero, self._at_least_zero, self._congruent)))
+
     def _changed(self, *, divisors: bool = True) -> None:
         """Forget what was derived. Without `divisors` only bounds became known.
 

@@ -38,25 +38,16 @@ from shlo_disc.lower.host.record import (
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.place import At, Place
 
-__all__ = [
-    "NO_WEIGHTS",
-    "NoLines",
-    "RecordError",
-    "Weights",
-    "from_bytes",
-    "sizes_from_bytes",
-    "to_bytes",
-]
-
 _RECORDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         Check, CodeNames, HostDetails, HostProgram, KernelUse, Mark, PassRecord, Place,
         ShapeProgram, Site, Solve, Unfused, Work,
         plan.All, plan.Condition, plan.FfiAlias, plan.FfiAttribute, plan.FfiCall, plan.FftCall,
-        plan.If, plan.Input, plan.Kernel, plan.KernelPlan, plan.Launch, plan.Output, plan.Pack,
-        plan.Packed, plan.Part, plan.Workspace, record.BranchesRecord, record.ImpossibleRecord,
-        record.LoopRecord, record.PartsRecord, record.ProgramRecord, record.Type,
+        plan.If, plan.Input, plan.KeptText, plan.Kernel, plan.KernelPlan, plan.Launch, plan.Output,
+        plan.Pack, plan.Packed, plan.Part, plan.Workspace, record.BranchesRecord,
+        record.ImpossibleRecord, record.LoopRecord, record.PartsRecord, record.ProgramRecord,
+        record.Type,
     )
 }  # fmt: skip
 """All kinds of records; no other class is written or read."""
@@ -140,7 +131,8 @@ class _Writer:
 
     def bytes_of(self, value: object) -> bytes:
         """`value`, which is all that is written."""
-        self.field(value)
+        if type(self.field(value)) is not list:  # no record
+            self._node("plain", [value])
         table = json.dumps(self.nodes, ensure_ascii=False, separators=(",", ":")).encode()
         packed = zlib.compress(table, _LEVEL)
         return len(packed).to_bytes(8, "little") + packed + self.blobs
@@ -161,7 +153,8 @@ class _Writer:
     def _parts(self, value: Any) -> tuple[str, Iterable[Any]]:
         kind = type(value)
         if kind is plan.Kernel:
-            late = isinstance(value.source, plan.LateText)  # else it is a text, or no plain data
+            # Else it is a text, or no plain data.
+            late = isinstance(value.source, plan.LateText | plan.KeptText)
             return kind.__name__, [value.name, value.text if late else value.source]
         if kind in _FIELDS:
             return kind.__name__, [getattr(value, name) for name in _FIELDS[kind]]
@@ -215,6 +208,7 @@ def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str], weigh
         "told": lambda *parts: "".join(lines[p] if type(p) is int else p for p in parts),
         "atom": lambda op, key, *arguments: intern(op, key, arguments),
         "size": lambda *terms: Expr(dict(zip(terms[::2], terms[1::2], strict=True))),
+        "plain": lambda value: value,
         "tuple": lambda *values: values,
         "list": lambda *values: [*values],
         "frozenset": lambda *values: frozenset(values),

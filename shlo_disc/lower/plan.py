@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from typing import Any, Protocol
 
 from shlo_disc.base.errors import InternalError
+from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, spelled
@@ -124,7 +125,20 @@ class SignedText(Protocol):
     def __hash__(self) -> int: ...
 
 
-KernelText = str | LateText | SignedText
+@dataclass(frozen=True)
+class KeptText:
+    """A text that an earlier process wrote, and where the store has its code."""
+
+    identity: str
+    """Equal for texts of which a program has one."""
+    symbol: str
+    key: bytes
+    """Of the code."""
+    late: Later[str] = field(compare=False, repr=False)
+    """The text, which is read from the disk when somebody asks."""
+
+
+KernelText = str | LateText | KeptText | SignedText
 """The text of a kernel, or what it is written from."""
 
 
@@ -132,6 +146,8 @@ def text_of(source: KernelText) -> str:
     """The text."""
     if isinstance(source, str):
         return source
+    if isinstance(source, KeptText):
+        return source.late.value
     return _written(source) if isinstance(source, LateText) else source.text
 
 

@@ -85,7 +85,8 @@ class Speculation:
         self._shapes = shapes
         self._likely = likely
         self._views: dict[Pairs, ShapeAnalysis] = {}
-        self._kernels: set[KernelText] = set()
+        self.special = self.refused = 0
+        """Specialised kernels of the plans so far, and variants that were one too many."""
 
     def plan(
         self, op: ir.Operation, known: Pairs, emit: Callable[[ShapeAnalysis], KernelPlan]
@@ -140,10 +141,11 @@ class Speculation:
             if not new:
                 without("it would be the same code")
                 continue
-            if len(self._kernels | new) > MAX_KERNELS:
+            if self.special + len(new) > MAX_KERNELS:
+                self.refused += 1
                 without(f"the program has {MAX_KERNELS} specialised kernels")
                 continue
-            self._kernels |= new
+            self.special += len(new)
             added += 1
             reasons.append(Decision("variant for ", here, f": {why}"))
             chosen = _choice(here, special, chosen, dict(pairs))

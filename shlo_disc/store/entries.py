@@ -19,8 +19,6 @@ from shlo_disc.store.claims import Claim, claim
 from shlo_disc.store.folder import configured, is_ours, opened
 from shlo_disc.store.format import KEY_BYTES, MOST_BYTES, DamagedError, packed, unpacked
 
-__all__ = ["COUNTS", "KINDS", "Counts", "Entry", "Store", "current", "mismatch"]
-
 _DAY_S = 24 * 60 * 60
 _SCAN_S = 60
 """Least time between two scans of a store, by whatever process."""
@@ -34,8 +32,8 @@ class Counts:
     """What this process asked of stores."""
 
     NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
-             "graphs_loaded", "graphs_missing", "programs_not_kept", "calls_not_kept",
-             "graphs_not_kept", "damaged", "unreadable",
+             "graphs_loaded", "graphs_missing", "plans_loaded", "plans_missing",
+             "programs_not_kept", "calls_not_kept", "graphs_not_kept", "damaged", "unreadable",
              "stored", "not_stored", "evicted")  # fmt: skip
 
     def __init__(self) -> None:
@@ -88,11 +86,12 @@ class Entry:
         return unpacked(self.key, _contents(self.path))
 
 
-KINDS = ("calls", "graphs", "kernels", "programs", "sizes")
+KINDS = ("calls", "graphs", "kernels", "plans", "programs", "sizes")
 """What is stored: object code, records of programs, and what leads to these (`driver/kept.py`,
 `driver/graphs.py`): first calls, their sizes, and graphs of front ends."""
 _MISSING = {"calls": "calls_missing", "graphs": "graphs_missing", "kernels": "missing",
-            "programs": "programs_missing", "sizes": "programs_missing"}  # fmt: skip
+            "plans": "plans_missing", "programs": "programs_missing",
+            "sizes": "programs_missing"}  # fmt: skip
 
 
 def current(kind: str = "kernels") -> Store | None:

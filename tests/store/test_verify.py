@@ -106,7 +106,7 @@ def test_the_code_of_another_text(verifies):
     [
         (lambda r: replace(r, weak_results=(True, True)), "weak_results"),
         (lambda r: replace(r, host=replace(r.host, unread_arguments=(0,))), "host"),
-        (lambda r: replace(r, name="other"), "name"),
+        (lambda r: replace(r, name="other"), "its steps"),
     ],
 )
 def test_a_record_with_a_right_checksum(verifies, change, part):

@@ -33,7 +33,7 @@ from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.plan import KernelText, LateText, named, text_of
+from shlo_disc.lower.plan import KeptText, KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
@@ -370,17 +370,17 @@ class Builder:
                 if isinstance(source, LateText) and not wanted:
                     found = LateFunction(source, self._function)
                 else:
-                    found = self._function(text_of(source))
+                    found = self._shared(source)
                     if found.address:
                         RECENT.add(found.name, (found,))
                 self._found[source] = found
             if wanted and not found.address and source not in self._wanted:
                 self._wanted.add(source)
-                if len(text_of(source)) >= _ALONE:
+                if _length(source) >= _ALONE:
                     self._begin([source])
                     return
                 self._waiting.append(source)
-                if sum(len(text_of(source)) for source in self._waiting) >= self._room:
+                if sum(map(_length, self._waiting)) >= self._room:
                     self._begin_waiting()
 
     def _begin_waiting(self) -> None:
@@ -389,6 +389,12 @@ class Builder:
 
     def _begin(self, sources: Sequence[KernelText]) -> None:
         self._begun.append(self._threads.begin(copy_context().run, self._compile, sources))
+
+    def _shared(self, source: KernelText) -> Function:
+        """The function of `source` that programs share."""
+        if not isinstance(source, KeptText):
+            return self._function(text_of(source))
+        return _kept_function(source.symbol, source.key, partial(text_of, source), self._machine)
 
     def _function(self, text: str) -> Function:
         """The function of `text` that programs share."""
@@ -400,7 +406,7 @@ class Builder:
     def _compile(self, sources: Sequence[KernelText]) -> None:
         """Compile some texts; errors are kept for `functions`, which knows which are wanted."""
         if len(sources) > 1:
-            functions = {source: self._function(text_of(source)) for source in sources}
+            functions = {source: self._shared(source) for source in sources}
             try:
                 Function.compile_together([*dict.fromkeys(functions.values())])
             except MemoryError:
@@ -452,18 +458,32 @@ def kept_functions(
 
     Kernels get their code when a call needs it. Texts are asked for where the store has no code.
     """
-    kernels = []
-    for number, (symbol, key) in enumerate(names.kernels):
-        text = partial(_named_text, details, number, symbol)
-        source = _Source(symbol, (symbol,), text, _BEST, machine, known_key=key)
-        kernels.append(_functions.setdefault(symbol, Function(symbol, source)))
+    kernels = [
+        _kept_function(symbol, key, partial(_kernel_text, details, number), machine)
+        for number, (symbol, key) in enumerate(names.kernels)
+    ]
     symbol, key = names.host
     source = _Source(symbol, _ENTRIES, lambda: details()[0], None, machine, known_key=key)
     return kernels, _host_functions(source)
 
 
-def _named_text(details: Callable[[], tuple[str, Sequence[str]]], number: int, symbol: str) -> str:
-    return _with_names({symbol: details()[1][number]})
+def _kernel_text(details: Callable[[], tuple[str, Sequence[str]]], number: int) -> str:
+    return details()[1][number]
+
+
+def _kept_function(
+    symbol: str, key: bytes, text: Callable[[], str], machine: Machine | None
+) -> Function:
+    """The function of a kernel text that programs share; the store may have its code."""
+    source = _Source(
+        symbol, (symbol,), lambda: _with_names({symbol: text()}), _BEST, machine, known_key=key
+    )
+    return _functions.setdefault(symbol, Function(symbol, source))
+
+
+def _length(source: KernelText) -> int:
+    """Characters that LLVM reads, unless the store has the code."""
+    return 0 if isinstance(source, KeptText) else len(text_of(source))
 
 
 def compile_functions(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import field
+from typing import Protocol
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
@@ -20,17 +21,27 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import Call, KernelPlan, with_sizes
-from shlo_disc.lower.speculate import Decision, Likely, Speculation
+from shlo_disc.lower.speculate import MAX_KERNELS, Decision, Likely, Speculation
 from shlo_disc.lower.target import Target
 from shlo_disc.passes.homes import values_given
 from shlo_disc.passes.op_classes import own_kind
 from shlo_disc.passes.records import planned
 from shlo_disc.passes.structure import structure
 
-__all__ = ["Plans"]
-
 Symbols = tuple[str, ...]
 Found = tuple[KernelPlan, tuple[Decision, ...]]
+Made = tuple[KernelPlan, tuple[Decision, ...], int]
+"""And how many specialised kernels it has."""
+
+
+class Kept(Protocol):
+    """Plans that earlier processes made."""
+
+    def found(self, about: object) -> Made | None:
+        """The plan of a fusion; `about` has all that it depends on, target and compiler aside."""
+
+    def keep(self, about: object, made: Made) -> Made:
+        """Keep a plan that was made; returns it as the program shall have it."""
 
 
 @dataclass
@@ -68,8 +79,10 @@ class _Family:
 class Plans:
     """Has plans made, each once. `likely`: values of symbols to have kernels for."""
 
-    def __init__(self, shapes: ShapeAnalysis, target: Target, likely: Likely) -> None:
-        self._shapes = shapes
+    def __init__(
+        self, shapes: ShapeAnalysis, target: Target, likely: Likely, kept: Kept | None
+    ) -> None:
+        self._shapes, self._kept = shapes, kept
         self._target = target
         self._speculation = Speculation(shapes, likely)
         self._has_likely = bool(likely)
@@ -88,21 +101,38 @@ class Plans:
         family = self._made.get(key)
         found = family.over(symbols) if family is not None else None
         if family is None or found is None:
-            emitter = self._target.emitters.get(kind)
-            if emitter is None:
-                raise UnsupportedError(
-                    f"{source_line(op)}: target {self._target.name} has no kernel for "
-                    f"{_called(op, kind)}; keep it outside shlo_disc.jit"
-                )
-            found = self._speculation.plan(
-                op, known, lambda shapes: emitter(planned(op, shapes), self._target.machine)
-            )
+            found = self._kept_or_made(op, kind, known, (symbols, key))
             if family is None:
                 self._made[key] = _Family(symbols, *found)
             else:
                 family.others[symbols] = found
         self.short.update(size for size in found[0].short if size.symbols())
         return found
+
+    def _kept_or_made(self, op: ir.Operation, kind: str, known: Pairs, key: object) -> Found:
+        speculation, kept = self._speculation, self._kept
+        if kept is None or self._has_likely:
+            return self._new(op, kind, known)
+        made = kept.found(key)
+        if made is not None and speculation.special + made[2] <= MAX_KERNELS:
+            speculation.special += made[2]
+            return made[:2]
+        before, refused = speculation.special, speculation.refused
+        found = self._new(op, kind, known)
+        if speculation.refused > refused:  # it depends on the plans before
+            return found
+        return kept.keep(key, (*found, speculation.special - before))[:2]
+
+    def _new(self, op: ir.Operation, kind: str, known: Pairs) -> Found:
+        emitter = self._target.emitters.get(kind)
+        if emitter is None:
+            raise UnsupportedError(
+                f"{source_line(op)}: target {self._target.name} has no kernel for "
+                f"{_called(op, kind)}; keep it outside shlo_disc.jit"
+            )
+        return self._speculation.plan(
+            op, known, lambda shapes: emitter(planned(op, shapes), self._target.machine)
+        )
 
     def _key(self, op: ir.Operation, known: Pairs) -> tuple[Symbols, tuple[object, ...]]:
         """The symbols that `op` is about, and all else that its plan depends on.
@@ -119,8 +149,9 @@ class Plans:
         has_names = bool(known) or self._has_likely
         facts = None if has_names else shapes.constraints.alone(symbols, put)
         if facts is None:
-            form = structure(op)
-            return symbols, (form, values_given(op), known, symbols, *sizes, *elements)
+            pairs = None if shapes.seen is None else tuple(sorted(shapes.seen.items()))
+            about = structure(op), values_given(op), known, pairs
+            return symbols, (*about, shapes.constraints.facts(), symbols, *sizes, *elements)
         seen = None if shapes.seen is None else tuple(map(shapes.seen.get, symbols))
         form = structure(op, size=lambda text: put(shapes.parsed(text)))
         told = (None if of is None else tuple(map(put, of)) for of in elements)

@@ -25,7 +25,7 @@ from shlo_disc.lower.host.foreign import can_fail
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import Tables
 from shlo_disc.lower.host.plan_calls import PlanCalls
-from shlo_disc.lower.host.plans import Plans
+from shlo_disc.lower.host.plans import Kept, Plans
 from shlo_disc.lower.host.prepare import prepare
 from shlo_disc.lower.host.record import HostDetails, HostProgram, Mark
 from shlo_disc.lower.host.scalars import emit_scalars
@@ -40,8 +40,6 @@ from shlo_disc.passes.op_classes import RESHAPES
 from shlo_disc.passes.place import At
 from shlo_disc.passes.places import places_of, reuses_of, scalars_of
 
-__all__ = ["emit_host"]
-
 write_case = imported_later("shlo_disc.lower.host.control_flow", "write_case")
 write_while = imported_later("shlo_disc.lower.host.control_flow", "write_while")
 
@@ -53,16 +51,18 @@ def emit_host(
     target: Target,
     likely: Likely | None = None,
     written: Callable[[Kernel, bool], object] | None = None,
+    kept: Kept | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
     `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
-    kernel as soon as its text is known, and whether the first call needs it.
+    kernel as soon as its text is known, and whether the first call needs it. `kept`: plans that
+    earlier processes made.
 
     Raises Refused with the fusions no kernel could be written for, and ValueError when `likely`
     names no symbol of the program.
     """
-    run = _Run(func, shapes, program, target, likely or {}, written)
+    run = _Run(func, shapes, program, target, likely or {}, written, kept)
     run_parts = run.emit()
     if run.refused:
         raise Refused(run.refused)
@@ -105,6 +105,7 @@ class _Run:
         target: Target,
         likely: Likely,
         written: Callable[[Kernel, bool], object] | None,
+        kept: Kept | None,
     ) -> None:
         self.program = program
         self.reuses = reuses_of(func)
@@ -122,7 +123,7 @@ class _Run:
         self.constants: list[npt.NDArray[np.uint8]] = []
         self.refused: list[tuple[ir.Operation, Exception]] = []
         """Fusions no kernel could be written for; the text is of no use then."""
-        self.plans = Plans(shapes, target, likely)
+        self.plans = Plans(shapes, target, likely, kept)
         self._main = func.regions[0].blocks[0]
         self._can_fail = target.memory.can_fail or can_fail(func)
 

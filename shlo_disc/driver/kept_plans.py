@@ -1,0 +1,177 @@
+"""Kernel plans on disk: of a program that was edited, those that did not change are loaded.
+
+The key of an entry names all that an emitter reads: the fusion, what is known of its sizes, the
+compiler, the machine. An entry has the plan, and names the code of its kernels; their texts are
+read when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from shlo_disc.base import flags
+from shlo_disc.base.later import Later
+from shlo_disc.driver.kept import machine_key, read_record
+from shlo_disc.dynamic.expr import Expr
+from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
+from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.background import do_later
+from shlo_disc.lower.host.plans import Made
+from shlo_disc.lower.plan import (
+    KeptText,
+    Kernel,
+    KernelPlan,
+    KernelText,
+    Launch,
+    rewritten,
+    text_of,
+)
+from shlo_disc.lower.speculate import Decision
+from shlo_disc.lower.target import Target
+from shlo_disc.store.entries import COUNTS, current, mismatch
+from shlo_disc.store.format import key_of
+
+
+def kept_plans(target: Target) -> KeptPlans | None:
+    """The plans on disk for `target`, as a registry has it; None where none are kept."""
+    key = machine_key(target.name)
+    return None if key is None or target.code_names is None else KeptPlans(target, key)
+
+
+class KeptPlans:
+    """Plans on disk, for one program.
+
+    Kernels of one text have one source in the program, whether their plans are loaded or made. So a
+    program is the same whichever of its plans are on disk.
+    """
+
+    def __init__(self, target: Target, key: bytes) -> None:
+        """`key` names the compiler and the machine."""
+        self._target, self._key = target, key
+        self._sources: dict[str, KernelText] = {}
+        """What the program has for kernels of one text, or of one record that gives a text."""
+
+    def found(self, about: object) -> Made | None:
+        """The plan of a fusion of which `about` is all that its emitter reads, and its decisions.
+
+        Where entries are checked, there is none: see :meth:`keep`.
+        """
+        if flags.cache_verifies():
+            return None
+        made = read_record("plans", self._key_of(about), self._read)
+        if made is not None:
+            COUNTS.add("plans_loaded")
+        return made
+
+    def keep(self, about: object, made: Made) -> Made:
+        """Keep a plan that was made; returns it with the sources that the program has.
+
+        Raises CacheMismatchError if the entry of `about` is checked, and differs.
+        """
+        key = self._key_of(about)
+        plan = _with_sources(made[0], lambda source: self._own(_identity(source), source))
+        made = plan, *made[1:]
+        if not flags.cache_verifies():
+            do_later(partial(self._write, key, made))
+            return made
+        store = current("plans")
+        kept = None if store is None else store.read(key)
+        if store is not None and kept not in (None, self._bytes(made)):
+            raise mismatch(store, key, "a kernel plan differs")
+        return made
+
+    def _own(self, identity: str, source: KernelText) -> KernelText:
+        return self._sources.setdefault(identity, source)
+
+    def _key_of(self, about: object) -> bytes:
+        return key_of(self._key, spelled(about))
+
+    def _read(self, data: bytes) -> Made:
+        match from_bytes(data):
+            case KernelPlan() as plan, tuple(decisions), int(special), tuple(texts):
+                own = {text.identity: self._own(text.identity, text) for text in texts}
+                if any(kernel.source not in own for kernel in _kernels(plan)):
+                    raise RecordError("a kernel without a text")
+                plan = _with_sources(plan, lambda source: own[str(source)])
+                return plan, tuple(Decision(*decision) for decision in decisions), special
+        raise RecordError("no plan")
+
+    def _bytes(self, made: Made) -> bytes:
+        """The entry; all texts are written for it. Kernels have identities in place of texts."""
+        plan, decisions, special = made
+        identities = {kernel.source: _identity(kernel.source) for kernel in _kernels(plan)}
+        written = [*map(text_of, identities)]
+        assert self._target.code_names is not None
+        names = self._target.code_names("", written).kernels
+        texts = tuple(
+            KeptText(identity, *name, Later.of(text))
+            for identity, name, text in zip(identities.values(), names, written, strict=True)
+        )
+        plain = tuple((d.before, d.condition, d.after) for d in decisions)
+        return to_bytes((_with_sources(plan, identities.__getitem__), plain, special, texts))
+
+    def _write(self, key: bytes, made: Made) -> None:
+        store = current("plans")
+        if store is not None:
+            store.write(key, self._bytes(made))
+
+
+def _kernels(plan: KernelPlan) -> list[Kernel]:
+    """Every kernel of a plan, those of `Pack.never` too."""
+    found: list[Kernel] = []
+
+    def note(launch: Launch) -> Launch:
+        found.extend((launch.kernel, *launch.calls))
+        return launch
+
+    rewritten(plan.steps, note)
+    return found
+
+
+def _with_sources(plan: KernelPlan, source: Callable[[KernelText], KernelText]) -> KernelPlan:
+    def put(kernel: Kernel) -> Kernel:
+        return Kernel(kernel.name, source(kernel.source))
+
+    def launch(step: Launch) -> Launch:
+        return replace(step, kernel=put(step.kernel), calls=tuple(map(put, step.calls)))
+
+    return replace(plan, steps=rewritten(plan.steps, launch))
+
+
+def _identity(source: KernelText) -> str:
+    """Equal for sources of which a program has one."""
+    if isinstance(source, KeptText):
+        return source.identity
+    return hashlib.blake2b(spelled(source).encode(), digest_size=16).hexdigest()
+
+
+def spelled(value: Any) -> str:
+    """`value` in full: no two records of plain data, types or attributes are spelled alike.
+
+    Raises TypeError for what cannot be named in full.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes | np.dtype):
+        return repr(value)
+    kind = type(value).__name__
+    if isinstance(value, tuple | list):
+        return f"{kind}({','.join(map(spelled, value))})"
+    if isinstance(value, frozenset | set):
+        return f"set({','.join(sorted(map(spelled, value)))})"
+    if isinstance(value, Expr | ir.Type | ir.Attribute):
+        text = str(value)
+        if "dense_resource" in text:  # a name of elements
+            raise TypeError(f"elements that are not in the text cannot be named: {text[:80]}")
+        return f"{kind}({text!r})"
+    if isinstance(value, FunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
+    if is_dataclass(value):
+        own = [spelled(getattr(value, field.name)) for field in fields(value)]
+        return f"{type(value).__module__}.{kind}({','.join(own)})"
+    raise TypeError(f"a {kind} cannot be named in full: {value!r}")
