@@ -39,6 +39,10 @@ from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.format import key_of
 
 
+class NamelessError(ValueError):
+    """A fusion has elements of which its text has the name alone."""
+
+
 def kept_plans(target: Target) -> KeptPlans | None:
     """The plans on disk for `target`, as a registry has it; None where none are kept."""
     key = machine_key(target.name)
@@ -65,7 +69,8 @@ class KeptPlans:
         """
         if flags.cache_verifies():
             return None
-        made = read_record("plans", self._key_of(about), self._read)
+        key = self._key_of(about)
+        made = None if key is None else read_record("plans", key, self._read)
         if made is not None:
             COUNTS.add("plans_loaded")
         return made
@@ -78,8 +83,9 @@ class KeptPlans:
         key = self._key_of(about)
         plan = _with_sources(made[0], lambda source: self._own(_identity(source), source))
         made = plan, *made[1:]
-        if not flags.cache_verifies():
-            do_later(partial(self._write, key, made))
+        if key is None or not flags.cache_verifies():
+            if key is not None:
+                do_later(partial(self._write, key, made))
             return made
         store = current("plans")
         kept = None if store is None else store.read(key)
@@ -90,8 +96,11 @@ class KeptPlans:
     def _own(self, identity: str, source: KernelText) -> KernelText:
         return self._sources.setdefault(identity, source)
 
-    def _key_of(self, about: object) -> bytes:
-        return key_of(self._key, spelled(about))
+    def _key_of(self, about: object) -> bytes | None:
+        try:
+            return key_of(self._key, spelled(about))
+        except NamelessError:
+            return None
 
     def _read(self, data: bytes) -> Made:
         match from_bytes(data):
@@ -155,7 +164,7 @@ def _identity(source: KernelText) -> str:
 def spelled(value: Any) -> str:
     """`value` in full: no two records of plain data, types or attributes are spelled alike.
 
-    Raises TypeError for what cannot be named in full.
+    Raises NamelessError, and TypeError for what is none of these.
     """
     if value is None or isinstance(value, bool | int | float | str | bytes | np.dtype):
         return repr(value)
@@ -167,7 +176,7 @@ def spelled(value: Any) -> str:
     if isinstance(value, Expr | ir.Type | ir.Attribute):
         text = str(value)
         if "dense_resource" in text:  # a name of elements
-            raise TypeError(f"elements that are not in the text cannot be named: {text[:80]}")
+            raise NamelessError(text)
         return f"{kind}({text!r})"
     if isinstance(value, FunctionType):
         return f"{value.__module__}.{value.__qualname__}"

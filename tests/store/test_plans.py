@@ -11,16 +11,26 @@ import pytest
 
 import shlo_disc
 from shlo_disc import cache
+from shlo_disc.base.errors import ShloDiscError
 from shlo_disc.driver import kept, kept_plans
-from shlo_disc.driver.kept_plans import KeptPlans, spelled
+from shlo_disc.driver.kept_plans import KeptPlans, NamelessError, spelled
+from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.shape_program import shape_program
+from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.executables.codec import from_bytes, to_bytes
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host.plans import Plans
-from shlo_disc.lower.plan import KeptText, LateText, kernels_of
+from shlo_disc.lower.host.program import emit_host
+from shlo_disc.lower.plan import KeptText, KernelPlan, LateText, kernels_of
+from shlo_disc.lower.refused import Refused
+from shlo_disc.lower.target import parse
+from shlo_disc.passes.base import Pipeline
+from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.store.entries import current
 from tests.store.test_calls import forget
+from tools.replay import PROGRAMS
 
 T = "tensor<?x?xf32>"
 SHAPES = [["n", "k"], ["k", "k"]]
@@ -254,8 +264,42 @@ def test_every_part_of_a_key_counts(abouts, options):
 def test_what_cannot_be_named_in_full():
     with pytest.raises(TypeError, match="a object cannot be named"):
         spelled((1, object()))
-    with new_context(), pytest.raises(TypeError, match="elements"):
-        spelled(ir.Attribute.parse("dense_resource<r> : tensor<2xf32>"))
+    with new_context():
+        about = ir.Attribute.parse("dense_resource<r> : tensor<2xf32>")
+    with pytest.raises(NamelessError, match="dense_resource"):
+        spelled((about,))
+    target = parse("cpu")
+    own, plan = KeptPlans(target, b""), (KernelPlan(()), (), 0)
+    assert own.keep(about, plan) == plan
+    assert own.found(about) is None
+    assert not plans()
+
+
+def emitted(text: str, kept: KeptPlans | None) -> bytes:
+    """The host program of a module, with all texts."""
+    target = parse("cpu")
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline([*CLEANUP, *planning(target.model)]).run(module)
+        main, shapes = main_function(module), analyze(module)
+        program = shape_program(main, shapes)
+        return to_bytes(emit_host(main, shapes, program, target, kept=kept))
+
+
+@pytest.mark.slow
+def test_programs_of_every_kind_are_the_same_with_loaded_plans(made):
+    """What emitters read is spelled, whatever it is."""
+    for path in sorted(PROGRAMS.glob("*.mlir")):
+        text = path.read_text()
+        try:
+            wanted = emitted(text, None)
+        except (ShloDiscError, Refused):
+            continue
+        assert emitted(text, kept_plans.kept_plans(parse("cpu"))) == wanted, path
+        shlo_disc.finish_compiling()
+        made.clear()
+        assert emitted(text, kept_plans.kept_plans(parse("cpu"))) == wanted, path
+        assert not made, path
 
 
 def test_values_of_unlike_types_are_spelled_unlike():
