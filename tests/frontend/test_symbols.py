@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src import traceback_util
 
 import shlo_disc
 from shlo_disc.jax.versions import family, tracing
@@ -392,7 +393,8 @@ def test_a_trace_ends_soon_after_a_question_that_makes_it_be_repeated(catches):
     @shlo_disc.jit
     def function(x, y):
         reached.append("begins")
-        x = x + jnp.ones(5)  # a number for both widths
+        if x.shape[0] < 100:  # no first question ends a trace for long
+            x = x + jnp.ones(5)  # a number for both widths
         if catches:
             try:
                 x = long(x, y)
@@ -408,6 +410,45 @@ def test_a_trace_ends_soon_after_a_question_that_makes_it_be_repeated(catches):
     assert "d1 = 5" in function.explain()
     assert reached.count("begins") == 3  # two with symbols, one with numbers
     assert reached.count("ends") == (3 if catches else 2)
+
+
+@pytest.mark.usefixtures("compiled_anew")
+def test_a_trace_ends_at_once_with_its_first_question():
+    """Twice, so that a function of many such arguments has few traces."""
+    reached = []
+
+    @shlo_disc.jit
+    def function(*arrays):
+        for k, x in enumerate(arrays):
+            reached.append(k)
+            x = x @ jnp.ones(k + 2)
+        return x
+
+    function(*(F(k + 2) for k in range(4)))
+    assert reached == [0, *range(2), *range(4), *range(4)]
+    assert all(f"d{k} = {k + 2}" in function.explain() for k in range(4))
+
+
+@pytest.mark.usefixtures("compiled_anew")
+def test_jax_adds_no_lines_to_what_ends_a_trace(monkeypatch):
+    """It would filter tracebacks wherever the trace is in a gradient."""
+    filtered = []
+    monkeypatch.setattr(traceback_util, "filter_traceback", filtered.append)
+
+    @jax.grad
+    def gradient(x, y):
+        y = jax.lax.stop_gradient(y)
+
+        @jax.custom_vjp
+        def identity(x):
+            return x
+
+        identity.defvjp(lambda x: (x, None), lambda _, g: (g + 0 * (y @ np.ones(5, np.float32)),))
+        return identity(x).sum()
+
+    x = F(5)
+    np.testing.assert_array_equal(shlo_disc.jit(gradient)(x, x), np.ones(5))
+    assert not filtered
 
 
 @pytest.mark.usefixtures("compiled_anew")

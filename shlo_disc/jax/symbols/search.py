@@ -28,8 +28,6 @@ from shlo_disc.jax.sizes.symbolic import EnoughAskedError, Question, Session, as
 from shlo_disc.jax.symbols.choice import Choice
 from shlo_disc.jax_private.sizes import reshapes_of
 
-__all__ = ["Found", "Lower", "choose_symbols"]
-
 _log = logging.getLogger("shlo_disc")
 
 T = TypeVar("T")
@@ -40,8 +38,8 @@ _PATIENCE = 16
 _LIMIT = 200
 _RECENT = 16
 
-_MORE = 10
-"""Questions that a trace may ask after one that makes it be repeated: some ms."""
+_FEW = 16
+"""Questions that a trace may ask although it is to be repeated: some ms."""
 
 
 @dataclass
@@ -207,9 +205,11 @@ class _Search(Generic[T]):
             outcome: _Outcome[T] = _Outcome(session)
 
             def noted(question: Question) -> None:
-                # More such sizes are likely near this one: the trace goes on for a while.
+                # More such sizes are likely near this one: the trace goes on for a while. A trace
+                # that ends with its first question has cost little.
                 if _needs_number(choice, question):
-                    session.last = session.count * 5 // 4 + _MORE
+                    is_first = session.count == 0 and self.traces <= 2
+                    session.last = 0 if is_first else max(session.count * 5 // 4, _FEW)
 
             session.noted = noted
 
