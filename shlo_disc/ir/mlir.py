@@ -24,6 +24,7 @@ __all__ = [
     "captures",
     "clone",
     "ir",
+    "is_in_loop",
     "kernel_context",
     "new_context",
     "ops_of",
@@ -94,8 +95,8 @@ _KERNEL_DIALECTS = (
 """Operations of kernels and host programs."""
 
 
-_WITH_CLASSES = ("builtin", "func")
-"""Dialects whose classes are used, and load in 1 ms."""
+_WITH_CLASSES = ("func",)
+"""Dialects whose classes are used."""
 
 
 @once
@@ -207,6 +208,13 @@ def _look_into(op: ir.Operation, inside: set[ir.Value], used: dict[ir.Value, Non
                 used.update(dict.fromkeys(inner.operands))
                 inside.update(inner.results)
                 _look_into(inner, inside, used)
+
+
+def is_in_loop(op: ir.Operation) -> bool:
+    """True if `op` runs in every step of a loop."""
+    while op is not None and op.name != "stablehlo.while":
+        op = op.parent
+    return op is not None
 
 
 def reads(op: ir.Operation) -> list[ir.Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -26,6 +27,29 @@ def test_import_is_light_and_compile_is_the_function():
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
     )
     assert done.stdout == "fine\n", done.stderr
+
+
+FIRST_CALL = """
+import sys, warnings, jax.numpy as jnp, shlo_disc
+warnings.simplefilter("error")
+x = jnp.ones((3, 4))
+assert (shlo_disc.jit(lambda x, w, b: x @ w + b)(x, jnp.ones((4, 5)), jnp.ones(5)) == 5).all()
+others = ("few_elements", "dense.batches", "dense.small", "dense.horizontal", "probes")
+assert not [name for name in others if f"shlo_disc.lower.cpu.{name}" in sys.modules]
+print("fine")
+"""
+
+
+def test_a_first_call_imports_no_emitters_that_it_does_not_need():
+    """And the rule of the broadcast, which no other module brings."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CALL],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SHLO_DISC_CACHE": "0"},
+    )
+    assert (done.stdout, done.stderr) == ("fine\n", "")
 
 
 def test_every_public_name_is_there():

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.mlir import ir, is_in_loop
 from shlo_disc.ir.ops import Role, row_of
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.short_factors import is_in_loop
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.op_classes import is_flag
 

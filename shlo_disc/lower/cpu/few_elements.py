@@ -27,7 +27,7 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.builder import EITHER, SCALAR, CpuBuilder
 from shlo_disc.lower.cpu.joined_functions import DEAR, join_functions
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.short_factors import MOVING, is_in_loop
+from shlo_disc.lower.cpu.short_factors import MOVING
 from shlo_disc.lower.kernels.names import fusion_name
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
@@ -62,14 +62,12 @@ _NOTHING = (Role.FREE, Role.HOST, Role.RETURN)
 
 
 def has_few_elements(fusion: Planned[Any]) -> bool:
-    """True if each element of `fusion` is better computed by itself."""
-    if not is_in_loop(fusion.op):
-        return False
+    """True if each element of `fusion`, which is in a loop, is better computed by itself."""
     ops = [v.operation for v in fusion.block.operations]
     ops = [op for op in ops if row_of(op).role not in _NOTHING]
     most = _FEW_MOVED if any(op.name in MOVING for op in ops) else _FEW
     roots = [Expr.product(fusion.shapes.shape(root)) for root in _roots(fusion)]
-    if not ops or any(not r.is_const or not 0 < r.value <= most for r in roots):
+    if not ops or not roots or any(not r.is_const or not 0 < r.value <= most for r in roots):
         return False
     work = 0
     for op in ops:

@@ -14,16 +14,15 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.ir.mlir import ir, terminator
+from shlo_disc.ir.mlir import ir, is_in_loop, terminator
 from shlo_disc.lower.cpu import cost, short_factors
 from shlo_disc.lower.cpu import transposed_staging as staging
 from shlo_disc.lower.cpu.builder import CpuBuilder
-from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.interleaved import interleaved_parts
 from shlo_disc.lower.cpu.interleaved import store as store_interleaved
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.pieces import Pieces, each_piece, find_pieces
-from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme, is_in_loop, looks_up
+from shlo_disc.lower.cpu.short_factors import Scheme, Values, constant_scheme, looks_up
 from shlo_disc.lower.kernels.flags import raise_flags, with_flags
 from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.kernels.names import fusion_name
@@ -66,8 +65,6 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     roots, shape, constraints = record.roots, record.space, shapes.constraints
     if not roots:
         return KernelPlan(())
-    if has_few_elements(fusion):
-        return emit_few_elements(fusion, machine)
     lanes = choose_lanes(block, machine)
     told = {terminator(block).operands[flag.number] for flag in record.flags}
     heavy = any(

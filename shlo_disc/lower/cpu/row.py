@@ -30,12 +30,12 @@ from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.ir.mlir import is_in_loop
 from shlo_disc.lower.cpu import cost
-from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
-from shlo_disc.lower.cpu.short_factors import SHORT, is_in_loop
+from shlo_disc.lower.cpu.short_factors import SHORT
 from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
 from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.kernels.names import fusion_name
@@ -103,8 +103,6 @@ def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
 
     Raises UnsupportedError for an op or element type no rule covers.
     """
-    if has_few_elements(fusion):
-        return emit_few_elements(fusion, machine)
     emitter = _Emitter(fusion, machine)
     plan, one = emitter.plan, choose_lanes(fusion.block, machine)
     if are_short(plan, one):

@@ -46,7 +46,6 @@ __all__ = [
     "Values",
     "better_at",
     "constant_scheme",
-    "is_in_loop",
     "looks_up",
     "of_run",
     "write",
@@ -133,13 +132,6 @@ def constant_scheme(
 
 def _is_short(size: Expr, ops: int, longest: int) -> bool:
     return size.is_const and 1 < size.value <= longest and size.value * ops <= MOST_OPS
-
-
-def is_in_loop(op: ir.Operation) -> bool:
-    """True if `op` runs in every step of a loop."""
-    while op is not None and op.name != "stablehlo.while":
-        op = op.parent
-    return op is not None
 
 
 def looks_up(block: ir.Block) -> bool:

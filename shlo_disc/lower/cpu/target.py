@@ -6,30 +6,48 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_disc.base.later import imported_later
+from shlo_disc.ir.mlir import is_in_loop
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
-from shlo_disc.lower.cpu.probes import probes
 from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import Target
 from shlo_disc.passes.records import Planned
 
 __all__ = ["EMITTERS", "Machine", "target"]
 
-_emit_rows = imported_later("shlo_disc.lower.cpu.row", "emit")
+_Emit = Callable[[Planned[Any], Machine], KernelPlan]
 
-EMITTERS: dict[str, Callable[[Planned[Any], Machine], KernelPlan]] = {
+emit_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "emit_few_elements")
+has_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "has_few_elements")
+probes = imported_later("shlo_disc.lower.cpu.probes", "probes")
+
+
+def _unless_few(emit: _Emit) -> _Emit:
+    """`emit`, or the emitter of few elements in its place."""
+
+    def emit_any(fusion: Planned[Any], machine: Machine) -> KernelPlan:
+        is_few = is_in_loop(fusion.op) and has_few_elements(fusion)
+        plan: KernelPlan = (emit_few_elements if is_few else emit)(fusion, machine)
+        return plan
+
+    return emit_any
+
+
+_emit_rows = _unless_few(imported_later("shlo_disc.lower.cpu.row", "emit"))
+
+EMITTERS: dict[str, _Emit] = {
     "attention": imported_later("shlo_disc.lower.cpu.attention", "emit_attention"),
     "column": _emit_rows,
     "conv": imported_later("shlo_disc.lower.cpu.conv", "emit_conv"),
-    "dense": imported_later("shlo_disc.lower.cpu.dense", "emit_dense"),
+    "dense": _unless_few(imported_later("shlo_disc.lower.cpu.dense", "emit_dense")),
     "dynamic_update_slice": imported_later(
         "shlo_disc.lower.kernels.update_slice", "emit_dynamic_update_slice"
     ),
     "ffi": imported_later("shlo_disc.lower.kernels.ffi_call", "emit_ffi"),
     "fft": imported_later("shlo_disc.lower.cpu.fft", "emit_fft"),
-    "loop": imported_later("shlo_disc.lower.cpu.loop", "emit"),
+    "loop": _unless_few(imported_later("shlo_disc.lower.cpu.loop", "emit")),
     "rng": imported_later("shlo_disc.lower.kernels.rng", "emit_rng"),
     "row": _emit_rows,
     "scan": imported_later("shlo_disc.lower.cpu.short_scan", "emit"),

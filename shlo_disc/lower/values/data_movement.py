@@ -18,7 +18,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.elemental import RULES, Elemental
+from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import convert, own_bits
 from shlo_disc.lower.values.gathers import gather
@@ -478,5 +478,3 @@ DATA_MOVEMENT = {
     "stablehlo.transpose": _transpose,
 }
 """Every op whose elements come from operands at other indices, or from none."""
-
-RULES.update(DATA_MOVEMENT)

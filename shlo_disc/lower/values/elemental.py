@@ -11,6 +11,7 @@ symbolic sizes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -33,8 +34,17 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vec
 Rule = Callable[["Elemental", ir.Operation, ir.Value, Index, Mask | None], Register]
 """How an op that moves or loops computes one element: (emitter, op, result, index, mask)."""
 
-RULES: dict[str, Rule] = {}
-"""Filled by `data_movement.py` and `reduction.py`: op name to rule."""
+
+@functools.cache
+def _rule(name: str) -> Rule | None:
+    """The rule of the op `name`, if it has one: the modules of rules need this one."""
+    from shlo_disc.lower.values.data_movement import DATA_MOVEMENT  # noqa: PLC0415
+
+    if name in DATA_MOVEMENT:
+        return DATA_MOVEMENT[name]
+    from shlo_disc.lower.values.reduction import REDUCTIONS  # noqa: PLC0415
+
+    return REDUCTIONS.get(name)
 
 
 _LARGEST_INDEX = 2**63 - 1
@@ -203,7 +213,7 @@ class Elemental:
         if op.name in SCALAR_OPS and not _changes_width(op):
             args = [self.value_at(v, self._at(op, v, index), mask) for v in op.operands]
             return emit_scalar(self.b, op, args)
-        if (rule := RULES.get(op.name)) is None:
+        if (rule := _rule(op.name)) is None:
             unsupported(
                 op, "not computed element by element", "see ELEMENTAL_OPS for what a loop may hold"
             )

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir, producer
-from shlo_disc.lower.values.elemental import RULES, Elemental, emit_region
+from shlo_disc.lower.values.elemental import Elemental, emit_region
 from shlo_disc.lower.values.elements import element_of, from_compute, half_op, to_compute
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
@@ -352,5 +352,3 @@ class _Window:
 
 REDUCTIONS = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}
 """Ops whose elements need a loop over operand elements."""
-
-RULES.update(REDUCTIONS)

@@ -6,13 +6,9 @@ from dataclasses import replace
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.ir.mlir import ir, terminator
-from shlo_disc.lower.cpu.dense.batches import largest
-from shlo_disc.lower.cpu.dense.horizontal import fused_horizontally
+from shlo_disc.ir.mlir import ir, is_in_loop, terminator
 from shlo_disc.lower.cpu.dense.plan import Planner
-from shlo_disc.lower.cpu.few_elements import emit_few_elements, has_few_elements
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.short_factors import is_in_loop
 from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
@@ -26,6 +22,8 @@ from shlo_disc.passes.records import Planned
 
 __all__ = ["emit_dense"]
 
+fused_horizontally = imported_later("shlo_disc.lower.cpu.dense.horizontal", "fused_horizontally")
+largest = imported_later("shlo_disc.lower.cpu.dense.batches", "largest")
 row_work = imported_later("shlo_disc.lower.cpu.dense.row_work", "RowWork")
 
 
@@ -38,8 +36,6 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
 
     Raises UnsupportedError for an element type that is not compiled.
     """
-    if has_few_elements(fusion):
-        return emit_few_elements(fusion, machine)
     block, record, shapes = fusion.block, fusion.record, fusion.shapes
     planners = []
     products = analyze_dense(record, list(block.arguments), shapes)

@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
-from shlo_disc.lower.cpu.dense.batches import batches_launch
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import PAIR
-from shlo_disc.lower.cpu.dense.small import small_launch, when_small
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.taps import tap_pack_kernel, taps_of
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
@@ -47,6 +46,10 @@ if TYPE_CHECKING:
     from shlo_disc.lower.cpu.dense.row_work import RowWork
 
 __all__ = ["Planner", "Scratch", "is_unit"]
+
+batches_launch = imported_later("shlo_disc.lower.cpu.dense.batches", "batches_launch")
+small_launch = imported_later("shlo_disc.lower.cpu.dense.small", "small_launch")
+when_small = imported_later("shlo_disc.lower.cpu.dense.small", "when_small")
 
 ONE = Expr.const(1)
 FIRST = Output(0)
@@ -220,7 +223,10 @@ class Planner:
         if self.fill is not None or self.p.bands != 1 or self.rows is not None:
             return None
         args = (self.a_buffer, self.b_buffer, self.out)
-        return batches_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
+        launch: Launch | None = batches_launch(
+            self.p, self.machine, args, self.label, self.gemm.c, self.finish
+        )
+        return launch
 
     def unless_small(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
         """The kernel of `small.py` where it does better than `otherwise`."""
