@@ -18,7 +18,6 @@ from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.shard_map import shard_map_p as _shard_map_p
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-
 SEEN = _source_info.JaxStackTraceBeforeTransformation()
 """The cause of an error that nobody sees: JAX takes 6 ms to add the lines of the program."""
 
