@@ -40,7 +40,7 @@ from shlo_disc.dynamic.size_sources import (
     control_around,
     sources_of_size,
 )
-from shlo_disc.ir.builders import number_of
+from shlo_disc.ir.builders import number_of, rank_of
 from shlo_disc.ir.comparisons import conjuncts, less_than
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, terminator
@@ -226,18 +226,6 @@ class ShapeAnalysis:
             and fresh.arguments == self.arguments
             and fresh.size_arguments == self.size_arguments
         )
-
-    def annotate(self, module: ir.Module) -> None:
-        """Print shapes on the IR, as attribute `disc.shapes` of every op, for tests and people."""
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            shapes = [self._shapes[r] for r in op.results if r in self._shapes]
-            if shapes:
-                op.attributes["disc.shapes"] = ir.ArrayAttr.get([_texts(s) for s in shapes])
-            return ir.WalkResult.ADVANCE
-
-        with module.context:
-            module.operation.walk(visit)
 
     # -- for rules ------------------------------------------------------------------------------
 
@@ -679,10 +667,6 @@ def _conjuncts(condition: Entry) -> list[Condition | None]:
     return [*sorted(condition.parts, key=lambda part: str(part.comparison))]
 
 
-def _texts(shape: Shape) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.StringAttr.get(str(size)) for size in shape])
-
-
 # -- ops with regions that run ------------------------------------------------------------------
 
 
@@ -893,14 +877,10 @@ def _sources_of_signs(main: ir.Operation) -> set[ir.Value]:
             found |= sources_of_size(value)
     for name in ("compare", "maximum", "minimum"):
         for op in ops_of(main, f"stablehlo.{name}"):
-            if any(_rank(side) == 0 and number_of(side) in (0, -1) for side in op.operands):
+            if any(rank_of(side) == 0 and number_of(side) in (0, -1) for side in op.operands):
                 for value in op.operands:
                     found |= sources_of_size(value)
     return found
-
-
-def _rank(value: ir.Value) -> int:
-    return int(ir.RankedTensorType(value.type).rank)
 
 
 def _main(module: ir.Operation) -> ir.Operation:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_disc.ir.builders import convert, create, with_element
+from shlo_disc.ir.builders import convert, create, element_of, with_element
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 
 
@@ -29,8 +29,8 @@ def promote_accumulators(module: ir.Module, present: set[str]) -> int:
     for name in (name for name in _ACCUMULATED if name in present):
         for op in ops_of(module, name):
             accumulated = _ACCUMULATED[name](op)
-            elements = [_element(argument) for argument in op.regions[-1].blocks[0].arguments]
-            if [_element(op.operands[k]) for k in accumulated] == elements:
+            elements = [element_of(argument) for argument in op.regions[-1].blocks[0].arguments]
+            if [element_of(op.operands[k]) for k in accumulated] == elements:
                 continue
             if name == "stablehlo.select_and_scatter":
                 _promote_selection(op)
@@ -73,7 +73,7 @@ _ACCUMULATED: dict[str, Callable[[ir.Operation], Sequence[int]]] = {
 def _promote_selection(op: ir.Operation) -> None:
     """Operand, source and initial value of a select_and_scatter are promoted."""
     select, scatter = (region.blocks[0] for region in op.regions)
-    given, element = _element(op.operands[0]), _element(scatter.arguments[0])
+    given, element = element_of(op.operands[0]), element_of(scatter.arguments[0])
     wide = _holding_both(given, element)
     for k, value in enumerate(op.operands):
         op.operands[k] = promoted(promoted(value, element, op) if k else value, wide, op)
@@ -100,13 +100,9 @@ def _retype_arguments(block: ir.Block, wide: ir.Type) -> None:
     """The block takes numbers of type `wide`, and computes with what it computed with before."""
     for argument in block.arguments:
         old = argument.type
-        if _element(argument) == wide:
+        if element_of(argument) == wide:
             continue
         argument.set_type(with_element(argument.type, wide))
         with ir.InsertionPoint.at_block_begin(block), argument.location:
             narrow = create("stablehlo.convert", [argument], old)
         argument.replace_all_uses_except(narrow, narrow.owner.operation)
-
-
-def _element(value: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(value.type).element_type

@@ -8,7 +8,7 @@ effects. A `while` may never end, so a branch with a loop stays a branch.
 
 from __future__ import annotations
 
-from shlo_disc.ir.builders import compare, create, integer
+from shlo_disc.ir.builders import compare, integer, select
 from shlo_disc.ir.mlir import at, ir, ops_of, replace, terminator
 from shlo_disc.ir.ops import OPS, Role
 from shlo_disc.ir.scalar_regions import in_scalar_region
@@ -51,13 +51,9 @@ def _select(op: ir.Operation) -> None:
         values = rows[-1]
         for number, row in reversed(list(enumerate(rows[:-1]))):
             is_this = chosen if op.name == "stablehlo.if" else _equals(chosen, number)
-            values = [
-                create("stablehlo.select", [is_this, a, b], a.type)
-                for a, b in zip(row, values, strict=True)
-            ]
+            values = [select(is_this, a, b) for a, b in zip(row, values, strict=True)]
     replace(op, *values)
 
 
 def _equals(value: ir.Value, number: int) -> ir.Value:
-    flag = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-    return compare("EQ", value, integer(number, value.type), flag)
+    return compare("EQ", value, integer(number, value.type))

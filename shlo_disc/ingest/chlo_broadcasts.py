@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.ingest.size_values import Sizes, extent, vector
-from shlo_disc.ir.builders import broadcast, create
+from shlo_disc.ir.builders import broadcast, create, rank_of
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of
 from shlo_disc.ir.ops import OPS, names
@@ -60,7 +60,7 @@ def _placed(op: ir.Operation, rank: int) -> list[tuple[ir.Value, list[int]]]:
     given = ir.DenseI64ArrayAttr(op.attributes[_DIMENSIONS]) if _DIMENSIONS in op.attributes else ()
     placed = []
     for value in op.operands:
-        own = _rank(value)
+        own = rank_of(value)
         dims = [int(d) for d in given] if len(given) and own < rank else [*range(rank - own, rank)]
         if len(dims) != own or sorted({*dims} & {*range(rank)}) != dims:
             raise InvalidModuleError(
@@ -73,7 +73,7 @@ def _placed(op: ir.Operation, rank: int) -> list[tuple[ir.Value, list[int]]]:
 
 def _broadcast(op: ir.Operation, sizes: Sizes) -> tuple[list[ir.Value], list[ir.Value]]:
     """The operands in their common shape, and that shape."""
-    rank = max(map(_rank, op.operands))
+    rank = max(map(rank_of, op.operands))
     placed = _placed(op, rank)
     columns: list[list[ir.Value]] = [[] for _ in range(rank)]
     for value, dims in placed:
@@ -89,7 +89,3 @@ def _broadcast(op: ir.Operation, sizes: Sizes) -> tuple[list[ir.Value], list[ir.
             value = broadcast(value, dims, kind, lambda: vector(shape))
         operands.append(value)
     return operands, shape
-
-
-def _rank(value: ir.Value) -> int:
-    return int(ir.RankedTensorType(value.type).rank)

@@ -17,6 +17,7 @@ from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.base.records import dataclass
 from shlo_disc.ingest.computations import computations
 from shlo_disc.ingest.present import CHLO_CALLS, CONFIGURATION, INTERNAL, target_of
+from shlo_disc.ir.builders import element_of, rank_of
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, ops_of, stablehlo
 from shlo_disc.ir.ops import ffi
@@ -122,14 +123,6 @@ def _is_integer(element: ir.Type) -> bool:
     return isinstance(element, ir.IntegerType) and ir.IntegerType(element).width > 1
 
 
-def _element(value: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(value.type).element_type
-
-
-def _rank(value: ir.Value) -> int:
-    return int(ir.RankedTensorType(value.type).rank)
-
-
 # --- each target ----------------------------------------------------------------------------------
 
 
@@ -139,7 +132,7 @@ def _dynamic_reduce_window(call: _Call) -> None:
     call.need(count > 0, "a result")
     call.counts(2 * count + 5, count)
     call.arrays()
-    rank = _rank(call.operands[0])
+    rank = rank_of(call.operands[0])
     for k, what in enumerate(("the window", "strides", "base dilations", "window dilations")):
         call.sizes(2 * count + k, rank, what)
     padding = ir.RankedTensorType(call.operands[-1].type)
@@ -148,7 +141,7 @@ def _dynamic_reduce_window(call: _Call) -> None:
         f"a padding of integers with shape {[rank, 2]}, not {padding}",
     )
     reducer = call.computation()
-    scalars = [ir.RankedTensorType.get([], _element(result)) for result in call.results]
+    scalars = [ir.RankedTensorType.get([], element_of(result)) for result in call.results]
     call.need(
         (list(reducer.type.inputs), list(reducer.type.results)) == (2 * scalars, scalars),
         f"a computation of the elements of its results, not of type {reducer.type}",
@@ -156,14 +149,14 @@ def _dynamic_reduce_window(call: _Call) -> None:
     for k in range(count):
         x, init, result = call.operands[k], call.operands[count + k], call.results[k]
         call.need(
-            (_rank(x), _rank(init), _rank(result)) == (rank, 0, rank),
+            (rank_of(x), rank_of(init), rank_of(result)) == (rank, 0, rank),
             f"inputs and results of one rank and initial values of rank 0 ({x.type}, {init.type}, "
             f"{result.type})",
         )
         for value in (x, init):
             call.need(
-                _is_promotable(_element(value), _element(result)),
-                f"element types that the computation takes: {_element(value)} is none",
+                _is_promotable(element_of(value), element_of(result)),
+                f"element types that the computation takes: {element_of(value)} is none",
             )
 
 
@@ -192,7 +185,7 @@ def _approx_top_k(call: _Call) -> None:
     call.arrays()
     call.need("reduction_dim" in config, f"reduction_dim in {CONFIGURATION}")
     axis = int(call.cast(config["reduction_dim"], ir.IntegerAttr, "reduction_dim").value)
-    rank = _rank(call.operands[0])
+    rank = rank_of(call.operands[0])
     call.need(0 <= axis < rank, f"a reduction_dim from 0 to {rank - 1}, not {axis}")
     if is_static:
         k = int(call.cast(config["top_k"], ir.IntegerAttr, "top_k").value)
@@ -210,7 +203,7 @@ def _approx_top_k(call: _Call) -> None:
         size = ir.RankedTensorType(call.results[n].type).shape[axis]
         call.need(not is_static or size >= 0, "results whose reduced size the type gives")
     comparator = call.computation()
-    scalars = [ir.RankedTensorType.get([], _element(x)) for x in call.operands[:count]]
+    scalars = [ir.RankedTensorType.get([], element_of(x)) for x in call.operands[:count]]
     truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     call.need(
         (list(comparator.type.inputs), list(comparator.type.results))
@@ -222,7 +215,7 @@ def _approx_top_k(call: _Call) -> None:
 def _dynamic_top_k(call: _Call) -> None:
     call.counts(2, 2)
     call.arrays()
-    rank = _rank(call.operands[0])
+    rank = rank_of(call.operands[0])
     call.need(rank > 0, "an array of at least one dimension")
     call.sizes(1, None, "the number of elements kept")
     call.like(0, 0, but=rank - 1)
@@ -240,9 +233,9 @@ def _dynamic_rng_bit_generator(call: _Call) -> None:
     call.counts(2, 2)
     call.arrays()
     call.attribute("rng_algorithm", stablehlo.RngAlgorithmAttr)
-    call.need(_rank(call.operands[0]) == 1, "a state of one dimension")
+    call.need(rank_of(call.operands[0]) == 1, "a state of one dimension")
     call.like(0, 0)
-    call.sizes(1, _rank(call.results[1]), "the sizes of the bits")
+    call.sizes(1, rank_of(call.results[1]), "the sizes of the bits")
 
 
 _TRANSFORMS = {"FFT": (True, True), "IFFT": (True, True), "RFFT": (False, True),
@@ -259,14 +252,14 @@ def _dynamic_fft(call: _Call) -> None:
     call.need(kind in _TRANSFORMS, f"a backend_config of {', '.join(_TRANSFORMS)}, not {kind!r}")
     values = (call.operands[0], call.results[0])
     call.need(
-        _rank(values[0]) == _rank(values[1]) >= lengths,
+        rank_of(values[0]) == rank_of(values[1]) >= lengths,
         f"operand and result of one rank, at least {lengths}",
     )
     for k in range(lengths):
         call.sizes(1 + k, None, "a length")
     parts = set()
     for value, is_complex in zip(values, _TRANSFORMS[kind], strict=True):
-        element = _element(value)
+        element = element_of(value)
         call.need(
             isinstance(element, ir.ComplexType) == is_complex,
             f"{'complex' if is_complex else 'real'} elements where {kind} has them, not {element}",
@@ -295,7 +288,7 @@ def _elementwise(call: _Call) -> None:
     call.counts(1, 1)
     call.arrays()
     call.like(0, 0)
-    element = _element(call.operands[0])
+    element = element_of(call.operands[0])
     call.need(isinstance(element, ir.FloatType), f"floats, not {element}")
 
 
@@ -337,7 +330,7 @@ def _check_shape_operands(call: _Call) -> None:
         call.need(
             0 <= place < len(call.operands), f"{_SHAPE_OPERANDS} of operands that it has: {place}"
         )
-        call.sizes(place, _rank(result), "the sizes of a result")
+        call.sizes(place, rank_of(result), "the sizes of a result")
 
 
 def _check_size_attributes(call: _Call) -> None:
@@ -357,6 +350,6 @@ def _check_size_attributes(call: _Call) -> None:
             len(place) == 2
             and place[0] in data
             and isinstance(call.operands[place[0]].type, ir.RankedTensorType)
-            and 0 <= place[1] < _rank(call.operands[place[0]]),
+            and 0 <= place[1] < rank_of(call.operands[place[0]]),
             f"an operand and its dimension as {ffi.SIZE_ATTRIBUTES}.{entry.name}, not {place}",
         )

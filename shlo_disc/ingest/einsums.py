@@ -12,10 +12,10 @@ from shlo_disc.ir.builders import (
     broadcast_like,
     compare,
     create,
-    shape_of,
+    iota_like,
+    select,
     summed,
     transposed,
-    with_element,
     zero,
 )
 from shlo_disc.ir.contractions import dot_numbers
@@ -117,20 +117,10 @@ def _diagonal(value: ir.Value, names: Sequence[str]) -> tuple[ir.Value, list[str
     if second is None:
         return value, list(names)
     first = names.index(names[second])
-    element = ir.IntegerType.get_signless(32)
-    kind = with_element(value.type, element)
-    places = []
-    for d in (first, second):
-        along = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), d)
-        if kind.has_static_shape:
-            places.append(create("stablehlo.iota", [], kind, iota_dimension=along))
-        else:
-            shape = shape_of(value)
-            places.append(create("stablehlo.dynamic_iota", [shape], kind, iota_dimension=along))
-    truth = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(1))
-    here = compare("EQ", places[0], places[1], truth)
+    places = [iota_like(value, d) for d in (first, second)]
+    here = compare("EQ", places[0], places[1])
     zeros = broadcast_like(zero(_type(value).element_type), [], value)
-    alone = create("stablehlo.select", [here, value, zeros], value.type)
+    alone = select(here, value, zeros)
     return _diagonal(summed(alone, [second]), [n for d, n in enumerate(names) if d != second])
 
 

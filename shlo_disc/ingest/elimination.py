@@ -25,14 +25,16 @@ from shlo_disc.ir.builders import (
     compare,
     create,
     dimension,
+    element_of,
     integer,
+    iota_like,
+    rank_of,
     reduced,
     scalar,
-    shape_of,
+    select,
     summed,
     vector,
     while_loop,
-    with_element,
 )
 from shlo_disc.ir.mlir import ir
 
@@ -55,35 +57,14 @@ def _i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
 
 
-def _rank(x: ir.Value) -> int:
-    return int(ir.RankedTensorType(x.type).rank)
-
-
-def _element(x: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(x.type).element_type
-
-
-def _iota(like: ir.Value, axis: int) -> ir.Value:
-    """The index along `axis`, in the shape of `like`, as i32."""
-    kind = with_element(like.type, _i32())
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
-    if kind.has_static_shape:
-        return create("stablehlo.iota", [], kind, iota_dimension=number)
-    return create("stablehlo.dynamic_iota", [shape_of(like)], kind, iota_dimension=number)
-
-
 def _number(n: int) -> ir.Value:
     return integer(n, ir.RankedTensorType.get([], _i32()))
 
 
 def _is(direction: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """A comparison; `b` may have the first dimensions of `a`, or none."""
-    b = b if _rank(a) == _rank(b) else broadcast_like(b, range(_rank(b)), a)
-    return compare(direction, a, b, with_element(a.type, ir.IntegerType.get_signless(1)))
-
-
-def _select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-    return create("stablehlo.select", [condition, a, b], a.type)
+    b = b if rank_of(a) == rank_of(b) else broadcast_like(b, range(rank_of(b)), a)
+    return compare(direction, a, b)
 
 
 def _full(value: ir.Value, like: ir.Value) -> ir.Value:
@@ -91,25 +72,25 @@ def _full(value: ir.Value, like: ir.Value) -> ir.Value:
 
 
 def _zeros(like: ir.Value) -> ir.Value:
-    element = _element(like)
+    element = element_of(like)
     zero = _number(0) if isinstance(element, ir.IntegerType) else scalar(0.0, element)
     return _full(zero, like)
 
 
 def _picked(x: ir.Value, index: ir.Value, axis: int) -> ir.Value:
     """`x` at `index` along `axis`, which has the dimensions before the matrix, or none."""
-    return summed(_select(_is("EQ", _iota(x, axis), index), x, _zeros(x)), [axis])
+    return summed(select(_is("EQ", iota_like(x, axis), index), x, _zeros(x)), [axis])
 
 
 def _row(x: ir.Value, like: ir.Value) -> ir.Value:
     """[..., m] as rows of `like`, [..., n, m]."""
-    rank = _rank(like)
+    rank = rank_of(like)
     return broadcast_like(x, [*range(rank - 2), rank - 1], like)
 
 
 def _column(x: ir.Value, like: ir.Value) -> ir.Value:
     """[..., n] as columns of `like`, [..., n, m]."""
-    return broadcast_like(x, range(_rank(like) - 1), like)
+    return broadcast_like(x, range(rank_of(like) - 1), like)
 
 
 def _loop(
@@ -129,53 +110,53 @@ def _loop(
 def _exchanged(x: ir.Value, k: ir.Value, p: ir.Value, axis: int) -> tuple[ir.Value, ir.Value]:
     """`x` with rows `k` and `p` exchanged, and its new row `k`."""
     first, second = _picked(x, k, axis), _picked(x, p, axis)
-    index = _iota(x, axis)
+    index = iota_like(x, axis)
     wide = [_row(v, x) for v in (first, second)]
-    moved = _select(_is("EQ", index, p), wide[0], x)
-    return _select(_is("EQ", index, k), wide[1], moved), second
+    moved = select(_is("EQ", index, p), wide[0], x)
+    return select(_is("EQ", index, k), wide[1], moved), second
 
 
 def eliminated(a: ir.Value, right: Sequence[ir.Value] = ()) -> Eliminated:
     """Eliminate below the diagonal of `a`, and in every right side along with it."""
-    rank = _rank(a)
+    rank = rank_of(a)
     rows = rank - 2
     line = summed(a, [rank - 1])  # [..., n], for its shape
-    one = _full(scalar(1.0, _element(a)), summed(a, [rows, rows + 1]))
-    pivots = _iota(line, rows)
+    one = _full(scalar(1.0, element_of(a)), summed(a, [rows, rows + 1]))
+    pivots = iota_like(line, rows)
 
     def step(k: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
         a, pivots, sign, *right = states
         column = _picked(a, k, rows + 1)
-        index = _iota(column, rows)
+        index = iota_like(column, rows)
         size = create("stablehlo.abs", [column], column.type)
-        nothing = _full(scalar(-1.0, _element(a)), size)
-        size = _select(_is("GE", index, k), size, nothing)
-        largest = reduced(size, [rows], "maximum", scalar(-1.0, _element(a)))
+        nothing = _full(scalar(-1.0, element_of(a)), size)
+        size = select(_is("GE", index, k), size, nothing)
+        largest = reduced(size, [rows], "maximum", scalar(-1.0, element_of(a)))
         end = _full(dimension(a, rows), index)
         first = reduced(
-            _select(_is("EQ", size, largest), index, end), [rows], "minimum", dimension(a, rows)
+            select(_is("EQ", size, largest), index, end), [rows], "minimum", dimension(a, rows)
         )
         is_nan = _is("GE", first, dimension(a, rows))
-        p = _select(is_nan, _full(k, first), first)
+        p = select(is_nan, _full(k, first), first)
         a, row = _exchanged(a, k, p, rows)
         moved = [_exchanged(b, k, p, rows) for b in right]
         pivot = _picked(row, k, rows)
         zero = _is("EQ", pivot, _zeros(pivot))
-        divisor = _select(zero, _full(scalar(1.0, _element(a)), pivot), pivot)
+        divisor = select(zero, _full(scalar(1.0, element_of(a)), pivot), pivot)
         column = _picked(a, k, rows + 1)
         divisor = broadcast_like(divisor, range(rows), column)
         factor = create("stablehlo.divide", [column, divisor], column.type)
-        factor = _select(_is("GT", index, k), factor, _zeros(factor))
-        is_below, at_k = _is("GT", _iota(a, rows), k), _is("EQ", _iota(a, rows + 1), k)
-        is_right = _is("GT", _iota(a, rows + 1), k)
+        factor = select(_is("GT", index, k), factor, _zeros(factor))
+        is_below, at_k = _is("GT", iota_like(a, rows), k), _is("EQ", iota_like(a, rows + 1), k)
+        is_right = _is("GT", iota_like(a, rows + 1), k)
         less = _less(a, factor, row)
-        below = _select(at_k, _column(factor, a), _select(is_right, less, a))
-        a = _select(is_below, below, a)
+        below = select(at_k, _column(factor, a), select(is_right, less, a))
+        a = select(is_below, below, a)
         after = [_less(b, factor, own) for b, own in moved]
         other = create("stablehlo.negate", [sign], sign.type)
-        sign = _select(_is("EQ", p, k), sign, other)
+        sign = select(_is("EQ", p, k), sign, other)
         wide = broadcast_like(p, range(rows), index)
-        return [a, _select(_is("EQ", index, k), wide, pivots), sign, *after]
+        return [a, select(_is("EQ", index, k), wide, pivots), sign, *after]
 
     a, pivots, sign, *after = _loop(dimension(a, rows), [a, pivots, one, *right], step)
     return Eliminated(a, pivots, sign, after)
@@ -186,8 +167,8 @@ def permutation(a: ir.Value, pivots: ir.Value) -> ir.Value:
 
     Row k was exchanged with row `pivots[k]`, from 1, in this order.
     """
-    rank = _rank(a)
-    order = _iota(summed(a, [rank - 1]), rank - 2)
+    rank = rank_of(a)
+    order = iota_like(summed(a, [rank - 1]), rank - 2)
     column = ir.RankedTensorType.get([*ir.RankedTensorType(order.type).shape, 1], _i32())
     sizes = [dimension(order, k) for k in range(rank - 1)]
     wide = broadcast(order, range(rank - 1), column, lambda: vector([*sizes, _number(1)]))
@@ -209,7 +190,7 @@ def _less(x: ir.Value, factor: ir.Value, row: ir.Value) -> ir.Value:
 
 def back_substituted(factors: ir.Value, right: ir.Value) -> ir.Value:
     """U^-1 `right`, where U is on and above the diagonal of `factors`."""
-    rows = _rank(factors) - 2
+    rows = rank_of(factors) - 2
     count = dimension(factors, rows)
 
     def step(number: ir.Value, states: Sequence[ir.Value]) -> list[ir.Value]:
@@ -220,10 +201,10 @@ def back_substituted(factors: ir.Value, right: ir.Value) -> ir.Value:
         pivot = _picked(column, k, rows)
         row = _picked(x, k, rows)
         row = create("stablehlo.divide", [row, broadcast_like(pivot, range(rows), row)], row.type)
-        index = _iota(column, rows)
-        above = _select(_is("LT", index, k), column, _zeros(column))
+        index = iota_like(column, rows)
+        above = select(_is("LT", index, k), column, _zeros(column))
         x = _less(x, above, row)
-        return [_select(_is("EQ", _iota(x, rows), k), _row(row, x), x)]
+        return [select(_is("EQ", iota_like(x, rows), k), _row(row, x), x)]
 
     return _loop(count, [right], step)[0]
 
@@ -233,14 +214,14 @@ def back_substituted(factors: ir.Value, right: ir.Value) -> ir.Value:
 
 def diagonal_or(a: ir.Value, other: float) -> ir.Value:
     """`a`, with `other` outside the diagonal."""
-    rank = _rank(a)
-    on = _is("EQ", _iota(a, rank - 2), _iota(a, rank - 1))
-    return _select(on, a, _full(scalar(other, _element(a)), a))
+    rank = rank_of(a)
+    on = _is("EQ", iota_like(a, rank - 2), iota_like(a, rank - 1))
+    return select(on, a, _full(scalar(other, element_of(a)), a))
 
 
 def inverted(a: ir.Value) -> tuple[ir.Value, Eliminated]:
     """The inverse of `a`, and what elimination makes of `a`."""
-    identity = diagonal_or(_full(scalar(1.0, _element(a)), a), 0.0)
+    identity = diagonal_or(_full(scalar(1.0, element_of(a)), a), 0.0)
     found = eliminated(a, [identity])
     return back_substituted(found.factors, found.right[0]), found
 
@@ -256,13 +237,13 @@ def log_determinant(found: Eliminated) -> tuple[ir.Value, ir.Value]:
     size = create("stablehlo.abs", [diagonal], diagonal.type)
     logarithm = create("stablehlo.log", [size], size.type)
     signs = create("stablehlo.sign", [diagonal], diagonal.type)
-    rank = _rank(diagonal)
+    rank = rank_of(diagonal)
     return _signed(found, signs), summed(logarithm, [rank - 2, rank - 1])
 
 
 def _signed(found: Eliminated, factors: ir.Value) -> ir.Value:
     """The product of the elements of matrices, with the sign of the exchanges."""
-    rank = _rank(factors)
-    one = scalar(1.0, _element(factors))
+    rank = rank_of(factors)
+    one = scalar(1.0, element_of(factors))
     product = reduced(factors, [rank - 2, rank - 1], "multiply", one)
     return create("stablehlo.multiply", [product, found.sign], product.type)

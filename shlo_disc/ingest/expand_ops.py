@@ -17,6 +17,7 @@ from shlo_disc.ingest.branches import select_in_regions
 from shlo_disc.ingest.computations import inlined
 from shlo_disc.ingest.einsums import dot_general, einsum
 from shlo_disc.ingest.scans import expand_scan
+from shlo_disc.ingest.size_values import binary
 from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,
@@ -74,10 +75,6 @@ def _i32() -> ir.RankedTensorType:
     return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
 
 
-def _binary(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    return create(f"stablehlo.{name}", [a, b], a.type)
-
-
 # --- products -----------------------------------------------------------------------------------
 
 
@@ -106,7 +103,7 @@ def _moments(op: ir.Operation) -> tuple[ir.Value, int, list[int], ir.Value]:
     others = [d for d in range(_type(x).rank) if d != feature]
     count = integer(1, _i32())
     for d in others:
-        count = _binary("multiply", count, dimension(x, d))
+        count = binary("multiply", count, dimension(x, d))
     scalar = ir.RankedTensorType.get([], _type(x).element_type)
     number = create("stablehlo.convert", [count], scalar)
     return x, feature, others, number
@@ -117,7 +114,7 @@ def _deviation(variance: ir.Value, op: ir.Operation) -> ir.Value:
     epsilon = scalar(
         float(ir.FloatAttr(op.attributes["epsilon"]).value), _type(variance).element_type
     )
-    total = _binary("add", variance, broadcast_like(epsilon, [], variance))
+    total = binary("add", variance, broadcast_like(epsilon, [], variance))
     return create("stablehlo.sqrt", [total], total.type)
 
 
@@ -130,10 +127,10 @@ def _normalized(
     op: ir.Operation,
 ) -> ir.Value:
     feature = [_number(op, "feature_index")]
-    centered = _binary("subtract", x, broadcast_like(mean, feature, x))
-    normal = _binary("divide", centered, broadcast_like(_deviation(variance, op), feature, x))
-    scaled = _binary("multiply", broadcast_like(scale, feature, x), normal)
-    return _binary("add", scaled, broadcast_like(offset, feature, x))
+    centered = binary("subtract", x, broadcast_like(mean, feature, x))
+    normal = binary("divide", centered, broadcast_like(_deviation(variance, op), feature, x))
+    scaled = binary("multiply", broadcast_like(scale, feature, x), normal)
+    return binary("add", scaled, broadcast_like(offset, feature, x))
 
 
 def _batch_norm_inference(op: ir.Operation) -> Values:
@@ -145,10 +142,10 @@ def _batch_norm_training(op: ir.Operation) -> Values:
     x, feature, others, count = _moments(op)
     _, scale, offset = op.operands
     total = summed(x, others)
-    mean = _binary("divide", total, broadcast_like(count, [], total))
-    centered = _binary("subtract", x, broadcast_like(mean, [feature], x))
-    squares = summed(_binary("multiply", centered, centered), others)
-    variance = _binary("divide", squares, broadcast_like(count, [], squares))
+    mean = binary("divide", total, broadcast_like(count, [], total))
+    centered = binary("subtract", x, broadcast_like(mean, [feature], x))
+    squares = summed(binary("multiply", centered, centered), others)
+    variance = binary("divide", squares, broadcast_like(count, [], squares))
     return [_normalized(x, scale, offset, mean, variance, op), mean, variance]
 
 
@@ -160,20 +157,20 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
     def wide(value: ir.Value) -> ir.Value:
         return broadcast_like(value, [feature], x)
 
-    centered = _binary("subtract", x, wide(mean))
+    centered = binary("subtract", x, wide(mean))
     deviation = _deviation(variance, op)
     number = broadcast_like(count, [], x)
-    i1 = _binary("multiply", gradient, number)
+    i1 = binary("multiply", gradient, number)
     i2 = wide(summed(gradient, others))
-    i3 = wide(summed(_binary("multiply", gradient, centered), others))
-    i4 = _binary("multiply", i3, centered)
-    square = _binary("multiply", wide(deviation), wide(deviation))
-    i5 = _binary("divide", i4, square)
-    i6 = _binary("subtract", _binary("subtract", i1, i2), i5)
-    factor = _binary("divide", _binary("divide", wide(scale), wide(deviation)), number)
-    grad_operand = _binary("multiply", factor, i6)
-    normal = _binary("divide", centered, wide(deviation))
-    grad_scale = summed(_binary("multiply", gradient, normal), others)
+    i3 = wide(summed(binary("multiply", gradient, centered), others))
+    i4 = binary("multiply", i3, centered)
+    square = binary("multiply", wide(deviation), wide(deviation))
+    i5 = binary("divide", i4, square)
+    i6 = binary("subtract", binary("subtract", i1, i2), i5)
+    factor = binary("divide", binary("divide", wide(scale), wide(deviation)), number)
+    grad_operand = binary("multiply", factor, i6)
+    normal = binary("divide", centered, wide(deviation))
+    grad_scale = summed(binary("multiply", gradient, normal), others)
     return [grad_operand, grad_scale, summed(gradient, others)]
 
 

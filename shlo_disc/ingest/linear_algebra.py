@@ -26,12 +26,14 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.present import CONFIGURATION
 from shlo_disc.ir.builders import (
     assert_sizes,
+    broadcast_like,
     compare,
     convert,
     create,
     dimension,
     integer,
     scalar,
+    select,
     vector,
     with_element,
 )
@@ -75,12 +77,12 @@ def _cholesky(op: ir.Operation) -> ir.Value:
 def nan_where_failed(x: ir.Value, info: ir.Value) -> ir.Value:
     """`x`, and NaN where `info` of the dimensions in front is not 0."""
     kind = ir.RankedTensorType(info.type)
-    zero = _broadcast(integer(0, ir.RankedTensorType.get([], kind.element_type)), info, [])
-    ok = compare("EQ", info, zero, with_element(kind, ir.IntegerType.get_signless(1)))
-    ok = _broadcast(ok, x, list(range(kind.rank)))
+    zero = broadcast_like(integer(0, ir.RankedTensorType.get([], kind.element_type)), [], info)
+    ok = compare("EQ", info, zero)
+    ok = broadcast_like(ok, range(kind.rank), x)
     element = ir.RankedTensorType(x.type).element_type
-    nan = _broadcast(scalar(complex(math.nan, math.nan), element), x, [])
-    return create("stablehlo.select", [ok, x, nan], x.type)
+    nan = broadcast_like(scalar(complex(math.nan, math.nan), element), [], x)
+    return select(ok, x, nan)
 
 
 def _triangular_solve(op: ir.Operation) -> ir.Value:
@@ -178,25 +180,13 @@ def _no_sizes() -> ir.Value:
     return create("stablehlo.constant", [], none.type, value=none)
 
 
-def _broadcast(value: ir.Value, like: ir.Value, dims: list[int]) -> ir.Value:
-    element = ir.RankedTensorType(value.type).element_type
-    kind = with_element(like.type, element)
-    places = ir.DenseI64ArrayAttr.get(dims)
-    if _is_static(kind):
-        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=places)
-    shape = _sizes(like, ir.RankedTensorType(kind).rank)
-    name = "stablehlo.dynamic_broadcast_in_dim"
-    return create(name, [value, shape], kind, broadcast_dimensions=places)
-
-
 def _must_be_equal(op: ir.Operation, a: tuple[ir.Value, int], b: tuple[ir.Value, int]) -> None:
     """A guard where only the sizes of a call tell; the verifier has looked at the others."""
     kinds = [ir.RankedTensorType(value.type) for value, _ in (a, b)]
     if not any(k.is_dynamic_dim(axis) for k, (_, axis) in zip(kinds, (a, b), strict=True)):
         return
     sizes = [dimension(value, axis) for value, axis in (a, b)]
-    i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-    same = compare("EQ", sizes[0], sizes[1], i1)
+    same = compare("EQ", sizes[0], sizes[1])
     text = f"{source_line(op)}: {op.name}: sizes {{0}} and {{1}} must be equal"
     assert_sizes(same, text, sizes)
 

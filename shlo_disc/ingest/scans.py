@@ -49,8 +49,7 @@ def expand_scan(op: ir.Operation) -> list[ir.Value]:
     values = [none, *carried, *outputs]
 
     def is_left(index: ir.Value, *_: ir.Value) -> ir.Value:
-        i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        return compare("LT", index, steps, i1)
+        return compare("LT", index, steps)
 
     def step(index: ir.Value, *rest: ir.Value) -> list[ir.Value]:
         states, arrays = rest[: len(carried)], rest[len(carried) :]
@@ -99,8 +98,7 @@ def _slice(x: ir.Value, axis: int, place: ir.Value, kind: ir.Type) -> ir.Value:
     starts = [integer(0, ir.RankedTensorType(place.type))] * source.rank
     starts[axis] = place
     if window.has_static_shape:
-        static = ir.DenseI64ArrayAttr.get(sizes)
-        taken = create("stablehlo.dynamic_slice", [x, *starts], window, slice_sizes=static)
+        taken = create("stablehlo.dynamic_slice", [x, *starts], window, slice_sizes=sizes)
         return create("stablehlo.reshape", [taken], slice_type)
     lengths = _sizes(x)
     lengths[axis] = integer(1, ir.RankedTensorType(place.type))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_values import Sizes, binary, extent, number, scalar_type, vector
-from shlo_disc.ir.builders import assert_sizes, compare, create, number_of
+from shlo_disc.ir.builders import assert_sizes, compare, create, number_of, select
 from shlo_disc.ir.mlir import ir
 
 Size: TypeAlias = int | ir.Value
@@ -100,10 +100,8 @@ def less(size: Size, bound: int, then: Size, otherwise: Size) -> Size:
     """`then if size < bound else otherwise`."""
     if isinstance(size, int):
         return then if size < bound else otherwise
-    condition = compare("LT", size, number(bound), scalar_type(1))
-    return create(
-        "stablehlo.select", [condition, value_of(then), value_of(otherwise)], scalar_type()
-    )
+    condition = compare("LT", size, number(bound))
+    return select(condition, value_of(then), value_of(otherwise))
 
 
 def same_size(sizes: Sizes, a: Size, b: Size) -> bool:
@@ -118,7 +116,7 @@ def must_be_equal(a: Size, b: Size, text: str) -> None:
     if isinstance(a, int) and a == b:
         return
     own, other = value_of(a), value_of(b)
-    assert_sizes(compare("EQ", own, other, scalar_type(1)), text, [own, other])
+    assert_sizes(compare("EQ", own, other), text, [own, other])
 
 
 def static(sizes: Sequence[Size]) -> list[int]:

@@ -81,8 +81,7 @@ def vector(sizes: Sequence[ir.Value]) -> ir.Value:
     parts = [create("stablehlo.reshape", [size], one) for size in sizes]
     if len(parts) == 1:
         return parts[0]
-    axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
-    return create("stablehlo.concatenate", parts, kind, dimension=axis)
+    return create("stablehlo.concatenate", parts, kind, dimension=0)
 
 
 def shape_of(value: ir.Value) -> ir.Value:
@@ -173,7 +172,7 @@ class Sizes:
             if not isinstance(origin, int):
                 differences = [binary("subtract", size, n) for n in (number(1), common)]
                 product = binary("multiply", *differences)
-                assert_sizes(compare("EQ", product, number(0), truth()), text, told)
+                assert_sizes(compare("EQ", product, number(0)), text, told)
         return common
 
     def _join(self, sizes: dict[Hashable, ir.Value]) -> ir.Value:
@@ -201,7 +200,7 @@ class Sizes:
                 for b in column[:i]:
                     if self.origin(a) == self.origin(b):
                         continue
-                    fits = [compare("EQ", *pair, truth()) for pair in ((a, b), (a, one), (b, one))]
+                    fits = [compare("EQ", *pair) for pair in ((a, b), (a, one), (b, one))]
                     either = functools.reduce(lambda x, y: binary("or", x, y), fits)
                     result = binary("and", result, either)
         return result
@@ -216,7 +215,7 @@ class Sizes:
                 if self.origin(size) == self.origin(column[0]):
                     continue
                 text = f"{source_line(op)}: {op.name}: sizes {{0}} and {{1}} of dimension {axis} "
-                equal = compare("EQ", column[0], size, truth())
+                equal = compare("EQ", column[0], size)
                 assert_sizes(equal, text + "must be equal", [column[0], size])
 
 

@@ -36,6 +36,7 @@ from shlo_disc.ingest.computations import (
     drop_computations,
     fill_region,
 )
+from shlo_disc.ingest.size_values import binary
 from shlo_disc.ir import dialect
 from shlo_disc.ir.builders import (
     broadcast,
@@ -176,21 +177,17 @@ def _spread_axis(op: ir.Operation, w: _Window, axis: int) -> _Window:
         convert(values[axis], i32) for values in (w.window, w.strides, w.window_dilations)
     )
 
-    def calculate(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return create(f"stablehlo.{name}", [a, b], a.type)
-
-    reach = calculate("add", calculate("multiply", _minus_one(window), dilation), one)
-    room = calculate("add", calculate("subtract", dimension(inputs[0], axis), reach), stride)
-    count = calculate("divide", calculate("maximum", room, integer(0, i32)), stride)
+    reach = binary("add", binary("multiply", _minus_one(window), dilation), one)
+    room = binary("add", binary("subtract", dimension(inputs[0], axis), reach), stride)
+    count = binary("divide", binary("maximum", room, integer(0, i32)), stride)
     shape = vector([count, window])
     kind = ir.RankedTensorType.get([_DYNAMIC, _DYNAMIC], i32.element_type)
 
     def steps(along: int, step: ir.Value) -> ir.Value:
-        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), along)
-        iota = create("stablehlo.dynamic_iota", [shape], kind, iota_dimension=number)
-        return calculate("multiply", iota, broadcast(step, [], kind, lambda: shape))
+        iota = create("stablehlo.dynamic_iota", [shape], kind, iota_dimension=along)
+        return binary("multiply", iota, broadcast(step, [], kind, lambda: shape))
 
-    places = calculate("add", steps(0, stride), steps(1, dilation))
+    places = binary("add", steps(0, stride), steps(1, dilation))
     new = ir.Operation.create(
         "stablehlo.reduce",
         results=[_open(x.type, axis) for x in inputs],
@@ -361,8 +358,8 @@ def _element(value: ir.Value, index: int, scalar: ir.Type) -> ir.Value:
         "stablehlo.slice",
         [value],
         one,
-        start_indices=ir.DenseI64ArrayAttr.get([index]),
-        limit_indices=ir.DenseI64ArrayAttr.get([index + 1]),
-        strides=ir.DenseI64ArrayAttr.get([1]),
+        start_indices=[index],
+        limit_indices=[index + 1],
+        strides=[1],
     )
     return create("stablehlo.reshape", [part], scalar)

@@ -5,17 +5,34 @@ Sizes are rank-0 tensors of i32, as JAX has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from shlo_disc.ir.mlir import ir, producer
 
 
 def create(name: str, operands: Sequence[ir.Value], kind: ir.Type, **attributes: Any) -> ir.Value:
-    """A new op with one result."""
+    """A new op with one result. An attribute may be a bool, an i64, or a sequence of i64."""
+    given = {name: attribute(value) for name, value in attributes.items()}
     return ir.Operation.create(
-        name, results=[kind], operands=list(operands), attributes=attributes
+        name, results=[kind], operands=list(operands), attributes=given
     ).results[0]
+
+
+def attribute(value: bool | int | Iterable[int] | ir.Attribute) -> ir.Attribute:
+    """`value` as an attribute: a bool, an i64, or an array of i64."""
+    if isinstance(value, ir.Attribute):
+        return value
+    if isinstance(value, bool):
+        return ir.BoolAttr.get(value)
+    if isinstance(value, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    return ir.DenseI64ArrayAttr.get(list(value))
+
+
+def select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    """`a` where `condition` holds, else `b`."""
+    return create("stablehlo.select", [condition, a, b], a.type)
 
 
 def integer(number: int, kind: ir.Type) -> ir.Value:
@@ -43,6 +60,16 @@ def with_element(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(tensor.shape, element, tensor.encoding)
 
 
+def rank_of(value: ir.Value) -> int:
+    """The number of dimensions of a tensor."""
+    return int(ir.RankedTensorType(value.type).rank)
+
+
+def element_of(value: ir.Value) -> ir.Type:
+    """The element type of a tensor."""
+    return ir.RankedTensorType(value.type).element_type
+
+
 def zero(element: ir.Type) -> ir.Value:
     """A rank-0 zero of an integer, float or complex type."""
     if isinstance(element, ir.IntegerType):
@@ -64,21 +91,21 @@ def broadcast(
 
     Dimension k of `value` is dimension `dims[k]` of the result.
     """
-    attribute = ir.DenseI64ArrayAttr.get(list(dims))
     if kind.has_static_shape and ir.RankedTensorType(value.type).has_static_shape:
-        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=attribute)
+        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=dims)
     return create(
         "stablehlo.dynamic_broadcast_in_dim",
         [value, shape()],
         kind,
-        broadcast_dimensions=attribute,
+        broadcast_dimensions=dims,
     )
 
 
-def compare(direction: str, a: ir.Value, b: ir.Value, i1: ir.Type) -> ir.Value:
-    """A signless comparison (`EQ`, `LT`, ...) of type `i1`."""
+def compare(direction: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """A comparison (`EQ`, `LT`, ...) of two values of one type, as i1."""
     attribute = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
-    return create("stablehlo.compare", [a, b], i1, comparison_direction=attribute)
+    kind = with_element(a.type, ir.IntegerType.get_signless(1))
+    return create("stablehlo.compare", [a, b], kind, comparison_direction=attribute)
 
 
 def assert_sizes(condition: ir.Value, text: str, sizes: Sequence[ir.Value]) -> None:
@@ -103,13 +130,20 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
 def dimension(value: ir.Value, axis: int) -> ir.Value:
     """The size of one dimension."""
     i32 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
-    return create("stablehlo.get_dimension_size", [value], i32, dimension=dimension)
+    return create("stablehlo.get_dimension_size", [value], i32, dimension=axis)
 
 
 def shape_of(value: ir.Value) -> ir.Value:
     """All sizes, as a vector."""
     return vector([dimension(value, k) for k in range(ir.RankedTensorType(value.type).rank)])
+
+
+def iota_like(like: ir.Value, axis: int) -> ir.Value:
+    """The index along `axis`, in the shape of `like`, as i32."""
+    kind = with_element(like.type, ir.IntegerType.get_signless(32))
+    if kind.has_static_shape:
+        return create("stablehlo.iota", [], kind, iota_dimension=axis)
+    return create("stablehlo.dynamic_iota", [shape_of(like)], kind, iota_dimension=axis)
 
 
 def vector(scalars: Sequence[ir.Value]) -> ir.Value:
@@ -119,8 +153,7 @@ def vector(scalars: Sequence[ir.Value]) -> ir.Value:
     scalar = ir.RankedTensorType.get([], i32)
     parts = [create("stablehlo.reshape", [convert(s, scalar)], one) for s in scalars]
     kind = ir.RankedTensorType.get([len(parts)], i32)
-    zero = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
-    return create("stablehlo.concatenate", parts, kind, dimension=zero)
+    return create("stablehlo.concatenate", parts, kind, dimension=0)
 
 
 def while_loop(
@@ -181,9 +214,8 @@ def transposed(value: ir.Value, order: Sequence[int], kind: ir.Type | None = Non
     """
     if list(order) == list(range(len(order))):
         return value
-    permutation = ir.DenseI64ArrayAttr.get(list(order))
     result = kind or permuted(value.type, order)
-    return create("stablehlo.transpose", [value], result, permutation=permutation)
+    return create("stablehlo.transpose", [value], result, permutation=order)
 
 
 def reduced(value: ir.Value, dims: Sequence[int], name: str, start: ir.Value) -> ir.Value:

@@ -49,8 +49,7 @@ def _broadcast(op: ir.Operation) -> bool:
     with at(op):
         number = ir.DenseElementsAttr.get_splat(scalar, value.get_splat_value())
         constant = create("stablehlo.constant", [], scalar, value=number)
-        no_dims = ir.DenseI64ArrayAttr.get([])
-        replace(op, create(_BROADCAST, [constant], kind, broadcast_dimensions=no_dims))
+        replace(op, create(_BROADCAST, [constant], kind, broadcast_dimensions=[]))
     return True
 
 

@@ -28,6 +28,7 @@ from shlo_disc.ir.builders import (
     dimension,
     integer,
     pad,
+    select,
     shape_of,
     vector,
     while_loop,
@@ -148,7 +149,7 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
             "stablehlo.dynamic_broadcast_in_dim",
             [init, shape],
             x.type,
-            broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
+            broadcast_dimensions=[],
         )
         for init, x in zip(inits, padded, strict=True)
     ]
@@ -159,21 +160,17 @@ def _doubling(op: ir.Operation) -> list[ir.Value]:
         return broadcast(value, [], ir.RankedTensorType.get(kind.shape, element), lambda: shape)
 
     carried = [integer(1, i32), integer(0, i32), *totals, *padded]
-    i1 = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
 
     def is_left(power: ir.Value, *_: ir.Value) -> ir.Value:
-        return compare("LE", power, size, i1)
+        return compare("LE", power, size)
 
     def doubled(power: ir.Value, done: ir.Value, *arrays: ir.Value) -> list[ir.Value]:
         total, part = arrays[:count], arrays[count:]
         bit = create("stablehlo.and", [size, power], i32)
-        here = compare("NE", bit, integer(0, i32), i1)
+        here = compare("NE", bit, integer(0, i32))
         behind = [_shifted(p, done, axis, length) for p in part]
         longer = on_arrays(op, [*total, *behind], spread)
-        new_total = [
-            create("stablehlo.select", [here, a, b], b.type)
-            for a, b in zip(longer, total, strict=True)
-        ]
+        new_total = [select(here, a, b) for a, b in zip(longer, total, strict=True)]
         behind = [_shifted(p, power, axis, length) for p in part]
         new_part = on_arrays(op, [*part, *behind], spread)
         new_done = create("stablehlo.add", [done, bit], i32)
@@ -204,13 +201,13 @@ def _shifted(value: ir.Value, by: ir.Value, axis: int, length: ir.Value) -> ir.V
         "stablehlo.dynamic_iota",
         [sizes],
         line,
-        iota_dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
+        iota_dimension=0,
     )
     offset = create(
         "stablehlo.dynamic_broadcast_in_dim",
         [by, sizes],
         line,
-        broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
+        broadcast_dimensions=[],
     )
     index = create("stablehlo.add", [iota, offset], line)
     others = [k for k in range(kind.rank) if k != axis]
@@ -225,7 +222,7 @@ def _shifted(value: ir.Value, by: ir.Value, axis: int, length: ir.Value) -> ir.V
         [value, index, vector(entries)],
         kind,
         dimension_numbers=ir.Attribute.parse(numbers),
-        indices_are_sorted=ir.BoolAttr.get(True),
+        indices_are_sorted=True,
     )
 
 

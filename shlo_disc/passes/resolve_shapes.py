@@ -40,6 +40,7 @@ from shlo_disc.dynamic.shapes import (
     ShapeAnalysis,
 )
 from shlo_disc.ir import dialect
+from shlo_disc.ir.builders import rank_of
 from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
@@ -196,13 +197,9 @@ def _resolve(op: ir.Operation, state: _State) -> int:
 
 def _is_known_scalar(value: ir.Value, state: _State) -> bool:
     """True if every reader of `value` will read a `disc.dim` or a constant in its place."""
-    return _rank(value) == 0 and (
+    return rank_of(value) == 0 and (
         state.analysis.contents(value) is not None or isinstance(state.analysis.truth(value), bool)
     )
-
-
-def _rank(value: ir.Value) -> int:
-    return int(ir.RankedTensorType(value.type).rank)
 
 
 def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -> ir.Value | None:
@@ -222,7 +219,7 @@ def _replacement(op: ir.Operation, index: int, value: ir.Value, state: _State) -
             return state.build(sizes, ir.RankedTensorType(value.type), op, is_size)
         return None
     truth = analysis.truth(value)
-    if isinstance(truth, bool) and _rank(value) == 0:
+    if isinstance(truth, bool) and rank_of(value) == 0:
         return state.truth(truth, ir.RankedTensorType(value.type), op)
     return None
 

@@ -150,9 +150,8 @@ def _with_operands(
         value: ir.Value = argument
         if ir.RankedTensorType(constant.results[0].type).rank:
             with at(constant):
-                no_dims = ir.DenseI64ArrayAttr.get([])
                 kind = constant.results[0].type
-                value = create(_BROADCAST, [argument], kind, broadcast_dimensions=no_dims)
+                value = create(_BROADCAST, [argument], kind, broadcast_dimensions=[])
         constant.results[0].replace_all_uses_with(value)
         constant.erase()
     if "given" in attributes:

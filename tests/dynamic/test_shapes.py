@@ -277,13 +277,6 @@ def test_a_function_can_be_given_and_main_is_found():
             analyze(ir.Module.parse(""))
 
 
-def test_annotation():
-    body = "%r = stablehlo.concatenate %x, %x, dim = 1 : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>"
-    made = run(function({"x": ("tensor<?x?xf32>", "b, t")}, body, [("%r", "tensor<?x?xf32>")]))
-    made.analysis.annotate(made.module)
-    assert 'disc.shapes = [["b", "2*t"]]' in str(made.module)
-
-
 def test_reducer_arguments_are_scalars():
     body = """%s = stablehlo.constant dense<0.0> : tensor<f32>
     %r = stablehlo.reduce(%x init: %s) across dimensions = [1] : (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>

@@ -73,7 +73,7 @@ def joined(a: ir.Value, b: ir.Value, axis: int) -> ir.Value:
         "stablehlo.concatenate",
         [_column(a, axis), _column(b, axis)],
         ir.RankedTensorType.get(shape, kind.element_type),
-        dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis),
+        dimension=axis,
     )
 
 
@@ -102,9 +102,9 @@ def taken(x: ir.Value, axis: int, which: int) -> ir.Value:
             "stablehlo.slice",
             [x],
             ir.RankedTensorType.get(column, kind.element_type),
-            start_indices=ir.DenseI64ArrayAttr.get([which * (k == axis) for k in range(rank)]),
-            limit_indices=ir.DenseI64ArrayAttr.get(limits),
-            strides=ir.DenseI64ArrayAttr.get([1] * rank),
+            start_indices=[which * (k == axis) for k in range(rank)],
+            limit_indices=limits,
+            strides=[1] * rank,
         )
         return create("stablehlo.reshape", [piece], taken)
     # A `slice` has static sizes. `fold-gathers` makes a slice of this gather.
@@ -120,7 +120,7 @@ def taken(x: ir.Value, axis: int, which: int) -> ir.Value:
         [x, start, sizes],
         taken,
         dimension_numbers=numbers,
-        indices_are_sorted=ir.BoolAttr.get(True),
+        indices_are_sorted=True,
     )
 
 

@@ -13,17 +13,14 @@ Source: select_and_scatter in the StableHLO specification.
 
 from __future__ import annotations
 
-import math
-
+from shlo_disc.ingest.arrays import broadcast_to, flat, iota
 from shlo_disc.ingest.complex_numbers.planes import is_complex
+from shlo_disc.ingest.size_arithmetic import product, reshaped, sizes_of
 from shlo_disc.ir.builders import (
-    broadcast,
     broadcast_like,
     create,
-    dimension,
     integer,
-    shape_of,
-    vector,
+    select,
     with_element,
     zero,
 )
@@ -65,13 +62,11 @@ def _selected(op: ir.Operation) -> ir.Value:
         first = create("stablehlo.and", [a[2], better], truth)
         none = create("stablehlo.not", [b[2]], truth)
         first = create("stablehlo.or", [first, none], truth)
-        chosen = [
-            create("stablehlo.select", [first, p, q], p.type) for p, q in zip(a, b, strict=True)
-        ]
+        chosen = [select(first, p, q) for p, q in zip(a, b, strict=True)]
         ir.Operation.create("stablehlo.return", operands=chosen)
     _, place, found = windows.results
     outside = broadcast_like(integer(-1, number), [], place)
-    return create("stablehlo.select", [found, place, outside], place.type)
+    return select(found, place, outside)
 
 
 def _inlined(block: ir.Block, values: list[ir.Value]) -> list[ir.Value]:
@@ -89,7 +84,7 @@ def _inlined(block: ir.Block, values: list[ir.Value]) -> list[ir.Value]:
 def _scattered(op: ir.Operation, places: ir.Value) -> ir.Value:
     """`source` combined with the initial value at these places of the flat result."""
     x, source, init = op.operands
-    into = broadcast(init, [], _flat_type(x), lambda: vector([_count(x)]))
+    into = broadcast_to(init, [], [product(sizes_of(x))])
     numbers = ir.Attribute.parse(
         "#stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
         "index_vector_dim = 1>"
@@ -97,53 +92,15 @@ def _scattered(op: ir.Operation, places: ir.Value) -> ir.Value:
     new = ir.Operation.create(
         "stablehlo.scatter",
         results=[into.type],
-        operands=[into, _flat(places), _flat(source)],
+        operands=[into, flat(places), flat(source)],
         attributes={"scatter_dimension_numbers": numbers},
         regions=1,
     )
     op.regions[1].blocks[0].append_to(new.regions[0])
-    return _shaped(new.results[0], x)
-
-
-# --- flat arrays ----------------------------------------------------------------------------------
-
-
-def _flat_type(value: ir.Value) -> ir.RankedTensorType:
-    kind = ir.RankedTensorType(value.type)
-    count = math.prod(kind.shape) if kind.has_static_shape else ir.ShapedType.get_dynamic_size()
-    return ir.RankedTensorType.get([count], kind.element_type)
-
-
-def _count(value: ir.Value) -> ir.Value:
-    """The number of elements."""
-    rank = ir.RankedTensorType(value.type).rank
-    total = integer(1, ir.RankedTensorType.get([], ir.IntegerType.get_signless(32)))
-    for axis in range(rank):
-        total = create("stablehlo.multiply", [total, dimension(value, axis)], total.type)
-    return total
+    return reshaped(new.results[0], sizes_of(x))
 
 
 def _places(like: ir.Value) -> ir.Value:
     """The place of every element of `like` in row-major order."""
-    kind = _flat_type(like)
-    i64 = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(64))
-    along = ir.IntegerAttr.get(i64.element_type, 0)
-    if kind.has_static_shape:
-        return _shaped(create("stablehlo.iota", [], i64, iota_dimension=along), like)
-    shape = vector([_count(like)])
-    return _shaped(create("stablehlo.dynamic_iota", [shape], i64, iota_dimension=along), like)
-
-
-def _flat(value: ir.Value) -> ir.Value:
-    kind = _flat_type(value)
-    if kind.has_static_shape:
-        return create("stablehlo.reshape", [value], kind)
-    return create("stablehlo.dynamic_reshape", [value, vector([_count(value)])], kind)
-
-
-def _shaped(flat: ir.Value, like: ir.Value) -> ir.Value:
-    """The elements of `flat` in the shape of `like`."""
-    kind = with_element(like.type, ir.RankedTensorType(flat.type).element_type)
-    if kind.has_static_shape:
-        return create("stablehlo.reshape", [flat], kind)
-    return create("stablehlo.dynamic_reshape", [flat, shape_of(like)], kind)
+    sizes = sizes_of(like)
+    return reshaped(iota([product(sizes)], 0, "i64"), sizes)

@@ -99,9 +99,8 @@ def _of_rows(op: ir.Operation, operands: Sequence[Planes], sides: Sequence[Side]
     for d in sides[0].free:
         size = convert(dimension(operands[0].re, d), kind)
         rows = create("stablehlo.multiply", [rows, size], kind)
-    flag = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     pairs = [pairs_of(z) for z in operands]
-    is_many = compare("GE", rows, integer(MANY_ROWS, kind), flag)
+    is_many = compare("GE", rows, integer(MANY_ROWS, kind))
     choice = ir.Operation.create(
         "stablehlo.if", results=[pairs_type(op.results[0].type)], operands=[is_many], regions=2
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.ir.builders import broadcast, create, shape_of
+from shlo_disc.ir.builders import broadcast, create, select, shape_of
 from shlo_disc.ir.element_types import FloatFormat, element_type
 from shlo_disc.ir.mlir import ir
 
@@ -125,7 +125,7 @@ class Truth:
     def choose(self, yes: Real | float, no: Real | float) -> Real:
         """Elements of `yes` where true, of `no` elsewhere."""
         a, b = (_real(self.frame, x) for x in (yes, no))
-        return Real(self.frame, create("stablehlo.select", [self.value, a.value, b.value], a.type))
+        return Real(self.frame, select(self.value, a.value, b.value))
 
 
 @dataclass(frozen=True)

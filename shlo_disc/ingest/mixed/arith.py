@@ -11,7 +11,15 @@ from collections.abc import Callable
 from shlo_disc.ingest.mixed.rewriter import Rule, operation
 from shlo_disc.ingest.present import converted
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.ir.builders import broadcast_like, compare, convert, create, scalar, with_element
+from shlo_disc.ir.builders import (
+    broadcast_like,
+    compare,
+    convert,
+    create,
+    scalar,
+    select,
+    with_element,
+)
 from shlo_disc.ir.mlir import ir
 
 Values = list[ir.Value]
@@ -27,11 +35,6 @@ def _filled(value: int | float, like: ir.Value) -> ir.Value:
     else:
         one = scalar(value, inner)
     return broadcast_like(one, [], like) if ir.RankedTensorType(like.type).rank else one
-
-
-def _truths(like: ir.Value) -> ir.RankedTensorType:
-    """The type of truth values in the shape of `like`."""
-    return with_element(like.type, ir.IntegerType.get_signless(1))
 
 
 # -- constants ----------------------------------------------------------------------------------
@@ -109,11 +112,9 @@ def _unsigned(name: str) -> Rule:
         if "index" not in str(kind) and kind != ir.IntegerType.get_signless(64):
             return [of_bits]
         # A number of this type is mostly a size. The shape analysis follows the signed numbers.
-        signed = [compare("GE", v, _filled(0, v), _truths(v)) for v in op.operands]
+        signed = [compare("GE", v, _filled(0, v)) for v in op.operands]
         both = binary("and", *signed)
-        return [
-            create("stablehlo.select", [both, binary(name, *op.operands), of_bits], of_bits.type)
-        ]
+        return [select(both, binary(name, *op.operands), of_bits)]
 
     return rule
 
@@ -124,20 +125,20 @@ def _rounded(*, up: bool) -> Rule:
     def rule(sizes: Sizes, op: ir.Operation) -> Values:
         a, b = op.operands
         quotient, rest = binary("divide", a, b), binary("remainder", a, b)
-        one, truths = _filled(1, a), _truths(a)
+        one = _filled(1, a)
         sign_a, sign_b = (create("stablehlo.sign", [v], v.type) for v in (a, b))
-        apart = compare("EQ" if up else "NE", sign_a, sign_b, truths)
-        inexact = compare("NE", rest, _filled(0, a), truths)
+        apart = compare("EQ" if up else "NE", sign_a, sign_b)
+        inexact = compare("NE", rest, _filled(0, a))
         next_one = binary("add" if up else "subtract", quotient, one)
         both = binary("and", apart, inexact)
-        return [create("stablehlo.select", [both, next_one, quotient], a.type)]
+        return [select(both, next_one, quotient)]
 
     return rule
 
 
 def _ceil_unsigned(sizes: Sizes, op: ir.Operation) -> Values:
     a, b = (_bits(v, unsigned=True) for v in op.operands)
-    inexact = compare("NE", binary("remainder", a, b), _filled(0, a), _truths(a))
+    inexact = compare("NE", binary("remainder", a, b), _filled(0, a))
     return [_bits(binary("add", binary("divide", a, b), convert(inexact, a.type)), unsigned=False)]
 
 
@@ -152,7 +153,7 @@ def _compare_integers(sizes: Sizes, op: ir.Operation) -> Values:
         predicate -= len(_INTEGER_ORDER) - 2
     elif _is_truth(a) and predicate > 1:  # true is -1
         a, b = b, a
-    return [compare(_INTEGER_ORDER[predicate], a, b, _truths(a))]
+    return [compare(_INTEGER_ORDER[predicate], a, b)]
 
 
 # -- floats -------------------------------------------------------------------------------------
@@ -165,16 +166,15 @@ def _compare_floats(sizes: Sizes, op: ir.Operation) -> Values:
     """Predicates as `arith` numbers them: always false, ordered ones, unordered ones, true."""
     predicate = ir.IntegerAttr(op.attributes["predicate"]).value
     a, b = op.operands
-    truths = _truths(a)
 
     def told(direction: str) -> ir.Value:
-        return compare(direction, a, b, truths)
+        return compare(direction, a, b)
 
     def inverse(value: ir.Value) -> ir.Value:
-        return create("stablehlo.not", [value], truths)
+        return create("stablehlo.not", [value], value.type)
 
     def numbers() -> ir.Value:
-        return binary("and", *(compare("EQ", v, v, truths) for v in (a, b)))
+        return binary("and", *(compare("EQ", v, v) for v in (a, b)))
 
     def different() -> ir.Value:
         return binary("or", told("LT"), told("GT"))
@@ -200,9 +200,9 @@ def _of_numbers(name: str) -> Rule:
 
     def rule(sizes: Sizes, op: ir.Operation) -> Values:
         a, b = op.operands
-        is_nan = [compare("NE", v, v, _truths(v)) for v in (a, b)]
-        either = create("stablehlo.select", [is_nan[1], a, binary(name, a, b)], a.type)
-        return [create("stablehlo.select", [is_nan[0], b, either], a.type)]
+        is_nan = [compare("NE", v, v) for v in (a, b)]
+        either = select(is_nan[1], a, binary(name, a, b))
+        return [select(is_nan[0], b, either)]
 
     return rule
 

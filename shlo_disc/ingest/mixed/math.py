@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_disc.ingest.mixed.rewriter import Rule, operation
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.ir.builders import compare, create, with_element
+from shlo_disc.ir.builders import compare, create, select
 from shlo_disc.ir.mlir import ir
 
 
@@ -18,9 +18,8 @@ def _truncate(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:
     (x,) = op.operands
     down, up = (create(f"stablehlo.{name}", [x], x.type) for name in ("floor", "ceil"))
     sign = create("stablehlo.sign", [x], x.type)
-    one = ir.IntegerType.get_signless(1)
-    below = compare("GE", sign, binary("subtract", sign, sign), with_element(x.type, one))
-    return [create("stablehlo.select", [below, down, up], x.type)]
+    below = compare("GE", sign, binary("subtract", sign, sign))
+    return [select(below, down, up)]
 
 
 _SAME = {

@@ -51,7 +51,7 @@ def _equal(sizes: Sizes, op: ir.Operation) -> Values:
     if len({len(row) for row in rows}) > 1:
         return [integer(0, truth())]
     pairs = [(a, b) for row in rows[1:] for a, b in zip(rows[0], row, strict=True)]
-    told = [compare("EQ", a, b, truth()) for a, b in pairs]
+    told = [compare("EQ", a, b) for a, b in pairs]
     return [functools.reduce(lambda a, b: binary("and", a, b), told, integer(1, truth()))]
 
 

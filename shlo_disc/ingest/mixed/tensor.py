@@ -16,7 +16,6 @@ from shlo_disc.ingest.size_values import (
     number,
     scalar_type,
     shape_of,
-    truth,
     vector,
 )
 from shlo_disc.ir.builders import (
@@ -91,7 +90,7 @@ def _element(value: ir.Value, index: Sequence[ir.Value]) -> ir.Value:
         "stablehlo.dynamic_slice",
         [value, *index],
         ir.RankedTensorType.get(ones, kind.element_type),
-        slice_sizes=ir.DenseI64ArrayAttr.get(ones),
+        slice_sizes=ones,
     )
     return create("stablehlo.reshape", [part], ir.RankedTensorType.get([], kind.element_type))
 
@@ -124,7 +123,7 @@ def _cast(sizes: Sizes, op: ir.Operation) -> Values:
         size = extent(value, axis)
         if n == _DYNAMIC and m != _DYNAMIC:
             text = f"{source_line(op)}: {op.name}: size {{0}} of dimension {axis} must be {m}"
-            assert_sizes(compare("EQ", size, number(m), truth()), text, [size])
+            assert_sizes(compare("EQ", size, number(m)), text, [size])
             size = number(m)
         shape.append(size)
     if own == kind or (own.rank == 1 and not own.is_dynamic_dim(0) and _is_integer(own)):

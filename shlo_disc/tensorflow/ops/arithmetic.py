@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.ir.builders import compare, create, with_element
+from shlo_disc.ingest.arrays import broadcast_to, constant
+from shlo_disc.ingest.size_arithmetic import sizes_of
+from shlo_disc.ir.builders import compare, create, element_of, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import broadcast_to, constant, element_of, sizes_of
 
 _Operand: TypeAlias = "Array | float"
 
@@ -58,11 +59,10 @@ class Array:
     def compared(self, direction: str, other: _Operand) -> ir.Value:
         """`EQ`, `LT`, ... of each two elements."""
         right = other if isinstance(other, Array) else self.filled(other)
-        truth = with_element(self.value.type, ir.IntegerType.get_signless(1))
-        return compare(direction, self.value, right.value, truth)
+        return compare(direction, self.value, right.value)
 
 
 def chosen(condition: ir.Value, then: Array, otherwise: _Operand) -> Array:
     """`then` where `condition` is true."""
     other = otherwise if isinstance(otherwise, Array) else then.filled(otherwise)
-    return Array(create("stablehlo.select", [condition, then.value, other.value], then.value.type))
+    return Array(select(condition, then.value, other.value))

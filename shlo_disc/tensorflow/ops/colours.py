@@ -5,20 +5,13 @@ Source: TensorFlow's kernels `colorspace_op.h`, `adjust_hue_op.cc`, `adjust_cont
 
 from __future__ import annotations
 
+from shlo_disc.ingest.arrays import broadcast_to, converted, joined
+from shlo_disc.ingest.size_arithmetic import product, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import summed
+from shlo_disc.ir.builders import element_of, summed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
-from shlo_disc.tensorflow.ops.moves import joined
 from shlo_disc.tensorflow.ops.shapes import part_of
-from shlo_disc.tensorflow.ops.values import (
-    broadcast_to,
-    converted,
-    element_of,
-    product,
-    sizes_of,
-    value_of,
-)
 
 Values = list[ir.Value]
 

@@ -8,19 +8,9 @@ Source: TensorFlow's kernel `crop_and_resize_op.cc`.
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import create
-from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
-from shlo_disc.tensorflow.ops.images import wanted_sizes
-from shlo_disc.tensorflow.ops.moves import joined
-from shlo_disc.tensorflow.ops.shapes import part_of
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.arrays import broadcast_to, converted, iota, joined
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    broadcast_to,
-    converted,
-    iota,
     minus,
     must_be_equal,
     reshaped,
@@ -30,6 +20,13 @@ from shlo_disc.tensorflow.ops.values import (
     static,
     value_of,
 )
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.builders import create
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
+from shlo_disc.tensorflow.ops.images import wanted_sizes
+from shlo_disc.tensorflow.ops.shapes import part_of
 
 Values = list[ir.Value]
 

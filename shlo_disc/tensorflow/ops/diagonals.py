@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to, constant, iota, padded
+from shlo_disc.ingest.size_arithmetic import Size, minus, sizes_of, smaller
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import compare, create, summed, with_element
+from shlo_disc.ir.builders import compare, element_of, select, summed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import (
-    Size,
-    broadcast_to,
-    constant,
-    element_of,
-    iota,
-    known_integers,
-    minus,
-    padded,
-    sizes_of,
-    smaller,
-)
+from shlo_disc.tensorflow.ops.values import known_integers
 
 Values = list[ir.Value]
 
@@ -67,6 +58,5 @@ def _check_main(place: ir.Value) -> None:
 def _chosen(diagonal: ir.Value, rest: ir.Value, full: list[Size]) -> ir.Value:
     """The elements of `diagonal` on the main diagonals, and of `rest` elsewhere."""
     rows, columns = (iota(full, len(full) - k, "i32") for k in (2, 1))
-    truth = with_element(rest.type, ir.IntegerType.get_signless(1))
-    is_main = compare("EQ", rows, columns, truth)
-    return create("stablehlo.select", [is_main, diagonal, rest], rest.type)
+    is_main = compare("EQ", rows, columns)
+    return select(is_main, diagonal, rest)

@@ -6,10 +6,11 @@ Nor has it right two labels of both operands and the result in another order.
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to
 from shlo_disc.ingest.einsums import einsum
+from shlo_disc.ingest.size_arithmetic import known, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import broadcast_to, known, sizes_of, value_of
 
 
 def sum_of_products(sizes: Sizes, op: ir.Operation) -> list[ir.Value]:

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import itertools
 
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota, joined, padded, taken
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
+    larger,
+    minus,
+    plus,
+    quotient,
+    size_of,
+    sizes_of,
+    value_of,
+)
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.moves import joined
 from shlo_disc.tensorflow.ops.shapes import every
-from shlo_disc.tensorflow.ops.values import (
-    Size,
-    broadcast_to,
-    constant,
-    converted,
-    elements,
-    flag,
-    iota,
-    larger,
-    minus,
-    padded,
-    plus,
-    quotient,
-    result,
-    size_of,
-    sizes_of,
-    taken,
-    value_of,
-)
+from shlo_disc.tensorflow.ops.values import elements, flag, result
 from shlo_disc.tensorflow.ops.windows import Layout, padding_of
 
 Values = list[ir.Value]

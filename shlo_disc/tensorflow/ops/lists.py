@@ -14,31 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
-from shlo_disc.ir.builders import convert, create
-from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import captures, clone, ir, ops_of
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, taken, windowed
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    broadcast_to,
-    constant,
-    converted,
-    element_of,
-    elements,
-    flag,
     must_be_equal,
     reshaped,
-    result,
     same_size,
     shape_vector,
     size_of,
     sizes_of,
     static,
-    taken,
     times,
     value_of,
-    windowed,
 )
+from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
+from shlo_disc.ir.builders import convert, create, element_of
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import captures, clone, ir, ops_of
+from shlo_disc.tensorflow.ops.values import elements, flag, result
 
 Values = list[ir.Value]
 
@@ -102,7 +95,7 @@ def list_element(sizes: Sizes, op: ir.Operation) -> Values:
             "stablehlo.dynamic_slice",
             [array, *starts],
             ir.RankedTensorType.get(static(window), element_of(array)),
-            slice_sizes=ir.DenseI64ArrayAttr.get(static(window)),
+            slice_sizes=static(window),
         )
     else:
         part = windowed(array, vector(starts), window)

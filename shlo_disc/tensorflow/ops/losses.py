@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import math
 
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota
+from shlo_disc.ingest.size_arithmetic import Size, reshaped, sizes_of
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.ir.builders import compare, create, reduced, with_element
+from shlo_disc.ir.builders import compare, create, element_of, reduced
 from shlo_disc.ir.builders import summed as total_of
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import (
-    Size,
-    broadcast_to,
-    constant,
-    converted,
-    element_of,
-    flag,
-    iota,
-    known_integers,
-    reshaped,
-    sizes_of,
-)
+from shlo_disc.tensorflow.ops.values import flag, known_integers
 
 Values = list[ir.Value]
 
@@ -43,13 +34,12 @@ def sparse_softmax_loss(sizes: Sizes, op: ir.Operation) -> Values:
     own = sizes_of(logits)
     rows = own[0]
     column: list[Size] = [rows, 1]
-    truth = with_element(logits.type, ir.IntegerType.get_signless(1))
     largest = reduced(logits, [1], "maximum", constant(-math.inf, element_of(logits)))
     shifted = binary("subtract", logits, broadcast_to(largest, [0], own))
     powers = create("stablehlo.exponential", [shifted], logits.type)
     total = total_of(powers, [1])
     number = iota(own, 1, element_of(labels))
-    is_label = compare("EQ", number, broadcast_to(labels, [0], own), truth)
+    is_label = compare("EQ", number, broadcast_to(labels, [0], own))
     none = constant(0, element_of(logits))
     chosen = create(
         "stablehlo.select", [is_label, shifted, broadcast_to(none, [], own)], logits.type
@@ -59,8 +49,7 @@ def sparse_softmax_loss(sizes: Sizes, op: ir.Operation) -> Values:
     gradient = binary("subtract", binary("divide", powers, broadcast_to(total, [0], own)), hot)
     # NaN where no entry of the row is the label.
     found = total_of(hot, [1])
-    vector = with_element(found.type, ir.IntegerType.get_signless(1))
-    is_class = compare("NE", found, broadcast_to(none, [], [rows]), vector)
+    is_class = compare("NE", found, broadcast_to(none, [], [rows]))
     nan = constant(math.nan, element_of(logits))
     loss = create("stablehlo.select", [is_class, loss, broadcast_to(nan, [], [rows])], loss.type)
     wide = broadcast_to(reshaped(is_class, column), [0, 1], own)

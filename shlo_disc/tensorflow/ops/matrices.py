@@ -8,6 +8,7 @@ finite: a program does not look at its data.
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to, constant, iota
 from shlo_disc.ingest.elimination import (
     back_substituted,
     determinant,
@@ -15,21 +16,12 @@ from shlo_disc.ingest.elimination import (
     inverted,
     log_determinant,
 )
+from shlo_disc.ingest.size_arithmetic import known, must_be_equal, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import compare, create, transposed, with_element
+from shlo_disc.ir.builders import compare, create, element_of, select, transposed
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import (
-    broadcast_to,
-    constant,
-    element_of,
-    flag,
-    iota,
-    known,
-    must_be_equal,
-    sizes_of,
-    value_of,
-)
+from shlo_disc.tensorflow.ops.values import flag
 
 Values = list[ir.Value]
 
@@ -37,13 +29,12 @@ Values = list[ir.Value]
 def cholesky(sizes: Sizes, op: ir.Operation) -> Values:
     """`Cholesky(input)`: the lower factor, zeros above; NaN where TensorFlow raises an error."""
     (array,) = op.operands
-    factor = create("stablehlo.cholesky", [array], array.type, lower=ir.BoolAttr.get(True))
+    factor = create("stablehlo.cholesky", [array], array.type, lower=True)
     full = sizes_of(array)
     rows, columns = (iota(full, len(full) - k, "i32") for k in (2, 1))
-    truth = with_element(factor.type, ir.IntegerType.get_signless(1))
-    is_kept = compare("GE", rows, columns, truth)
+    is_kept = compare("GE", rows, columns)
     zeros = broadcast_to(constant(0, element_of(array)), [], full)
-    return [create("stablehlo.select", [is_kept, factor, zeros], factor.type)]
+    return [select(is_kept, factor, zeros)]
 
 
 def triangular_solve(sizes: Sizes, op: ir.Operation) -> Values:
@@ -55,9 +46,9 @@ def triangular_solve(sizes: Sizes, op: ir.Operation) -> Values:
             "stablehlo.triangular_solve",
             [matrix, right],
             right.type,
-            left_side=ir.BoolAttr.get(True),
-            lower=ir.BoolAttr.get(flag(op, "lower")),
-            unit_diagonal=ir.BoolAttr.get(False),
+            left_side=True,
+            lower=flag(op, "lower"),
+            unit_diagonal=False,
             transpose_a=ir.Attribute.parse(f"#stablehlo<transpose {adjoint}>"),
         )
     ]

@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.ir.builders import compare, create, transposed, with_element
-from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.shapes import part_of
-from shlo_disc.tensorflow.ops.values import (
-    Size,
+from shlo_disc.ingest.arrays import (
     broadcast_to,
     constant,
     converted,
-    element_of,
-    elements,
     iota,
-    known_integer,
-    known_integers,
+    joined,
+    padded,
+    reversed_along,
+    taken,
+)
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
     minus,
     must_be_equal,
-    padded,
     plus,
     product,
     quotient,
     reshaped,
-    reversed_along,
     shape_vector,
     size_of,
     sizes_of,
     static,
-    taken,
     times,
-    unless_open,
     value_of,
 )
+from shlo_disc.ingest.size_values import Sizes, binary
+from shlo_disc.ir.builders import compare, create, element_of, select, transposed
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.shapes import part_of
+from shlo_disc.tensorflow.ops.values import elements, known_integer, known_integers, unless_open
 
 Values = list[ir.Value]
 
@@ -136,10 +134,9 @@ def reverse_sequence(sizes: Sizes, op: ir.Operation) -> Values:
     index = iota([rows, count], 1, "i32")
     length = broadcast_to(converted(lengths, "i32"), [0], [rows, count])
     one = broadcast_to(constant(1, "i32"), [], [rows, count])
-    truth = with_element(index.type, ir.IntegerType.get_signless(1))
-    is_turned = compare("LT", index, length, truth)
+    is_turned = compare("LT", index, length)
     mirrored = binary("subtract", binary("subtract", length, one), index)
-    place = create("stablehlo.select", [is_turned, mirrored, index], index.type)
+    place = select(is_turned, mirrored, index)
     row = iota([rows, count], 0, "i32")
     both = joined([reshaped(each, [rows, count, 1]) for each in (row, place)], 2)
     numbers = ir.Attribute.parse(
@@ -237,25 +234,13 @@ def _mirrored(size: Size, low: Size, high: Size, skipped: int) -> ir.Value:
         return broadcast_to(value_of(number), [], full)
 
     index = binary("subtract", iota(full, 0, "i64"), of(low))
-    truth = with_element(index.type, ir.IntegerType.get_signless(1))
     before = binary("subtract", of(skipped - 1), index)
     behind = binary("subtract", of(minus(times(size, 2), 1 + skipped)), index)
-    is_behind = compare("GE", index, of(size), truth)
-    index = create("stablehlo.select", [is_behind, behind, index], index.type)
-    is_before = compare("LT", index, of(0), truth)
+    is_behind = compare("GE", index, of(size))
+    index = select(is_behind, behind, index)
+    is_before = compare("LT", index, of(0))
     # `behind` is not negative where no more is mirrored than there is.
-    return create("stablehlo.select", [is_before, before, index], index.type)
-
-
-def joined(parts: Sequence[ir.Value], axis: int) -> ir.Value:
-    """The concatenation along a dimension."""
-    total: Size = 0
-    for part in parts:
-        total = plus(total, size_of(part, axis))
-    shape: list[Size] = [total if k == axis else n for k, n in enumerate(sizes_of(parts[0]))]
-    kind = ir.RankedTensorType.get(static(shape), element_of(parts[0]))
-    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
-    return create("stablehlo.concatenate", list(parts), kind, dimension=dimension)
+    return select(is_before, before, index)
 
 
 def space_to_depth(sizes: Sizes, op: ir.Operation) -> Values:

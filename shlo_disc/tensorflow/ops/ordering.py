@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota, reversed_along
 from shlo_disc.ingest.region_ops import running, sorted_with_places
+from shlo_disc.ingest.size_arithmetic import Size, product, reshaped, size_of, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import compare, create, with_element
+from shlo_disc.ir.builders import compare, create, element_of, with_element
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of
 from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import (
-    Size,
-    broadcast_to,
-    constant,
-    converted,
-    element_of,
-    elements,
-    flag,
-    iota,
-    known_integer,
-    module_of,
-    product,
-    reshaped,
-    result,
-    reversed_along,
-    size_of,
-    sizes_of,
-    value_of,
-)
+from shlo_disc.tensorflow.ops.values import elements, flag, known_integer, module_of, result
 
 Values = list[ir.Value]
 
@@ -74,8 +58,7 @@ def one_hot(sizes: Sizes, op: ir.Operation) -> Values:
     full: list[Size] = [*own[:axis], count, *own[axis:]]
     counted = iota(full, axis, element_of(indices))
     dims = [k for k in range(len(full)) if k != axis]
-    truth = with_element(counted.type, ir.IntegerType.get_signless(1))
-    is_on = compare("EQ", counted, broadcast_to(indices, dims, full), truth)
+    is_on = compare("EQ", counted, broadcast_to(indices, dims, full))
     values = [broadcast_to(value, [], full) for value in (on, off)]
     kind = with_element(counted.type, element_of(on))
     return [create("stablehlo.select", [is_on, *values], kind)]
@@ -88,9 +71,8 @@ def top_k(sizes: Sizes, op: ir.Operation) -> Values:
     own = sizes_of(array)
     axis = len(own) - 1
     i32 = ir.IntegerType.get_signless(32)
-    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     values, order = sorted_with_places(
-        array, iota(own, axis, i32), axis, lambda a, b: compare("GT", a, b, truth)
+        array, iota(own, axis, i32), axis, lambda a, b: compare("GT", a, b)
     )
     index = result(op, 1).element_type
     return [front(values, axis, k), converted(front(order, axis, k), index)]
@@ -103,12 +85,11 @@ def where(sizes: Sizes, op: ir.Operation) -> Values:
     i64 = ir.IntegerType.get_signless(64)
     if not own:
         raise UnsupportedError("a scalar has no coordinates; reshape it to one dimension")
-    truth = with_element(array.type, ir.IntegerType.get_signless(1))
     element = element_of(array)
     if isinstance(element, ir.IntegerType) and element.width == 1:
         mask = array
     else:
-        mask = compare("NE", array, broadcast_to(constant(0, element), [], own), truth)
+        mask = compare("NE", array, broadcast_to(constant(0, element), [], own))
     places = places_of(module_of(op), reshaped(mask, [product(own)]))
     count = size_of(places, 0)
     index = converted(places, i64)
@@ -121,5 +102,4 @@ def where(sizes: Sizes, op: ir.Operation) -> Values:
     if len(columns) == 1:
         return columns
     kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size(), len(columns)], i64)
-    one = ir.IntegerAttr.get(i64, 1)
-    return [create("stablehlo.concatenate", columns, kind, dimension=one)]
+    return [create("stablehlo.concatenate", columns, kind, dimension=1)]

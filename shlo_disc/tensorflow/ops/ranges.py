@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from shlo_disc.ingest.size_values import Sizes, binary, extent, vector
-from shlo_disc.ir.builders import convert, create, number_of
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.arrays import broadcast_to, converted, iota
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    broadcast_to,
-    converted,
-    element_of,
-    elements,
-    iota,
     larger,
     minus,
     plus,
     quotient,
     reshaped,
-    result,
     sizes_of,
     times,
 )
+from shlo_disc.ingest.size_values import Sizes, binary, extent, vector
+from shlo_disc.ir.builders import convert, create, element_of, number_of
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.values import elements, result
 
 Values = list[ir.Value]
 

@@ -11,35 +11,25 @@ not. A dimension of size n becomes two, [m, n / m], where m is the size of %x; t
 
 from __future__ import annotations
 
+from shlo_disc.ingest.arrays import broadcast_to, converted, identity
 from shlo_disc.ingest.mixed.rewriter import Rule
-from shlo_disc.ingest.size_values import Sizes, binary, vector
-from shlo_disc.ir.builders import create, reduced, summed, transposed
-from shlo_disc.ir.mlir import ir, ops_of, producer
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    broadcast_to,
-    constant,
-    converted,
-    element_of,
-    elements,
-    flag,
-    known_integer,
-    known_integers,
     larger,
-    lowest,
     plus,
     product,
     quotient,
     reshaped,
-    result,
     same_size,
     sizes_of,
     value_of,
 )
+from shlo_disc.ingest.size_values import Sizes, binary, vector
+from shlo_disc.ir.builders import create, element_of, reduced, summed, transposed
+from shlo_disc.ir.mlir import ir, ops_of, producer
+from shlo_disc.tensorflow.ops.values import elements, flag, known_integer, known_integers, result
 
 Values = list[ir.Value]
-
-_START = {"add": 0, "multiply": 1, "and": 1, "or": 0}
 
 
 def reduction(name: str, *, is_mean: bool = False) -> Rule:
@@ -54,12 +44,7 @@ def reduction(name: str, *, is_mean: bool = False) -> Rule:
             array = converted(array, _wide(element_of(array)))
         own, element = sizes_of(array), element_of(array)
         axes = sorted({axis % len(own) for axis in known_integers(given, "the axes")})
-        start = (
-            constant(_START[name], element)
-            if name in _START
-            else lowest(element, is_highest=name == "minimum")
-        )
-        found = reduced(array, axes, name, start) if axes else array
+        found = reduced(array, axes, name, identity(name, element)) if axes else array
         if is_mean:
             size = product([own[axis] for axis in axes])
             if isinstance(element, ir.IntegerType):

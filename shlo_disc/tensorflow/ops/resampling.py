@@ -12,23 +12,14 @@ import math
 from collections.abc import Callable
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to, converted, iota
+from shlo_disc.ingest.size_arithmetic import Size, size_of, sizes_of, static, value_of
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir.builders import create, summed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
 from shlo_disc.tensorflow.ops.images import places_of, scale_of, wanted_sizes
-from shlo_disc.tensorflow.ops.values import (
-    Size,
-    broadcast_to,
-    converted,
-    flag,
-    iota,
-    items,
-    size_of,
-    sizes_of,
-    static,
-    value_of,
-)
+from shlo_disc.tensorflow.ops.values import flag, items
 
 Values = list[ir.Value]
 
@@ -140,7 +131,7 @@ def _weighted(image: ir.Value, weight: Array, axis: int) -> ir.Value:
         "stablehlo.transpose",
         [found],
         ir.RankedTensorType.get(static(final), ir.F32Type.get()),
-        permutation=ir.DenseI64ArrayAttr.get(back),
+        permutation=back,
     )
 
 

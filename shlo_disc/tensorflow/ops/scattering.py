@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota, padded, reversed_along
 from shlo_disc.ingest.region_ops import running
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
+    must_be_equal,
+    reshaped,
+    same_size,
+    size_of,
+    sizes_of,
+)
 from shlo_disc.ingest.size_values import Sizes
 from shlo_disc.ir import builders
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import (
-    Size,
-    broadcast_to,
-    constant,
-    converted,
-    elements,
-    iota,
-    must_be_equal,
-    padded,
-    reshaped,
-    result,
-    reversed_along,
-    same_size,
-    size_of,
-    sizes_of,
-)
+from shlo_disc.tensorflow.ops.values import elements, result
 
 
 def scattered(base: ir.Value, places: ir.Value, rows: ir.Value, name: str | None) -> ir.Value:

@@ -11,25 +11,15 @@ The comparisons are part of the kernel of the sum, so none is stored.
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota, taken
 from shlo_disc.ingest.mixed.rewriter import Rule
 from shlo_disc.ingest.region_ops import running, sorted_with_places
+from shlo_disc.ingest.size_arithmetic import size_of, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes, binary
-from shlo_disc.ir.builders import compare, create, summed, with_element
+from shlo_disc.ir.builders import compare, create, element_of, select, summed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of, scattered
-from shlo_disc.tensorflow.ops.values import (
-    broadcast_to,
-    constant,
-    converted,
-    element_of,
-    iota,
-    module_of,
-    result,
-    size_of,
-    sizes_of,
-    taken,
-    value_of,
-)
+from shlo_disc.tensorflow.ops.values import module_of, result
 
 Values = list[ir.Value]
 
@@ -42,7 +32,7 @@ def bound(direction: str) -> Rule:
         (batch, count), wanted = sizes_of(row), size_of(values, 1)
         full = [batch, wanted, count]
         a, b = broadcast_to(row, [0, 2], full), broadcast_to(values, [0, 1], full)
-        return [summed(converted(_truth(direction, a, b), result(op).element_type), [2])]
+        return [summed(converted(compare(direction, a, b), result(op).element_type), [2])]
 
     return rule
 
@@ -57,7 +47,7 @@ def bucketize(sizes: Sizes, op: ir.Operation) -> Values:
     numbers = converted(array, inner)
     for number in ir.ArrayAttr(op.attributes["boundaries"]):
         edge = broadcast_to(constant(ir.FloatAttr(number).value, inner), [], sizes_of(array))
-        found = binary("add", found, converted(_truth("LE", edge, numbers), "i32"))
+        found = binary("add", found, converted(compare("LE", edge, numbers), "i32"))
     return [found]
 
 
@@ -67,14 +57,14 @@ def in_top_k(sizes: Sizes, op: ir.Operation) -> Values:
     own = sizes_of(scores)
     rows = own[0]
     zero = constant(0, element_of(scores))
-    is_target = _truth("EQ", iota(own, 1, element_of(targets)), broadcast_to(targets, [0], own))
+    is_target = compare("EQ", iota(own, 1, element_of(targets)), broadcast_to(targets, [0], own))
     zeros = broadcast_to(zero, [], own)
-    score = summed(create("stablehlo.select", [is_target, scores, zeros], scores.type), [1])
-    above = summed(converted(_truth("LT", broadcast_to(score, [0], own), scores), "i32"), [1])
-    few = _truth("LT", above, broadcast_to(converted(k, "i32"), [], [rows]))
+    score = summed(select(is_target, scores, zeros), [1])
+    above = summed(converted(compare("LT", broadcast_to(score, [0], own), scores), "i32"), [1])
+    few = compare("LT", above, broadcast_to(converted(k, "i32"), [], [rows]))
     finite = [
         create("stablehlo.is_finite", [score], few.type),
-        _truth("LT", broadcast_to(constant(0, "i32"), [], [rows]),
+        compare("LT", broadcast_to(constant(0, "i32"), [], [rows]),
                summed(converted(is_target, "i32"), [1])),
     ]  # fmt: skip
     return [binary("and", binary("and", few, finite[0]), finite[1])]
@@ -96,12 +86,12 @@ def unique(*, has_counts: bool) -> Rule:
         ordered, places = _sorted(array, place)
         zero, one = (broadcast_to(constant(n, "i32"), [], own) for n in (0, 1))
         before = create("stablehlo.maximum", [binary("subtract", place, one), zero], place.type)
-        is_new = _truth("NE", ordered, taken(ordered, before, 0))
-        is_new = binary("or", is_new, _truth("EQ", place, zero))
-        start = create("stablehlo.select", [is_new, place, zero], place.type)
+        is_new = compare("NE", ordered, taken(ordered, before, 0))
+        is_new = binary("or", is_new, compare("EQ", place, zero))
+        start = select(is_new, place, zero)
         start = running(module, start, 0, "maximum", constant(0, "i32"))
         first = scattered(zero, places, taken(places, start, 0), None)  # of each, its first equal
-        is_first = _truth("EQ", first, place)
+        is_first = compare("EQ", first, place)
         number = running(module, converted(is_first, "i32"), 0, "add", constant(0, "i32"))
         index = taken(binary("subtract", number, one), first, 0)
         found = places_of(module, is_first)
@@ -119,9 +109,9 @@ def _sorted(array: ir.Value, place: ir.Value) -> tuple[ir.Value, ir.Value]:
     """A vector sorted, and the place of each element; NaNs are at the ends, all zeros equal."""
     truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     if not isinstance(element_of(array), ir.FloatType):
-        return sorted_with_places(array, place, 0, lambda a, b: compare("LT", a, b, truth))
+        return sorted_with_places(array, place, 0, lambda a, b: compare("LT", a, b))
     zeros = broadcast_to(constant(0, element_of(array)), [], sizes_of(array))
-    array = create("stablehlo.select", [_truth("EQ", array, zeros), zeros, array], array.type)
+    array = select(compare("EQ", array, zeros), zeros, array)
 
     def comes_before(a: ir.Value, b: ir.Value) -> ir.Value:
         return create(
@@ -133,7 +123,3 @@ def _sorted(array: ir.Value, place: ir.Value) -> tuple[ir.Value, ir.Value]:
         )
 
     return sorted_with_places(array, place, 0, comes_before)
-
-
-def _truth(direction: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    return compare(direction, a, b, with_element(a.type, ir.IntegerType.get_signless(1)))

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import math
 
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, identity, iota, taken
 from shlo_disc.ingest.mixed.rewriter import Rule
-from shlo_disc.ingest.size_values import Sizes, binary, vector
-from shlo_disc.ir.builders import compare, create, reduced, with_element
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.scattering import places_of, scattered
-from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    broadcast_to,
-    constant,
-    converted,
-    element_of,
-    elements,
-    flag,
-    iota,
-    items,
     larger,
-    lowest,
-    module_of,
     plus,
     product,
     reshaped,
-    result,
     size_of,
     sizes_of,
-    taken,
     times,
     value_of,
 )
+from shlo_disc.ingest.size_values import Sizes, binary, vector
+from shlo_disc.ir.builders import compare, create, element_of, reduced, select
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.scattering import places_of, scattered
+from shlo_disc.tensorflow.ops.shapes import front
+from shlo_disc.tensorflow.ops.values import elements, flag, items, module_of, result
 
 Values = list[ir.Value]
-
-_START = {"add": 0, "multiply": 1}
 
 
 def unsorted_segments(name: str) -> Rule:
@@ -66,7 +54,7 @@ def segments(name: str, *, is_mean: bool = False) -> Rule:
         element = element_of(data)
         count = _count_of(ids)
         found = _joined(name, data, ids, count, _identity(name, element))
-        if name in _START and not is_mean:
+        if name in ("add", "multiply") and not is_mean:
             return [found]
         own = sizes_of(found)
         ones = broadcast_to(constant(1, element), [], [size_of(ids, 0)])
@@ -77,18 +65,15 @@ def segments(name: str, *, is_mean: bool = False) -> Rule:
             one = broadcast_to(constant(1, element), [], own)
             wide = create("stablehlo.maximum", [wide, one], wide.type)
             return [create("stablehlo.divide", [found, wide], found.type)]
-        truth = with_element(found.type, ir.IntegerType.get_signless(1))
-        is_empty = compare("EQ", wide, none, truth)
-        return [create("stablehlo.select", [is_empty, none, found], found.type)]
+        is_empty = compare("EQ", wide, none)
+        return [select(is_empty, none, found)]
 
     return rule
 
 
 def _identity(name: str, element: ir.Type) -> ir.Value:
     """What TensorFlow has where there is no row: the extremes are finite."""
-    if name in _START:
-        return constant(_START[name], element)
-    return lowest(element, is_highest=name == "minimum", is_finite=True)
+    return identity(name, element, is_finite=True)
 
 
 def _joined(name: str, data: ir.Value, ids: ir.Value, count: Size, start: ir.Value) -> ir.Value:
@@ -136,8 +121,8 @@ def bincount(sizes: Sizes, op: ir.Operation) -> Values:
     inner = element_of(array)
     line = plus(count, 1)
     last = broadcast_to(converted(value_of(count), inner), [], own)
-    is_counted = binary("and", _less(array, last), _less(_filled(-1, array), array))
-    place = create("stablehlo.select", [is_counted, array, last], array.type)
+    is_counted = binary("and", compare("LT", array, last), compare("LT", _filled(-1, array), array))
+    place = select(is_counted, array, last)
     start = binary(
         "multiply", iota(own, 0, inner), broadcast_to(converted(value_of(line), inner), [], own)
     )
@@ -145,10 +130,6 @@ def bincount(sizes: Sizes, op: ir.Operation) -> Values:
     base = broadcast_to(constant(0, element), [], [times(own[0], line)])
     found = reshaped(scattered(base, flat, rows, name), [own[0], line])
     return [front(found, 1, count)]
-
-
-def _less(a: ir.Value, b: ir.Value) -> ir.Value:
-    return compare("LT", a, b, with_element(a.type, ir.IntegerType.get_signless(1)))
 
 
 def _filled(number: int, like: ir.Value) -> ir.Value:
@@ -164,10 +145,7 @@ def dynamic_partition(sizes: Sizes, op: ir.Operation) -> Values:
     flat = parts if len(given) == 1 else reshaped(parts, [total])
     found = []
     for number in range(len(op.results)):
-        mask = compare(
-            "EQ", flat, _filled(number, flat),
-            with_element(flat.type, ir.IntegerType.get_signless(1)),
-        )  # fmt: skip
+        mask = compare("EQ", flat, _filled(number, flat))  # fmt: skip
         found.append(taken(rows, places_of(module_of(op), mask), 0))
     return found
 

@@ -8,36 +8,29 @@ from collections.abc import Sequence
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
-from shlo_disc.ir.builders import assert_sizes, compare, convert, create, with_element
-from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.arrays import broadcast_to, padded, reversed_along, windowed
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    broadcast_to,
-    element_of,
-    elements,
     larger,
     less,
-    may_be_open,
     minus,
     must_be_equal,
-    padded,
     plus,
     product,
     quotient,
     reshaped,
-    result,
-    reversed_along,
     shape_vector,
     sizes_of,
     smaller,
     static,
     times,
-    unless_open,
     value_of,
-    windowed,
 )
+from shlo_disc.ingest.size_values import Sizes, vector
+from shlo_disc.ir.builders import assert_sizes, compare, convert, create, element_of, with_element
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.values import elements, may_be_open, result, unless_open
 
 Values = list[ir.Value]
 
@@ -104,7 +97,7 @@ def _fitting(sizes: Sizes, op: ir.Operation, own: list[Size], others: list[Size]
             right.append(size)
     for a, b in itertools.product(left, both):
         if not isinstance(a, int) or a == 0:
-            holds = compare("GE", value_of(plus(a, b)), value_of(1), scalar_type(1))
+            holds = compare("GE", value_of(plus(a, b)), value_of(1))
             text = (
                 f"{source_line(op)}: -1 beside a size of 0, of an array with two: {{0}} and {{1}}"
             )
@@ -265,7 +258,7 @@ def _one(op: ir.Operation, size: Size, axis: int, index: Size) -> Part:
         if isinstance(size, int) and size < least:
             raise UnsupportedError(f"there is no entry {index} in dimension {axis} of size {size}")
         if not isinstance(size, int):
-            holds = compare("GE", size, value_of(least), scalar_type(1))
+            holds = compare("GE", size, value_of(least))
             text = f"{source_line(op)}: dimension {axis} of size {{0}} has no entry {index}"
             assert_sizes(holds, text, [size])
     start = less(index, 0, plus(index, size), index)
@@ -337,9 +330,9 @@ def _sliced(array: ir.Value, parts: list[Part]) -> ir.Value:
             "stablehlo.slice",
             [array],
             kind,
-            start_indices=ir.DenseI64ArrayAttr.get(static([p.start for p in parts])),
-            limit_indices=ir.DenseI64ArrayAttr.get(static([p.limit for p in parts])),
-            strides=ir.DenseI64ArrayAttr.get([p.stride for p in parts]),
+            start_indices=static([p.start for p in parts]),
+            limit_indices=static([p.limit for p in parts]),
+            strides=[p.stride for p in parts],
         )
     if all(p.stride == 1 for p in parts) and not all(isinstance(p.start, int) for p in parts):
         return windowed(array, shape_vector([p.start for p in parts]), sizes)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
+from shlo_disc.ingest.arrays import constant
 from shlo_disc.ingest.size_values import scalar_type
 from shlo_disc.ir.builders import convert, create, number_of
 from shlo_disc.ir.comparisons import comparison
@@ -25,7 +26,6 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, clone, ir, ops_of, producer, replace, terminator
 from shlo_disc.tensorflow.ops.lists import Copies
 from shlo_disc.tensorflow.ops.typed import of_its_type
-from shlo_disc.tensorflow.ops.values import constant
 
 STACKS = ("EmptyTensorList", "TensorListPopBack", "TensorListPushBack")
 """Operations that :func:`place_stacks` rewrites."""

@@ -13,27 +13,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import padded
 from shlo_disc.ingest.complex_numbers.transforms import DYNAMIC_FFT
 from shlo_disc.ingest.mixed.rewriter import Rule
-from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import create, transposed
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import (
+from shlo_disc.ingest.size_arithmetic import (
     Size,
-    element_of,
-    elements,
     minus,
-    padded,
     plus,
     quotient,
-    result,
     size_of,
     sizes_of,
     smaller,
     static,
     value_of,
 )
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.builders import create, element_of, transposed
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.shapes import front
+from shlo_disc.tensorflow.ops.values import elements, result
 
 Values = list[ir.Value]
 

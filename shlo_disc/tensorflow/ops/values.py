@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
-import ml_dtypes
-
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.size_arithmetic import (
     Size,
     known,
     larger,
-    less,
     minus,
-    must_be_equal,
-    pairs_of,
     plus,
-    product,
-    quotient,
-    reshaped,
-    same_size,
-    shape_vector,
-    size_of,
-    sizes_of,
     smaller,
-    static,
     times,
     value_of,
 )
 from shlo_disc.ingest.size_values import Sizes, scalar_type
-from shlo_disc.ir.builders import convert, create, scalar, with_element
-from shlo_disc.ir.element_types import known_element_type
+from shlo_disc.ir.builders import convert, create
 from shlo_disc.ir.mlir import ir, producer
-
-__all__ = [
-    "Size", "broadcast_to", "constant", "converted", "element_of", "elements", "flag", "iota",
-    "items", "known", "known_integer", "known_integers", "larger", "less", "lowest",
-    "may_be_open", "minus", "module_of", "must_be_equal", "padded",
-    "pairs_of", "plus", "product", "quotient", "reshaped", "result",
-    "reversed_along", "same_size", "shape_vector", "size_of", "sizes_of", "smaller",
-    "static", "taken", "times", "unless_open", "value_of", "windowed",
-]  # fmt: skip
-
 
 # -- sizes -----------------------------------------------------------------------------------------
 
@@ -159,9 +131,9 @@ def items(sizes: Sizes, array: ir.Value) -> list[ir.Value]:
     for k in range(kind.shape[0]):
         part = create(
             "stablehlo.slice", [array], ir.RankedTensorType.get([1], kind.element_type),
-            start_indices=ir.DenseI64ArrayAttr.get([k]),
-            limit_indices=ir.DenseI64ArrayAttr.get([k + 1]),
-            strides=ir.DenseI64ArrayAttr.get([1]),
+            start_indices=[k],
+            limit_indices=[k + 1],
+            strides=[1],
         )  # fmt: skip
         found.append(create("stablehlo.reshape", [part], scalar))
     return found
@@ -198,150 +170,6 @@ def known_integers(value: ir.Value, what: str) -> list[int]:
 def result(op: ir.Operation, number: int = 0) -> ir.RankedTensorType:
     """The type of a result."""
     return ir.RankedTensorType(op.results[number].type)
-
-
-def element_of(array: ir.Value) -> ir.Type:
-    """The element type of an array."""
-    return ir.RankedTensorType(array.type).element_type
-
-
-def _typed(sizes: Sequence[Size], element: ir.Type) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(static(sizes), element)
-
-
-def constant(value: float, element: ir.Type | str) -> ir.Value:
-    """A rank-0 constant."""
-    inner = ir.Type.parse(element) if isinstance(element, str) else element
-    if isinstance(inner, ir.ComplexType):
-        return scalar(value, inner)
-    kind = ir.RankedTensorType.get([], inner)
-    attribute: Any
-    if isinstance(inner, ir.IntegerType):
-        attribute = ir.IntegerAttr.get(inner, int(value))
-    else:
-        attribute = ir.FloatAttr.get(inner, float(value))
-    splat = ir.DenseElementsAttr.get_splat(kind, attribute)
-    return create("stablehlo.constant", [], kind, value=splat)
-
-
-def lowest(element: ir.Type, *, is_highest: bool = False, is_finite: bool = False) -> ir.Value:
-    """The rank-0 smallest number of a type, or its largest; of floats an infinity, or finite."""
-    sign = 1 if is_highest else -1
-    if isinstance(element, ir.FloatType):
-        if not is_finite:
-            return constant(sign * math.inf, element)
-        return constant(sign * _largest_float(element), element)
-    kind = ir.IntegerType(element)
-    if kind.is_unsigned:
-        return constant((1 << kind.width) - 1 if is_highest else 0, element)
-    edge = 1 << (kind.width - 1)
-    return constant(edge - 1 if is_highest else -edge, element)
-
-
-def _largest_float(element: ir.Type) -> float:
-    row = known_element_type(element)
-    if row is None:
-        raise UnsupportedError(f"elements of type {element}")
-    info: Any = ml_dtypes.finfo
-    return float(info(row.dtype).max)
-
-
-def converted(array: ir.Value, element: ir.Type | str) -> ir.Value:
-    """`array` with elements of another type."""
-    inner = ir.Type.parse(element) if isinstance(element, str) else element
-    return convert(array, with_element(array.type, inner))
-
-
-def broadcast_to(array: ir.Value, dims: Sequence[int], sizes: Sequence[Size]) -> ir.Value:
-    """`array` in the shape `sizes`; its dimension k goes to `dims[k]`."""
-    kind = _typed(sizes, element_of(array))
-    attribute = ir.DenseI64ArrayAttr.get(list(dims))
-    if kind.has_static_shape and ir.RankedTensorType(array.type).has_static_shape:
-        return create("stablehlo.broadcast_in_dim", [array], kind, broadcast_dimensions=attribute)
-    return create(
-        "stablehlo.dynamic_broadcast_in_dim",
-        [array, shape_vector(sizes)],
-        kind,
-        broadcast_dimensions=attribute,
-    )
-
-
-def iota(sizes: Sequence[Size], axis: int, element: ir.Type | str) -> ir.Value:
-    """The index along `axis`."""
-    inner = ir.Type.parse(element) if isinstance(element, str) else element
-    kind = _typed(sizes, inner)
-    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
-    if kind.has_static_shape:
-        return create("stablehlo.iota", [], kind, iota_dimension=dimension)
-    return create("stablehlo.dynamic_iota", [shape_vector(sizes)], kind, iota_dimension=dimension)
-
-
-def reversed_along(array: ir.Value, axes: Sequence[int]) -> ir.Value:
-    """`array` with the order of some dimensions reversed."""
-    if not axes:
-        return array
-    attribute = ir.DenseI64ArrayAttr.get(list(axes))
-    return create("stablehlo.reverse", [array], array.type, dimensions=attribute)
-
-
-def taken(array: ir.Value, indices: ir.Value, axis: int) -> ir.Value:
-    """The entries of a dimension that a vector of indices, all within it, names."""
-    sizes = sizes_of(array)
-    others = [k for k in range(len(sizes)) if k != axis]
-    count = size_of(indices, 0)
-    kind = _typed([count if k == axis else n for k, n in enumerate(sizes)], element_of(array))
-    numbers = ir.Attribute.parse(
-        f"#stablehlo.gather<offset_dims = {others}, collapsed_slice_dims = [{axis}], "
-        f"start_index_map = [{axis}], index_vector_dim = 1>"
-    )
-    slices: list[Size] = [1 if k == axis else n for k, n in enumerate(sizes)]
-    if all(isinstance(n, int) for n in slices):
-        return create(
-            "stablehlo.gather",
-            [array, indices],
-            kind,
-            dimension_numbers=numbers,
-            slice_sizes=ir.DenseI64ArrayAttr.get(static(slices)),
-        )
-    return create(
-        "stablehlo.dynamic_gather", [array, indices, shape_vector(slices)], kind,
-        dimension_numbers=numbers,
-    )  # fmt: skip
-
-
-def windowed(array: ir.Value, starts: ir.Value, sizes: Sequence[Size]) -> ir.Value:
-    """The window of these sizes that begins at a vector of indices, which data may give."""
-    axes = list(range(len(sizes)))
-    numbers = ir.Attribute.parse(
-        f"#stablehlo.gather<offset_dims = {axes}, start_index_map = {axes}>"
-    )
-    return create(
-        "stablehlo.dynamic_gather",
-        [array, starts, shape_vector(sizes)],
-        _typed(sizes, element_of(array)),
-        dimension_numbers=numbers,
-        indices_are_sorted=ir.BoolAttr.get(True),
-    )
-
-
-def padded(
-    array: ir.Value,
-    pads: Sequence[tuple[Size, Size]],
-    inside: Sequence[int] = (),
-    value: ir.Value | None = None,
-) -> ir.Value:
-    """`array` with `value`, or 0, in front of and behind each dimension, and between entries."""
-    between = list(inside) or [0] * len(pads)
-    sizes = []
-    for n, (low, high), zeros in zip(sizes_of(array), pads, between, strict=True):
-        own = n if zeros == 0 else plus(n, times(larger(minus(n, 1), 0), zeros))
-        sizes.append(plus(plus(low, own), high))
-    rows = [[low for low, _ in pads], [high for _, high in pads], between]
-    return create(
-        "stablehlo.dynamic_pad",
-        [array, value or constant(0, element_of(array)), *map(shape_vector, rows)],
-        _typed(sizes, element_of(array)),
-    )
 
 
 def module_of(op: ir.Operation) -> ir.Operation:

@@ -9,35 +9,35 @@ from collections.abc import Sequence
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.ingest.region_ops import joining_function
-from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import compare, create, transposed
-from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.shapes import part_of
-from shlo_disc.tensorflow.ops.typed import of_its_type
-from shlo_disc.tensorflow.ops.values import (
-    Size,
+from shlo_disc.ingest.arrays import (
     broadcast_to,
     constant,
-    element_of,
-    elements,
-    larger,
-    lowest,
-    minus,
-    module_of,
+    convolved,
+    identity,
     padded,
+    reversed_along,
+)
+from shlo_disc.ingest.region_ops import joining_function
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
+    larger,
+    minus,
     pairs_of,
     plus,
     quotient,
     reshaped,
-    result,
-    reversed_along,
     shape_vector,
     size_of,
     sizes_of,
     static,
     times,
 )
+from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.builders import compare, create, element_of, transposed
+from shlo_disc.ir.mlir import ir
+from shlo_disc.tensorflow.ops.shapes import part_of
+from shlo_disc.tensorflow.ops.typed import of_its_type
+from shlo_disc.tensorflow.ops.values import elements, module_of, result
 
 Values = list[ir.Value]
 
@@ -246,41 +246,10 @@ def _emitted(
     places |= {axis: str(k) for k, axis in enumerate(layout.spatial)}
     dims = ", ".join(places[axis] for axis in range(len(places)))
     numbers = f"[{dims}]x[{', '.join(kernel_layout)}]->[{dims}]"
-    return _windowed(
-        image, kernel, kind, numbers, padding, strides, image_dilation, kernel_dilation, groups
-    )
-
-
-def _windowed(
-    image: ir.Value,
-    kernel: ir.Value,
-    kind: ir.RankedTensorType,
-    dimensions: str,
-    padding: Sequence[_Pair],
-    strides: Sequence[int],
-    image_dilation: Sequence[int],
-    kernel_dilation: Sequence[int],
-    groups: int,
-    batches: int = 1,
-) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    array = ir.DenseI64ArrayAttr.get
-    attributes = {
-        "window_strides": array(list(strides)),
-        "lhs_dilation": array(list(image_dilation)),
-        "rhs_dilation": array(list(kernel_dilation)),
-        "dimension_numbers": ir.Attribute.parse(f"#stablehlo.conv<{dimensions}>"),
-        "feature_group_count": ir.IntegerAttr.get(i64, groups),
-        "batch_group_count": ir.IntegerAttr.get(i64, batches),
-    }
-    numbers = [n for pair in padding for n in pair]
-    if all(isinstance(n, int) for n in numbers):
-        rows = ", ".join(f"[{low}, {high}]" for low, high in padding)
-        attributes["padding"] = ir.Attribute.parse(
-            f"dense<[{rows}]> : tensor<{len(padding)}x2xi64>"
-        )
-        return create("stablehlo.convolution", [image, kernel], kind, **attributes)
-    return create("stablehlo.dynamic_conv", [image, kernel, pairs_of(numbers)], kind, **attributes)
+    return convolved(
+        image, kernel, kind, numbers, padding, strides=strides,
+        lhs_dilation=image_dilation, rhs_dilation=kernel_dilation, feature_groups=groups,
+    )  # fmt: skip
 
 
 def filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
@@ -332,8 +301,10 @@ def _filter_gradient(
     numbers = (
         f"[{', '.join(dims)}]x[{', '.join(turned)}]->[{', '.join(map(str, range(count)))}, b, f]"
     )
-    ones = (1,) * count
-    return _windowed(image, gradient, kind, numbers, padding, dilations, ones, strides, 1, batches)
+    return convolved(
+        image, gradient, kind, numbers, padding, strides=dilations,
+        rhs_dilation=strides, batch_groups=batches,
+    )  # fmt: skip
 
 
 def depthwise_filter_gradient(sizes: Sizes, op: ir.Operation) -> Values:
@@ -365,7 +336,7 @@ def depthwise_gradient(sizes: Sizes, op: ir.Operation) -> Values:
 def max_pool(sizes: Sizes, op: ir.Operation) -> Values:
     """`MaxPool(input)`, `MaxPool3D`."""
     image = op.operands[0]
-    return [_pooled(op, image, "maximum", lowest(element_of(image)), result(op))]
+    return [_pooled(op, image, "maximum", identity("maximum", element_of(image)), result(op))]
 
 
 def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
@@ -382,7 +353,7 @@ def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
         pads[axis], full[axis], by[axis] = forward[k], window[k], strides[k]
     is_padded = any(pair != (0, 0) for pair in pads)
     element = element_of(image)
-    wide = padded(image, pads, value=lowest(element)) if is_padded else image
+    wide = padded(image, pads, value=identity("maximum", element)) if is_padded else image
     array = ir.DenseI64ArrayAttr.get
     scattered = ir.Operation.create(
         "stablehlo.select_and_scatter",
@@ -392,13 +363,12 @@ def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
         regions=2,
     )
     scalar = ir.RankedTensorType.get([], element)
-    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     for region, joined in zip(scattered.regions, ("select", "scatter"), strict=True):
         block = region.blocks.append(scalar, scalar)
         with ir.InsertionPoint(block):
             a, b = block.arguments
             found = (
-                compare("GE", a, b, truth)
+                compare("GE", a, b)
                 if joined == "select"
                 else create("stablehlo.add", [a, b], scalar)
             )

@@ -34,7 +34,7 @@ from shlo_disc.torch.bodies.finding import nonzero, repeat_interleave
 from shlo_disc.torch.bodies.fourier import fft_c2c, fft_c2r, fft_r2c
 from shlo_disc.torch.bodies.indexing import has_numbers, index, index_put
 from shlo_disc.torch.bodies.lapack import LAPACK
-from shlo_disc.torch.bodies.ordering import order_of_rows, sort, sort_stable, topk
+from shlo_disc.torch.bodies.ordering import order_of_rows, sort, topk
 from shlo_disc.torch.bodies.padding import constant_pad, pads_by_sizes
 from shlo_disc.torch.bodies.pooling import (
     avg_pool,
@@ -103,7 +103,7 @@ BODIES: dict[Any, Body] = {
     aten.scaled_dot_product_attention.default: attention,
     aten.scatter_reduce.two: scatter_reduce,
     aten.sort.default: sort,
-    aten.sort.stable: sort_stable,
+    aten.sort.stable: sort,
     aten.topk.default: topk,
     own.gru.default: gru,
     own.lstm.default: lstm,

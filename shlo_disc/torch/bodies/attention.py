@@ -12,19 +12,12 @@ import math
 from collections.abc import Sequence
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, reduced
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, identity, iota
+from shlo_disc.ingest.size_arithmetic import larger, quotient, reshaped, size_of, sizes_of
+from shlo_disc.ingest.size_values import binary, extent
+from shlo_disc.ir.builders import compare, create, element_of, reduced, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    BodyCall,
-    constant,
-    converted,
-    element_of,
-    iota,
-    minus_infinity,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import BodyCall, spread, typed
 
 
 def attention(call: BodyCall) -> list[ir.Value]:
@@ -75,11 +68,11 @@ def _scale(scale: float | None, query: ir.Value, element: ir.Type) -> ir.Value:
     width = ir.RankedTensorType(query.type).shape[last]
     if scale is None and width < 0:
         # The scores of heads without an element are 0, and must not become NaN.
-        size = binary("maximum", extent(query, last), constant(1, [], "i64"))
+        size = binary("maximum", extent(query, last), constant(1, "i64"))
         return create("stablehlo.rsqrt", [converted(size, element)], typed(size, element))
     if scale is None:
         scale = 1 / math.sqrt(width) if width else 1.0
-    return constant(scale, [], element)
+    return constant(scale, element)
 
 
 def _repeated(
@@ -103,29 +96,11 @@ def _repeated(
 
 def _repeat(x: ir.Value, axis: int, query: ir.Value) -> ir.Value:
     """Every element of `axis` as often as `query` has the size in that dimension."""
-    kind = ir.RankedTensorType(x.type)
-    sizes = [extent(x, k) for k in range(kind.rank)]
-    own, wanted = kind.shape[axis], ir.RankedTensorType(query.type).shape[axis]
-    is_known = own > 0 and wanted >= 0
-    times = wanted // own if is_known else ir.ShapedType.get_dynamic_size()
-    least = binary("maximum", sizes[axis], constant(1, [], "i64"))
-    ratio = binary("divide", extent(query, axis), least)
-    number = constant(times, [], "i64") if is_known else ratio
-    more = [*sizes[: axis + 1], number, *sizes[axis + 1 :]]
-    shape = list(kind.shape)
-    wide = ir.RankedTensorType.get(
-        [*shape[: axis + 1], times, *shape[axis + 1 :]], kind.element_type
-    )
-    dims = ir.DenseI64ArrayAttr.get([k if k <= axis else k + 1 for k in range(kind.rank)])
-    result = ir.RankedTensorType.get([*shape[:axis], wanted, *shape[axis + 1 :]], kind.element_type)
-    if wide.has_static_shape:
-        spread_out = create("stablehlo.broadcast_in_dim", [x], wide, broadcast_dimensions=dims)
-        return create("stablehlo.reshape", [spread_out], result)
-    spread_out = create(
-        "stablehlo.dynamic_broadcast_in_dim", [x, vector(more)], wide, broadcast_dimensions=dims
-    )
-    ends = [*sizes[:axis], extent(query, axis), *sizes[axis + 1 :]]
-    return create("stablehlo.dynamic_reshape", [spread_out, vector(ends)], result)
+    sizes, wanted = sizes_of(x), size_of(query, axis)
+    times = quotient(wanted, larger(sizes[axis], 1))
+    dims = [k if k <= axis else k + 1 for k in range(len(sizes))]
+    wide = broadcast_to(x, dims, [*sizes[: axis + 1], times, *sizes[axis + 1 :]])
+    return reshaped(wide, [*sizes[:axis], wanted, *sizes[axis + 1 :]])
 
 
 def _dot(a: ir.Value, b: ir.Value, axis_a: int, axis_b: int, element: ir.Type) -> ir.Value:
@@ -147,11 +122,11 @@ def _dot(a: ir.Value, b: ir.Value, axis_a: int, axis_b: int, element: ir.Type) -
 def _causal(scores: ir.Value) -> ir.Value:
     """Scores of keys behind the query are -inf; query and key 0 are at one place."""
     rank = ir.RankedTensorType(scores.type).rank
-    i32, i1 = (ir.IntegerType.get_signless(n) for n in (32, 1))
-    rows, columns = iota(scores, rank - 2, i32), iota(scores, rank - 1, i32)
-    seen = compare("GE", rows, columns, typed(scores, i1))
-    none = spread(minus_infinity(element_of(scores)), [], scores)
-    return create("stablehlo.select", [seen, scores, none], scores.type)
+    i32 = ir.IntegerType.get_signless(32)
+    rows, columns = iota(sizes_of(scores), rank - 2, i32), iota(sizes_of(scores), rank - 1, i32)
+    seen = compare("GE", rows, columns)
+    none = spread(identity("maximum", element_of(scores)), [], scores)
+    return select(seen, scores, none)
 
 
 def _masked(scores: ir.Value, mask: ir.Value) -> ir.Value:
@@ -160,8 +135,8 @@ def _masked(scores: ir.Value, mask: ir.Value) -> ir.Value:
     rank = ir.RankedTensorType(mask.type).rank
     dims = list(range(kind.rank - rank, kind.rank))
     if isinstance(element_of(mask), ir.IntegerType):
-        none = spread(minus_infinity(kind.element_type), [], scores)
-        return create("stablehlo.select", [spread(mask, dims, scores), scores, none], kind)
+        none = spread(identity("maximum", kind.element_type), [], scores)
+        return select(spread(mask, dims, scores), scores, none)
     return binary("add", scores, spread(converted(mask, kind.element_type), dims, scores))
 
 
@@ -172,17 +147,16 @@ def _softmax(scores: ir.Value, *, may_be_empty: bool) -> tuple[ir.Value, ir.Valu
     """
     kind = ir.RankedTensorType(scores.type)
     rows = list(range(kind.rank - 1))
-    lowest = minus_infinity(kind.element_type)
+    lowest = identity("maximum", kind.element_type)
     most = reduced(scores, [kind.rank - 1], "maximum", lowest)
     if may_be_empty:
-        truth = typed(most, ir.IntegerType.get_signless(1))
-        finite = compare("NE", most, spread(lowest, [], most), truth)
-        zero = spread(constant(0, [], kind.element_type), [], most)
-        most = create("stablehlo.select", [finite, most, zero], most.type)
+        finite = compare("NE", most, spread(lowest, [], most))
+        zero = spread(constant(0, kind.element_type), [], most)
+        most = select(finite, most, zero)
     below = binary("subtract", scores, spread(most, rows, scores))
     powers = create("stablehlo.exponential", [below], kind)
-    total = reduced(powers, [kind.rank - 1], "add", constant(0, [], kind.element_type))
+    total = reduced(powers, [kind.rank - 1], "add", constant(0, kind.element_type))
     if may_be_empty:
-        one = spread(constant(1, [], kind.element_type), [], total)
-        total = create("stablehlo.select", [finite, total, one], total.type)
+        one = spread(constant(1, kind.element_type), [], total)
+        total = select(finite, total, one)
     return binary("divide", powers, spread(total, rows, scores)), most, total

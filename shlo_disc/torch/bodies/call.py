@@ -7,8 +7,10 @@ from typing import Any, TypeAlias
 
 import torch
 
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted
+from shlo_disc.ingest.size_arithmetic import sizes_of
 from shlo_disc.ingest.size_values import extent, vector
-from shlo_disc.ir.builders import create, reduced, scalar
+from shlo_disc.ir.builders import create, element_of, summed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.importer import Carried, Graph
 
@@ -76,7 +78,7 @@ class BodyCall:
     def size(self, name: str) -> ir.Value:
         """An integer argument as a rank-0 i64."""
         value = self[name]
-        return constant(int(value), [], "i64") if isinstance(value, int) else value
+        return constant(int(value), "i64") if isinstance(value, int) else value
 
     @staticmethod
     def cast(value: ir.Value, kind: ir.Type) -> ir.Value:
@@ -88,54 +90,9 @@ Body: TypeAlias = Callable[[BodyCall], list[ir.Value]]
 """Writes an op at the insertion point and gives its results."""
 
 
-def element_of(value: ir.Value) -> ir.Type:
-    """The element type of a tensor."""
-    return ir.RankedTensorType(value.type).element_type
-
-
 def typed(like: ir.Value, element: ir.Type) -> ir.RankedTensorType:
     """The type of a tensor in the shape of `like`."""
     return ir.RankedTensorType.get(ir.RankedTensorType(like.type).shape, element)
-
-
-def constant(number: float, shape: Sequence[int], element: ir.Type | str) -> ir.Value:
-    """A constant of a static shape, every element `number`."""
-    kind = ir.RankedTensorType.get(
-        list(shape), ir.Type.parse(element) if isinstance(element, str) else element
-    )
-    inner = kind.element_type
-    if isinstance(inner, ir.IntegerType):
-        value: ir.Attribute = ir.IntegerAttr.get(inner, int(number))
-    else:
-        value = ir.FloatAttr.get(inner, float(number))
-    return create("stablehlo.constant", [], kind, value=ir.DenseElementsAttr.get_splat(kind, value))
-
-
-def minus_infinity(element: ir.Type) -> ir.Value:
-    """The rank-0 identity of a maximum of floats."""
-    return constant(float("-inf"), [], element)
-
-
-def lowest(element: ir.Type) -> ir.Value:
-    """The rank-0 identity of a maximum: -inf, or the smallest number."""
-    if isinstance(element, ir.FloatType):
-        return minus_infinity(element)
-    kind = ir.IntegerType(element)
-    return constant(0 if kind.is_unsigned else -(1 << (kind.width - 1)), [], element)
-
-
-def highest(element: ir.Type) -> ir.Value:
-    """The rank-0 identity of a minimum: inf, or the largest number."""
-    if isinstance(element, ir.FloatType):
-        return constant(float("inf"), [], element)
-    kind = ir.IntegerType(element)
-    return constant((1 << (kind.width - (not kind.is_unsigned))) - 1, [], element)
-
-
-def converted(value: ir.Value, element: ir.Type) -> ir.Value:
-    """`value` with elements of another type."""
-    kind = typed(value, element)
-    return value if value.type == kind else create("stablehlo.convert", [value], kind)
 
 
 def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
@@ -143,13 +100,7 @@ def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
     kind = typed(like, element_of(value))
     if value.type == kind and list(dims) == list(range(kind.rank)):
         return value
-    attribute = ir.DenseI64ArrayAttr.get(list(dims))
-    if kind.has_static_shape:
-        return create("stablehlo.broadcast_in_dim", [value], kind, broadcast_dimensions=attribute)
-    sizes = vector([extent(like, k) for k in range(kind.rank)])
-    return create(
-        "stablehlo.dynamic_broadcast_in_dim", [value, sizes], kind, broadcast_dimensions=attribute
-    )
+    return broadcast_to(value, dims, sizes_of(like))
 
 
 def aligned(call: BodyCall, *names: str, element: ir.Type | None = None) -> list[ir.Value]:
@@ -172,38 +123,23 @@ def aligned(call: BodyCall, *names: str, element: ir.Type | None = None) -> list
         holder = next(n for n, own in tensors.items() if len(own) >= -place and own[place] == size)
         sizes.append(extent(call[holder], len(tensors[holder]) + place))
     found = []
-    is_complex = isinstance(kind.element_type, ir.ComplexType)
     for value in given:
         is_number = not isinstance(value, ir.Value)
-        one = scalar(value, kind.element_type) if is_number and is_complex else None
-        if one is None:
-            one = constant(value, [], kind.element_type) if is_number else value
+        one = constant(value, kind.element_type) if is_number else value
         one = converted(one, kind.element_type)
         rank = ir.RankedTensorType(one.type).rank
-        dims = ir.DenseI64ArrayAttr.get(list(range(kind.rank - rank, kind.rank)))
         if one.type != kind or not kind.has_static_shape:
             one = create(
                 "stablehlo.dynamic_broadcast_in_dim",
                 [one, vector(sizes)],
                 kind,
-                broadcast_dimensions=dims,
+                broadcast_dimensions=range(kind.rank - rank, kind.rank),
             )
         found.append(one)
     return found
 
 
-def iota(like: ir.Value, axis: int, element: ir.Type) -> ir.Value:
-    """The index along `axis`, in the shape of `like`."""
-    kind = typed(like, element)
-    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
-    if kind.has_static_shape:
-        return create("stablehlo.iota", [], kind, iota_dimension=dimension)
-    sizes = vector([extent(like, k) for k in range(kind.rank)])
-    return create("stablehlo.dynamic_iota", [sizes], kind, iota_dimension=dimension)
-
-
 def summed_to(value: ir.Value, axis: int) -> ir.Value:
     """The sum over all dimensions but `axis`."""
     rank = ir.RankedTensorType(value.type).rank
-    start = constant(0, [], element_of(value))
-    return reduced(value, [k for k in range(rank) if k != axis], "add", start)
+    return summed(value, [k for k in range(rank) if k != axis])

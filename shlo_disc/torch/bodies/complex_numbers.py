@@ -7,25 +7,17 @@ An op with complex operands is of this table, moves elements only, or is refused
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, reduced, scalar
+from shlo_disc.ingest.arrays import constant, converted, joined, sliced
+from shlo_disc.ingest.size_arithmetic import product, reshaped, size_of, sizes_of, value_of
+from shlo_disc.ingest.size_values import binary
+from shlo_disc.ir.builders import compare, create, element_of, reduced, scalar
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    Body,
-    BodyCall,
-    aligned,
-    constant,
-    converted,
-    element_of,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import Body, BodyCall, aligned, spread, typed
 from shlo_disc.torch.bodies.totals import cumprod
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -36,13 +28,6 @@ def is_complex(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     values = value if isinstance(value, tuple | list) else (value,)
     return any(isinstance(v, torch.Tensor) and v.dtype.is_complex for v in values)
-
-
-def is_of_complex_numbers(arguments: Mapping[str, Any]) -> bool:
-    """True for the arguments of an op one of which is complex."""
-    found: list[torch.fx.Node] = []
-    torch.fx.map_arg(tuple(arguments.values()), found.append)
-    return any(map(is_complex, found)) or any(isinstance(v, complex) for v in arguments.values())
 
 
 def _unary(name: str) -> Body:
@@ -100,7 +85,7 @@ def _equal(direction: str) -> Body:
         wide = torch.complex128 in dtypes
         element = ir.ComplexType.get(ir.F64Type.get() if wide else ir.F32Type.get())
         a, b = aligned(call, "self", "other", element=element)
-        return [compare(direction, a, b, typed(a, ir.IntegerType.get_signless(1)))]
+        return [compare(direction, a, b)]
 
     return body
 
@@ -135,42 +120,24 @@ def _polar(call: BodyCall) -> list[ir.Value]:
 
 
 def _view_as_real(call: BodyCall) -> list[ir.Value]:
-    re, im = _parts(call["self"])
-    kind = ir.RankedTensorType(re.type)
-    i64 = ir.IntegerType.get_signless(64)
-    wide = ir.RankedTensorType.get([*kind.shape, 1], kind.element_type)
-    sizes = vector([*(extent(re, k) for k in range(kind.rank)), constant(1, [], i64)])
-    columns = [create("stablehlo.dynamic_reshape", [part, sizes], wide) for part in (re, im)]
-    result = ir.RankedTensorType.get([*kind.shape, 2], kind.element_type)
-    axis = ir.IntegerAttr.get(i64, kind.rank)
-    return [create("stablehlo.concatenate", columns, result, dimension=axis)]
+    parts = _parts(call["self"])
+    sizes = sizes_of(parts[0])
+    return [joined([reshaped(part, [*sizes, 1]) for part in parts], len(sizes))]
 
 
 def _view_as_complex(call: BodyCall) -> list[ir.Value]:
     x = call["self"]
-    kind = ir.RankedTensorType(x.type)
-    rank = kind.rank - 1
-    one = ir.RankedTensorType.get([*kind.shape[:-1], 1], kind.element_type)
-    flat = ir.RankedTensorType.get(kind.shape[:-1], kind.element_type)
-    sizes = [extent(x, k) for k in range(rank)]
-    steps = vector([constant(1, [], "i64")] * kind.rank)
-    parts = []
-    for place in (0, 1):
-        first, last = (constant(n, [], "i64") for n in (place, place + 1))
-        starts = vector([constant(0, [], "i64")] * rank + [first])
-        ends = vector([*sizes, last])
-        part = create("stablehlo.real_dynamic_slice", [x, starts, ends, steps], one)
-        parts.append(create("stablehlo.dynamic_reshape", [part, vector(sizes)], flat))
-    return [_joined(*parts)]
+    *sizes, _ = sizes_of(x)
+    none = [0] * len(sizes)
+    parts = [sliced(x, [*none, place], [*sizes, place + 1]) for place in (0, 1)]
+    return [_joined(*(reshaped(part, sizes) for part in parts))]
 
 
 def _mean(call: BodyCall) -> list[ir.Value]:
     """`aten.mean` over `dim`, all without it."""
     z, (total,) = call["self"], _total(call)
-    count = constant(1, [], "i64")
-    for axis in _axes(call):
-        count = binary("multiply", count, extent(z, axis))
-    count = converted(count, element_of(total))
+    count = product([size_of(z, axis) for axis in _axes(call)])
+    count = converted(value_of(count), element_of(total))
     return [binary("divide", total, spread(count, [], total))]
 
 
@@ -190,7 +157,7 @@ def _like(number: complex | None) -> Body:
         if isinstance(value, torch.fx.Node):
             raise UnsupportedError("of a size is not covered")
         is_one = isinstance(element, ir.ComplexType)
-        one = scalar(value, element) if is_one else constant(complex(value).real, [], element)
+        one = constant(value if is_one else complex(value).real, element)
         return [spread(one, [], call["self"])]
 
     return body
@@ -215,7 +182,7 @@ def _copy(call: BodyCall) -> list[ir.Value]:
         if ir.FloatType(half).width < 32:
             raise UnsupportedError("of 16-bit floats is not covered")
         re = converted(x, half)
-        return [_joined(re, spread(constant(0, [], element_of(re)), [], re))]
+        return [_joined(re, spread(constant(0, element_of(re)), [], re))]
     return [converted(x, element)]
 
 
@@ -225,15 +192,10 @@ def _reduction(name: str, start: int) -> Body:
     def body(call: BodyCall) -> list[ir.Value]:
         element = ir.RankedTensorType(call.results[0]).element_type
         z = converted(call["self"], element)
-        kind = ir.RankedTensorType(z.type)
         axes = _axes(call)
         total = reduced(z, axes, name, scalar(start, element))
         if "keepdim" in call.names and call.given("keepdim"):
-            ones = {k: constant(1, [], "i64") for k in axes}
-            sizes = [ones.get(k) or extent(z, k) for k in range(kind.rank)]
-            wide = [1 if k in axes else n for k, n in enumerate(kind.shape)]
-            result = ir.RankedTensorType.get(wide, element)
-            total = create("stablehlo.dynamic_reshape", [total, vector(sizes)], result)
+            total = reshaped(total, [1 if k in axes else n for k, n in enumerate(sizes_of(z))])
         return [total]
 
     return body

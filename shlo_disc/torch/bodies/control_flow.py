@@ -15,10 +15,12 @@ from typing import Any
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, truth, vector
+from shlo_disc.ingest.arrays import broadcast_to, constant
+from shlo_disc.ingest.size_arithmetic import Size, size_of
+from shlo_disc.ingest.size_values import binary, extent
 from shlo_disc.ir.builders import compare, create, while_loop
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import Body, BodyCall, constant
+from shlo_disc.torch.bodies.call import Body, BodyCall
 from shlo_disc.torch.bodies.recurrent import entry, with_first
 from shlo_disc.torch.importer import Graph
 from shlo_disc.torch.sizes import expression
@@ -109,11 +111,11 @@ def _scan(call: BodyCall) -> list[ir.Value]:
     (combine,) = _functions(call)
     steps = extent(stacks[0], 0)
     kinds = [value.type for value in states]
-    zero, one = constant(0, [], "i64"), constant(1, [], "i64")
+    zero, one = constant(0, "i64"), constant(1, "i64")
     written = [_empty(call, operands, place) for place in range(count, len(call.results))]
 
     def is_left(number: ir.Value, *_: ir.Value) -> ir.Value:
-        return compare("LT", number, steps, truth())
+        return compare("LT", number, steps)
 
     def step(number: ir.Value, *now: ir.Value) -> list[ir.Value]:
         given = [entry(x, number) for x in stacks]
@@ -136,26 +138,21 @@ def _empty(call: BodyCall, operands: Sequence[ir.Value], place: int) -> ir.Value
     """Zeros for the result `place`, whose sizes are numbers or those of operands."""
     kind = ir.RankedTensorType(call.results[place])
     nodes = call.given("operands")
-    sizes: list[Any] = []
+    sizes: list[Size] = []
     for size in call.node.meta["val"][place].shape:
         if isinstance(size, int):
-            sizes.append(constant(size, [], "i64"))
+            sizes.append(size)
             continue
         for node, value in zip(nodes, operands, strict=True):
             own = node.meta["val"]
             shape = own.shape if isinstance(own, torch.Tensor) else ()
             axes = [k for k, n in enumerate(shape) if expression(n) == expression(size)]
             if axes:
-                sizes.append(extent(value, axes[0]))
+                sizes.append(size_of(value, axes[0]))
                 break
         else:
             raise UnsupportedError(f"the size {size} of a result is no size of its operands")
-    return create(
-        "stablehlo.dynamic_broadcast_in_dim",
-        [constant(0, [], kind.element_type), vector(sizes)],
-        kind,
-        broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
-    )
+    return BodyCall.cast(broadcast_to(constant(0, kind.element_type), [], sizes), kind)
 
 
 CONTROL: dict[Any, Body] = {

@@ -14,24 +14,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import constant, convolved, first_of
 from shlo_disc.ingest.size_arithmetic import (
     Size,
     minus,
-    pairs_of,
     plus,
     quotient,
     reshaped,
-    shape_vector,
     size_of,
     sizes_of,
     static,
     times,
     value_of,
 )
-from shlo_disc.ingest.size_values import truth
-from shlo_disc.ir.builders import assert_sizes, compare, create, pad, transposed
+from shlo_disc.ir.builders import assert_sizes, compare, create, element_of, pad, transposed
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, element_of, spread, summed_to
+from shlo_disc.torch.bodies.call import BodyCall, spread, summed_to
 
 
 def is_special_convolution(arguments: Mapping[str, Any]) -> bool:
@@ -130,7 +128,7 @@ def _forward(x: ir.Value, weight: ir.Value, steps: _Steps) -> ir.Value:
         if not isinstance(sizes[k], int):
             least, found = value_of(reach), value_of(padded)
             text = f"a window of {{0}} does not fit in {{1}} along spatial dimension {k}"
-            assert_sizes(compare("LE", least, found, truth()), text, [least, found])
+            assert_sizes(compare("LE", least, found), text, [least, found])
     return _convolve(
         x, weight, [n, features, *sizes],
         numbers=("b, f", "o, i", "b, f"), padding=[(p, p) for p in padding],
@@ -151,7 +149,7 @@ def _towards_input(
     outer, inner, *window = sizes_of(weight)
     weight = create(
         "stablehlo.reverse", [weight], weight.type,
-        dimensions=ir.DenseI64ArrayAttr.get(list(range(2, 2 + len(window)))),
+        dimensions=range(2, 2 + len(window)),
     )  # fmt: skip
     features = times(inner, groups)
     if groups > 1:  # [O, I / g, k...] -> [O / g, I, k...]
@@ -184,7 +182,7 @@ def _towards_weight(grad: ir.Value, x: ir.Value, weight: ir.Value, steps: _Steps
             needed = plus(times(size_of(grad, 2 + k), stride[k]), minus(reach, padding[k]))
             ends.append(minus(needed, size_of(x, 2 + k)))
         low, high = ([value_of(n) for n in (0, 0, *own)] for own in (padding, ends))
-        zero = constant(0, [], element_of(x))
+        zero = constant(0, element_of(x))
         x = pad(x, zero, low, high, [value_of(0)] * (2 + count))
         pads = [(0, 0)] * count
     made = _convolve(
@@ -202,39 +200,15 @@ def _convolve(
     *,
     numbers: tuple[str, str, str],
     padding: Sequence[tuple[Size, Size]],
-    strides: Sequence[int] = (),
-    lhs_dilation: Sequence[int] = (),
-    rhs_dilation: Sequence[int],
-    feature_groups: int = 1,
-    batch_groups: int = 1,
+    **more: Any,
 ) -> ir.Value:
     """A convolution; `numbers` are the first dimensions of operands and result."""
-    count = len(padding)
-    spatial = ", ".join(map(str, range(count)))
+    spatial = ", ".join(map(str, range(len(padding))))
     lhs, rhs, out = (f"[{first}, {spatial}]" for first in numbers)
-    i64 = ir.IntegerType.get_signless(64)
     kind = ir.RankedTensorType.get(static(shape), element_of(x))
-    attributes = {
-        "window_strides": ir.DenseI64ArrayAttr.get(list(strides) or [1] * count),
-        "lhs_dilation": ir.DenseI64ArrayAttr.get(list(lhs_dilation) or [1] * count),
-        "rhs_dilation": ir.DenseI64ArrayAttr.get(list(rhs_dilation)),
-        "dimension_numbers": ir.Attribute.parse(f"#stablehlo.conv<{lhs}x{rhs}->{out}>"),
-        "feature_group_count": ir.IntegerAttr.get(i64, feature_groups),
-        "batch_group_count": ir.IntegerAttr.get(i64, batch_groups),
-    }
-    ends = [n for pair in padding for n in pair]
-    if not all(isinstance(n, int) for n in ends):
-        return create("stablehlo.dynamic_conv", [x, weight, pairs_of(ends)], kind, **attributes)
-    pairs = ", ".join(f"[{a}, {b}]" for a, b in padding)
-    attributes["padding"] = ir.Attribute.parse(f"dense<[{pairs}]> : tensor<{count}x2xi64>")
-    return create("stablehlo.convolution", [x, weight], kind, **attributes)
+    return convolved(x, weight, kind, f"{lhs}x{rhs}->{out}", padding, **more)
 
 
 def _cut(value: ir.Value, like: ir.Value) -> ir.Value:
     """The first elements of every dimension, as many as `like` has."""
-    kind = ir.RankedTensorType(like.type)
-    if value.type == kind and kind.has_static_shape:
-        return value
-    none, one = (constant(n, [kind.rank], "i64") for n in (0, 1))
-    sizes = shape_vector(sizes_of(like))
-    return create("stablehlo.real_dynamic_slice", [value, none, sizes, one], kind)
+    return BodyCall.cast(first_of(value, sizes_of(like)), like.type)

@@ -5,10 +5,11 @@ torch-mlir subtracts a rounded quotient from the dividend, and shifts numbers of
 
 from __future__ import annotations
 
+from shlo_disc.ingest.arrays import constant
 from shlo_disc.ingest.size_values import binary
-from shlo_disc.ir.builders import compare, create, reduced, while_loop
+from shlo_disc.ir.builders import compare, create, element_of, reduced, select, while_loop
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, aligned, constant, element_of, spread, typed
+from shlo_disc.torch.bodies.call import BodyCall, aligned, spread, typed
 
 
 def fmod(call: BodyCall) -> list[ir.Value]:
@@ -20,11 +21,10 @@ def remainder(call: BodyCall) -> list[ir.Value]:
     """`aten.remainder` of two tensors, or of a tensor and a number: with that of the divisor."""
     x, y = aligned(call, "self", "other")
     rest = binary("remainder", x, y)
-    truths = typed(rest, ir.IntegerType.get_signless(1))
-    zero = spread(constant(0, [], element_of(rest)), [], rest)
-    is_less = [compare("LT", v, zero, truths) for v in (rest, y)]
-    other_sign = binary("and", compare("NE", rest, zero, truths), binary("xor", *is_less))
-    return [create("stablehlo.select", [other_sign, binary("add", rest, y), rest], rest.type)]
+    zero = spread(constant(0, element_of(rest)), [], rest)
+    is_less = [compare("LT", v, zero) for v in (rest, y)]
+    other_sign = binary("and", compare("NE", rest, zero), binary("xor", *is_less))
+    return [select(other_sign, binary("add", rest, y), rest)]
 
 
 def gcd(call: BodyCall) -> list[ir.Value]:
@@ -46,14 +46,14 @@ def _magnitude(x: ir.Value) -> ir.Value:
 
 
 def _is_zero(x: ir.Value) -> ir.Value:
-    zero = spread(constant(0, [], element_of(x)), [], x)
-    return compare("EQ", x, zero, typed(x, ir.IntegerType.get_signless(1)))
+    zero = spread(constant(0, element_of(x)), [], x)
+    return compare("EQ", x, zero)
 
 
 def _or_one(x: ir.Value) -> ir.Value:
     """`x`, with 1 for 0: a divisor."""
-    one = spread(constant(1, [], element_of(x)), [], x)
-    return create("stablehlo.select", [_is_zero(x), one, x], x.type)
+    one = spread(constant(1, element_of(x)), [], x)
+    return select(_is_zero(x), one, x)
 
 
 def _common_divisor(x: ir.Value, y: ir.Value) -> ir.Value:
@@ -63,12 +63,12 @@ def _common_divisor(x: ir.Value, y: ir.Value) -> ir.Value:
     def has_rest(_: ir.Value, rest: ir.Value) -> ir.Value:
         is_left = create("stablehlo.not", [_is_zero(rest)], typed(rest, truth))
         dims = list(range(ir.RankedTensorType(rest.type).rank))
-        return reduced(is_left, dims, "or", constant(0, [], truth)) if dims else is_left
+        return reduced(is_left, dims, "or", constant(0, truth)) if dims else is_left
 
     def divided(a: ir.Value, b: ir.Value) -> list[ir.Value]:
         done = _is_zero(b)
-        after = create("stablehlo.select", [done, a, b], a.type)
-        rest = create("stablehlo.select", [done, b, binary("remainder", a, _or_one(b))], a.type)
+        after = select(done, a, b)
+        rest = select(done, b, binary("remainder", a, _or_one(b)))
         return [after, rest]
 
     return while_loop([x, y], has_rest, divided)[0]

@@ -9,18 +9,12 @@ The compiler runs such a program in two parts, between which the size is read.
 
 from __future__ import annotations
 
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, reduced, scattered
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, flat, iota, joined
+from shlo_disc.ingest.size_arithmetic import reshaped, sizes_of
+from shlo_disc.ingest.size_values import binary
+from shlo_disc.ir.builders import compare, element_of, reduced, scattered, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    BodyCall,
-    constant,
-    converted,
-    element_of,
-    iota,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import BodyCall, spread
 from shlo_disc.torch.bodies.totals import running_sum
 
 
@@ -29,33 +23,25 @@ def nonzero(call: BodyCall) -> list[ir.Value]:
     x = call["self"]
     kind = ir.RankedTensorType(x.type)
     i64 = ir.IntegerType.get_signless(64)
-    dynamic = ir.ShapedType.get_dynamic_size()
-    zero = constant(0, [], i64)
-    none = spread(constant(0, [], element_of(x)), [], x)
-    is_found = compare("NE", x, none, typed(x, ir.IntegerType.get_signless(1)))
+    zero = constant(0, i64)
+    none = spread(constant(0, element_of(x)), [], x)
+    is_found = compare("NE", x, none)
     if 0 in kind.shape:
-        return [constant(0, [0, kind.rank], i64)]
-    flat = _flat(converted(is_found, i64))
-    count = reduced(flat, [0], "add", zero)
+        return [constant(0, i64, [0, kind.rank])]
+    row = flat(converted(is_found, i64))
+    count = reduced(row, [0], "add", zero)
     # An element that is not found goes behind all rows.
-    places = binary("subtract", running_sum(call, flat, 0), spread(constant(1, [], i64), [], flat))
-    yes = compare("NE", flat, spread(zero, [], flat), typed(flat, ir.IntegerType.get_signless(1)))
-    places = create("stablehlo.select", [yes, places, spread(count, [], flat)], flat.type)
-    columns = ir.RankedTensorType.get([dynamic, 1], i64)
-    one = constant(1, [], "i64")
+    places = binary("subtract", running_sum(call, row, 0), spread(constant(1, i64), [], row))
+    yes = compare("NE", row, spread(zero, [], row))
+    places = select(yes, places, spread(count, [], row))
     if kind.rank == 0:
-        empty = ir.RankedTensorType.get([dynamic, 0], i64)
-        sizes = vector([count, zero])
-        return [_broadcast(zero, sizes, empty)]
+        return [broadcast_to(zero, [], [count, 0])]
     found = []
     for axis in range(kind.rank):
-        index = _flat(iota(x, axis, i64))
-        start = _broadcast(zero, vector([count]), ir.RankedTensorType.get([dynamic], i64))
-        rows = scattered(start, places, index, None)
-        found.append(create("stablehlo.dynamic_reshape", [rows, vector([count, one])], columns))
-    result = ir.RankedTensorType.get([dynamic, kind.rank], i64)
-    axis = ir.IntegerAttr.get(i64, 1)
-    return [create("stablehlo.concatenate", found, result, dimension=axis)]
+        index = flat(iota(sizes_of(x), axis, i64))
+        rows = scattered(broadcast_to(zero, [], [count]), places, index, None)
+        found.append(reshaped(rows, [count, 1]))
+    return [joined(found, 1)]
 
 
 def repeat_interleave(call: BodyCall) -> list[ir.Value]:
@@ -64,29 +50,11 @@ def repeat_interleave(call: BodyCall) -> list[ir.Value]:
     At each place, that is how many rows end before it or there.
     """
     i64 = ir.IntegerType.get_signless(64)
-    repeats, zero = converted(call["repeats"], i64), constant(0, [], i64)
+    repeats, zero = converted(call["repeats"], i64), constant(0, i64)
     is_given = call.given("output_size") is not None
     count = call.size("output_size") if is_given else reduced(repeats, [0], "add", zero)
-    kind = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], i64)
-    start = _broadcast(zero, vector([count]), kind)
-    one = spread(constant(1, [], i64), [], repeats)
+    start = broadcast_to(zero, [], [count])
+    one = spread(constant(1, i64), [], repeats)
     ends = scattered(start, running_sum(call, repeats, 0), one, "add")
     result = ir.RankedTensorType(call.results[0]).element_type
     return [converted(running_sum(call, ends, 0), result)]
-
-
-def _broadcast(value: ir.Value, sizes: ir.Value, kind: ir.Type) -> ir.Value:
-    return create(
-        "stablehlo.dynamic_broadcast_in_dim", [value, sizes], kind,
-        broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
-    )  # fmt: skip
-
-
-def _flat(value: ir.Value) -> ir.Value:
-    """All elements in a row."""
-    kind = ir.RankedTensorType(value.type)
-    total = constant(1, [], "i64")
-    for axis in range(kind.rank):
-        total = binary("multiply", total, extent(value, axis))
-    result = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], kind.element_type)
-    return create("stablehlo.dynamic_reshape", [value, vector([total])], result)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.ingest.arrays import constant, converted
 from shlo_disc.ingest.complex_numbers.transforms import DYNAMIC_FFT
+from shlo_disc.ingest.size_arithmetic import product, size_of, value_of
 from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import create
+from shlo_disc.ir.builders import create, element_of, transposed
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread, typed
+from shlo_disc.torch.bodies.call import BodyCall, spread, typed
 
 _BY_ROOT, _BY_LENGTH = 1, 2
 """Values of `normalization`, as ATen numbers them; 0 is none."""
@@ -27,7 +29,7 @@ def fft_r2c(call: BodyCall) -> list[ir.Value]:
     x = call["self"]
     axes = _axes(x, call["dim"])
     if not call["onesided"]:
-        zero = spread(constant(0, [], element_of(x)), [], x)
+        zero = spread(constant(0, element_of(x)), [], x)
         z = create("stablehlo.complex", [x, zero], typed(x, ir.ComplexType.get(element_of(x))))
         return [_scaled(_every(z, axes, "FFT"), x, axes, call["normalization"])]
     halved = extent(x, axes[-1])
@@ -81,7 +83,7 @@ def _along(
     """One transform of `length`; `size` is that of the dimension in the result, if a number."""
     kind = ir.RankedTensorType(x.type)
     order = [k for k in range(kind.rank) if k != axis] + [axis]
-    x = _transposed(x, order)
+    x = transposed(x, order)
     shape = [*ir.RankedTensorType(x.type).shape[:-1]]
     dynamic = ir.ShapedType.get_dynamic_size()
     result = ir.RankedTensorType.get([*shape, dynamic if size is None else size], element)
@@ -90,16 +92,7 @@ def _along(
         call_target_name=ir.StringAttr.get(DYNAMIC_FFT),
         backend_config=ir.StringAttr.get(name),
     )  # fmt: skip
-    return _transposed(y, [order.index(k) for k in range(kind.rank)])
-
-
-def _transposed(x: ir.Value, order: Sequence[int]) -> ir.Value:
-    if list(order) == list(range(len(order))):
-        return x
-    kind = ir.RankedTensorType(x.type)
-    result = ir.RankedTensorType.get([kind.shape[k] for k in order], kind.element_type)
-    permutation = ir.DenseI64ArrayAttr.get(list(order))
-    return create("stablehlo.transpose", [x], result, permutation=permutation)
+    return transposed(y, [order.index(k) for k in range(kind.rank)])
 
 
 def _scaled(
@@ -109,14 +102,12 @@ def _scaled(
     wanted = _BY_LENGTH if divided else 0
     if normalization == wanted:
         return y
-    count = constant(1, [], "i64")
-    for axis in axes:
-        count = binary("multiply", count, extent(of, axis))
+    count = value_of(product([size_of(of, axis) for axis in axes]))
     element = element_of(y)
     is_complex = isinstance(element, ir.ComplexType)
     real = ir.ComplexType(element).element_type if is_complex else element
     factor = converted(count, real)
-    one = constant(1, [], real)
+    one = constant(1, real)
     root = create("stablehlo.sqrt", [factor], factor.type)
     if divided:  # times what it was divided by
         factor = root if normalization == _BY_ROOT else factor
@@ -124,7 +115,7 @@ def _scaled(
         factor = binary("divide", one, root if normalization == _BY_ROOT else factor)
     if is_complex:
         factor = create(
-            "stablehlo.complex", [factor, constant(0, [], real)],
+            "stablehlo.complex", [factor, constant(0, real)],
             ir.RankedTensorType.get([], element),
         )  # fmt: skip
     return binary("multiply", y, spread(factor, [], y))

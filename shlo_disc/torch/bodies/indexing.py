@@ -15,17 +15,11 @@ from typing import Any
 import torch
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.ingest.size_values import binary, extent, truth, vector
-from shlo_disc.ir.builders import compare, create, scattered
+from shlo_disc.ingest.arrays import constant, converted, joined
+from shlo_disc.ingest.size_values import binary, extent, vector
+from shlo_disc.ir.builders import compare, create, element_of, scattered, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    BodyCall,
-    constant,
-    converted,
-    element_of,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import BodyCall, spread
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ def index(call: BodyCall) -> list[ir.Value]:
     x, found = call["self"], _indexed(call)
     kind = ir.RankedTensorType(x.type)
     places = _places(call, found)
-    sizes = [constant(1, [], "i64") if k in found.axes else extent(x, k) for k in range(kind.rank)]
+    sizes = [constant(1, "i64") if k in found.axes else extent(x, k) for k in range(kind.rank)]
     numbers = ir.Attribute.parse(
         f"#stablehlo.gather<offset_dims = {found.windows}, collapsed_slice_dims = {found.axes}, "
         f"start_index_map = {found.axes}, index_vector_dim = {found.lead}>"
@@ -93,7 +87,7 @@ def index_put(call: BodyCall) -> list[ir.Value]:
     own = ir.RankedTensorType(values.type).rank
     values = create(
         "stablehlo.dynamic_broadcast_in_dim", [values, vector(sizes)], kind,
-        broadcast_dimensions=ir.DenseI64ArrayAttr.get(list(range(kind.rank - own, kind.rank))),
+        broadcast_dimensions=range(kind.rank - own, kind.rank),
     )  # fmt: skip
     is_truth = isinstance(element_of(x), ir.IntegerType) and element_of(x).width == 1
     join = ("or" if is_truth else "add") if call["accumulate"] else None
@@ -125,21 +119,17 @@ def _places(call: BodyCall, found: _Indexed) -> ir.Value:
     columns = []
     for axis in found.axes:
         number = converted(values[axis], i64)
-        zero = spread(constant(0, [], "i64"), [], number)
+        zero = spread(constant(0, "i64"), [], number)
         behind_end = binary("add", number, spread(extent(x, axis), [], number))
-        is_behind = compare("LT", number, zero, typed(number, truth().element_type))
-        number = create("stablehlo.select", [is_behind, behind_end, number], number.type)
+        is_behind = compare("LT", number, zero)
+        number = select(is_behind, behind_end, number)
         dims = list(range(lead - len(shapes[axis]), lead))
         columns.append(
             create(
                 "stablehlo.dynamic_broadcast_in_dim",
-                [number, vector([*sizes, constant(1, [], "i64")])],
+                [number, vector([*sizes, constant(1, "i64")])],
                 kind,
-                broadcast_dimensions=ir.DenseI64ArrayAttr.get(dims),
+                broadcast_dimensions=dims,
             )
         )
-    if len(columns) == 1:
-        return columns[0]
-    joined = ir.RankedTensorType.get([*static, len(columns)], i64)
-    dimension = ir.IntegerAttr.get(i64, lead)
-    return create("stablehlo.concatenate", columns, joined, dimension=dimension)
+    return columns[0] if len(columns) == 1 else joined(columns, lead)

@@ -16,22 +16,15 @@ from typing import Any
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import constant, converted, iota
 from shlo_disc.ingest.elimination import permutation
 from shlo_disc.ingest.linear_algebra import lapack, nan_where_failed
+from shlo_disc.ingest.size_arithmetic import sizes_of
 from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import compare, create, integer, reduced, while_loop
+from shlo_disc.ir.builders import compare, create, element_of, integer, reduced, select, while_loop
 from shlo_disc.ir.contractions import dot_numbers
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    Body,
-    BodyCall,
-    constant,
-    converted,
-    element_of,
-    iota,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import Body, BodyCall, spread
 from shlo_disc.torch.linalg_rewrites import ops as own
 
 aten = torch.ops.aten
@@ -77,11 +70,10 @@ def _cholesky(call: BodyCall) -> list[ir.Value]:
     sizes, rank = _sizes(a), ir.RankedTensorType(a.type).rank
     results = [(sizes, element_of(a)), (sizes[:-2], _i32())]
     factor, info = _called("potrf", [a], results, uplo="U" if call["upper"] else "L")
-    row, column = (iota(a, axis, _i32()) for axis in (rank - 2, rank - 1))
-    truth = typed(a, ir.IntegerType.get_signless(1))
-    kept = compare("LE" if call["upper"] else "GE", row, column, truth)
-    zero = spread(converted(constant(0, [], _i32()), element_of(a)), [], a)
-    return [create("stablehlo.select", [kept, nan_where_failed(factor, info), zero], a.type), info]
+    row, column = (iota(sizes_of(a), axis, _i32()) for axis in (rank - 2, rank - 1))
+    kept = compare("LE" if call["upper"] else "GE", row, column)
+    zero = spread(converted(constant(0, _i32()), element_of(a)), [], a)
+    return [select(kept, nan_where_failed(factor, info), zero), info]
 
 
 def _geqrf(call: BodyCall) -> list[ir.Value]:
@@ -143,14 +135,12 @@ def _or_identity(vectors: ir.Value, least: _Size) -> ir.Value:
     """`vectors`, or identities where `least` is 0: LAPACK writes none for empty matrices."""
     if least[0] > 0:
         return vectors
-    truth, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    i64 = ir.IntegerType.get_signless(64)
     rank = ir.RankedTensorType(vectors.type).rank
-    row, column = (iota(vectors, axis, i64) for axis in (rank - 2, rank - 1))
-    identity = converted(compare("EQ", row, column, typed(row, truth)), element_of(vectors))
-    is_empty = compare("EQ", least[1], constant(0, [], i64), ir.RankedTensorType.get([], truth))
-    return create(
-        "stablehlo.select", [spread(is_empty, [], vectors), identity, vectors], vectors.type
-    )
+    row, column = (iota(sizes_of(vectors), axis, i64) for axis in (rank - 2, rank - 1))
+    identity = converted(compare("EQ", row, column), element_of(vectors))
+    is_empty = compare("EQ", least[1], constant(0, i64))
+    return select(spread(is_empty, [], vectors), identity, vectors)
 
 
 def _lu_factor(call: BodyCall) -> list[ir.Value]:
@@ -179,17 +169,15 @@ def _squared(call: BodyCall) -> list[ir.Value]:
     number = ir.RankedTensorType.get([], _i32())
     most = reduced(times, batch, "maximum", integer(0, number))
     dims = dot_numbers((batch, batch), ([rank - 1], [rank - 2]))
-    truth = ir.IntegerType.get_signless(1)
 
     def step(k: ir.Value, x: ir.Value) -> list[ir.Value]:
-        left = compare("LT", spread(k, [], times), times, typed(times, truth))
+        left = compare("LT", spread(k, [], times), times)
         square = create("stablehlo.dot_general", [x, x], x.type, dot_dimension_numbers=dims)
-        x = create("stablehlo.select", [spread(left, batch, x), square, x], x.type)
+        x = select(spread(left, batch, x), square, x)
         return [binary("add", k, integer(1, number)), x]
 
-    scalar_truth = ir.RankedTensorType.get([], truth)
     states = [integer(0, number), a]
-    return [while_loop(states, lambda k, _: compare("LT", k, most, scalar_truth), step)[1]]
+    return [while_loop(states, lambda k, _: compare("LT", k, most), step)[1]]
 
 
 def _triangular_solve(call: BodyCall) -> list[ir.Value]:
@@ -198,8 +186,8 @@ def _triangular_solve(call: BodyCall) -> list[ir.Value]:
     return [
         create(
             "stablehlo.triangular_solve", [a, b], b.type,
-            left_side=ir.BoolAttr.get(call["left"]), lower=ir.BoolAttr.get(not call["upper"]),
-            unit_diagonal=ir.BoolAttr.get(call["unit"]),
+            left_side=call["left"], lower=not call["upper"],
+            unit_diagonal=call["unit"],
             transpose_a=ir.Attribute.parse("#stablehlo<transpose NO_TRANSPOSE>"),
         )
     ]  # fmt: skip

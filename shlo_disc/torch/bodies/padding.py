@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from shlo_disc.ir.builders import pad, scalar
+from shlo_disc.ingest.arrays import constant, converted
+from shlo_disc.ir.builders import element_of, pad
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of
+from shlo_disc.torch.bodies.call import BodyCall
 
 
 def pads_by_sizes(arguments: Mapping[str, Any]) -> bool:
@@ -27,15 +28,11 @@ def constant_pad(call: BodyCall) -> list[ir.Value]:
     """`aten.constant_pad_nd.default(self, pad, value)`; `pad` begins with the last dimension."""
     x, value = call["self"], call["value"]
     rank = ir.RankedTensorType(x.type).rank
-    none = constant(0, [], "i64")
-    amounts = [constant(a, [], "i64") if isinstance(a, int) else a for a in call["pad"]]
+    none = constant(0, "i64")
+    amounts = [constant(a, "i64") if isinstance(a, int) else a for a in call["pad"]]
     amounts += [none] * (2 * rank - len(amounts))
     element = element_of(x)
-    if isinstance(value, ir.Value):
-        filled = converted(value, element)
-    elif isinstance(element, ir.ComplexType):
-        filled = scalar(value, element)
-    else:
-        filled = constant(value, [], element)
+    is_number = not isinstance(value, ir.Value)
+    filled = constant(value, element) if is_number else converted(value, element)
     low, high = (list(reversed(amounts[first::2])) for first in (0, 1))
     return [pad(x, filled, low, high, [none] * rank)]

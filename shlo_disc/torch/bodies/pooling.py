@@ -13,18 +13,23 @@ from typing import Any
 
 import torch
 
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create
-from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    BodyCall,
-    constant,
-    element_of,
-    iota,
-    lowest,
-    spread,
-    typed,
+from shlo_disc.ingest.arrays import constant, identity, iota, padded
+from shlo_disc.ingest.size_arithmetic import (
+    Size,
+    larger,
+    minus,
+    plus,
+    quotient,
+    size_of,
+    sizes_of,
+    smaller,
+    times,
+    value_of,
 )
+from shlo_disc.ingest.size_values import binary, extent
+from shlo_disc.ir.builders import compare, create, element_of, select
+from shlo_disc.ir.mlir import ir
+from shlo_disc.torch.bodies.call import BodyCall, spread, typed
 
 _BEHIND = (1 << 63) - 1
 """The index of an element that pads: larger than all others."""
@@ -62,35 +67,23 @@ class _Windows:
         numbers = [given] if isinstance(given, int) else list(given)
         return numbers * self.count if len(numbers) == 1 else numbers
 
-    def _high(self, x: ir.Value, k: int, *, ceil: bool) -> ir.Value:
+    def _high(self, x: ir.Value, k: int, *, ceil: bool) -> Size:
         """How far the last window reaches beyond the end of spatial dimension `k`, at least 0.
 
         The last one starts in front of the end, or in the padding before the first element.
         """
         if not ceil:
-            return constant(self.padding[k], [], "i64")
-        size = extent(x, self.first + k)
-        low, stride = self.padding[k], constant(self.stride[k], [], "i64")
+            return self.padding[k]
+        size, low, stride = extent(x, self.first + k), self.padding[k], self.stride[k]
         reach = self.dilation[k] * (self.kernel[k] - 1) + 1
-        free = _plus(size, 2 * low - reach + self.stride[k] - 1)  # rounds up
-        before = _plus(size, low - 1)
-        last = binary("minimum", *(binary("divide", v, stride) for v in (free, before)))
-        end = _plus(binary("multiply", last, stride), reach - low)
-        return binary("maximum", binary("subtract", end, size), constant(0, [], "i64"))
+        free = plus(size, 2 * low - reach + stride - 1)  # rounds up
+        last = smaller(quotient(free, stride), quotient(plus(size, low - 1), stride))
+        return larger(minus(plus(times(last, stride), reach - low), size), 0)
 
     def padded(self, x: ir.Value, fill: ir.Value) -> ir.Value:
         """`x` with `fill` around it, as far as windows reach."""
-        kind = ir.RankedTensorType(x.type)
-        dynamic = ir.ShapedType.get_dynamic_size()
-        sizes = [*list(kind.shape)[: self.first], *[dynamic] * self.count]
-        none = constant(0, [], "i64")
-        low = [none] * self.first + [constant(p, [], "i64") for p in self.padding]
-        return create(
-            "stablehlo.dynamic_pad",
-            [x, fill, vector(low), vector([none] * self.first + self.high),
-             constant(0, [self.rank], "i64")],
-            ir.RankedTensorType.get(sizes, kind.element_type),
-        )  # fmt: skip
+        pads = [(0, 0)] * self.first + list(zip(self.padding, self.high, strict=True))
+        return padded(x, pads, value=fill)
 
     def reduce(
         self,
@@ -99,15 +92,18 @@ class _Windows:
         join: Callable[[Sequence[ir.Value]], list[ir.Value]],
     ) -> list[ir.Value]:
         """`values`, padded, with the elements of each window joined."""
-        kinds = [ir.RankedTensorType(v.type) for v in values]
-        ones = [1] * self.first
+        shapes = [ir.RankedTensorType(v.type).shape[: self.first] for v in values]
+        ones, dynamic = [1] * self.first, [ir.ShapedType.get_dynamic_size()] * self.count
 
         def numbers(own: Sequence[int]) -> ir.Attribute:
             return ir.DenseI64ArrayAttr.get([*ones, *own])
 
         op = ir.Operation.create(
             "stablehlo.reduce_window",
-            results=[ir.RankedTensorType.get(k.shape, k.element_type) for k in kinds],
+            results=[
+                ir.RankedTensorType.get([*shape, *dynamic], element_of(value))
+                for shape, value in zip(shapes, values, strict=True)
+            ],
             operands=[*values, *starts],
             attributes={
                 "window_dimensions": numbers(self.kernel),
@@ -128,13 +124,13 @@ class _Windows:
         total = None
         for k in range(self.count):
             axis = self.first + k
-            size = extent(x, axis)
-            start = iota(like, axis, i64)
+            size = size_of(x, axis)
+            start = iota(sizes_of(like), axis, i64)
             start = binary("multiply", start, self._full(self.stride[k], like))
             start = binary("subtract", start, self._full(self.padding[k], like))
             end = binary("add", start, self._full(self.kernel[k], like))
-            limit = _plus(size, self.padding[k]) if with_padding else size
-            end = binary("minimum", end, spread(limit, [], like))
+            limit = plus(size, self.padding[k]) if with_padding else size
+            end = binary("minimum", end, spread(value_of(limit), [], like))
             if not with_padding:
                 start = binary("maximum", start, self._full(0, like))
             length = binary("subtract", end, start)
@@ -144,17 +140,13 @@ class _Windows:
 
     @staticmethod
     def _full(number: int, like: ir.Value) -> ir.Value:
-        return spread(constant(number, [], "i64"), [], like)
-
-
-def _plus(size: ir.Value, number: int) -> ir.Value:
-    return binary("add", size, constant(number, [], "i64"))
+        return spread(constant(number, "i64"), [], like)
 
 
 def max_pool(call: BodyCall) -> list[ir.Value]:
     """`aten.max_pool1d`, `max_pool2d` and `max_pool3d`."""
     windows = _Windows(call, call["self"])
-    start = lowest(element_of(call["self"]))
+    start = identity("maximum", element_of(call["self"]))
     x = windows.padded(call["self"], start)
     return windows.reduce([x], [start], lambda pair: [binary("maximum", *pair)])
 
@@ -167,11 +159,11 @@ def max_pool_with_indices(call: BodyCall) -> list[ir.Value]:
     x = call["self"]
     windows = _Windows(call, x)
     i64 = ir.IntegerType.get_signless(64)
-    place = iota(x, windows.first, i64)
+    place = iota(sizes_of(x), windows.first, i64)
     for axis in range(windows.first + 1, windows.rank):
         place = binary("multiply", place, spread(extent(x, axis), [], place))
-        place = binary("add", place, iota(x, axis, i64))
-    starts = [lowest(element_of(x)), constant(_BEHIND, [], i64)]
+        place = binary("add", place, iota(sizes_of(x), axis, i64))
+    starts = [identity("maximum", element_of(x)), constant(_BEHIND, i64)]
     values = [windows.padded(v, s) for v, s in zip((x, place), starts, strict=True)]
     return windows.reduce(values, starts, _larger)
 
@@ -179,30 +171,29 @@ def max_pool_with_indices(call: BodyCall) -> list[ir.Value]:
 def _larger(arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Of (value, index) and (value, index) that of the larger value, or NaN; else the first one."""
     a, i, b, j = arguments
-    truth = typed(a, ir.IntegerType.get_signless(1))
-    is_first = compare("LT", i, j, truth)
-    takes = binary("and", compare("EQ", a, b, truth), is_first)
-    takes = binary("or", takes, compare("GT", a, b, truth))
+    is_first = compare("LT", i, j)
+    takes = binary("and", compare("EQ", a, b), is_first)
+    takes = binary("or", takes, compare("GT", a, b))
     if isinstance(element_of(a), ir.FloatType):
-        nan, other = (compare("NE", v, v, truth) for v in (a, b))
+        nan, other = (compare("NE", v, v) for v in (a, b))
         both = binary("and", nan, other)
-        takes = create("stablehlo.select", [other, both, binary("or", takes, nan)], truth)
-        is_last = create("stablehlo.not", [is_first], truth)
-        takes = create("stablehlo.select", [both, is_last, takes], truth)
-    return [create("stablehlo.select", [takes, *pair], pair[0].type) for pair in ((a, b), (i, j))]
+        takes = select(other, both, binary("or", takes, nan))
+        is_last = create("stablehlo.not", [is_first], is_first.type)
+        takes = select(both, is_last, takes)
+    return [select(takes, a, b), select(takes, i, j)]
 
 
 def avg_pool(call: BodyCall) -> list[ir.Value]:
     """`aten.avg_pool1d`, `avg_pool2d` and `avg_pool3d`."""
     windows = _Windows(call, call["self"])
     element = element_of(call["self"])
-    zero = constant(0, [], element)
+    zero = constant(0, element)
     x = windows.padded(call["self"], zero)
     (total,) = windows.reduce([x], [zero], lambda pair: [binary("add", *pair)])
     names = {argument.name for argument in call.node.target._schema.arguments}
     divisor = call["divisor_override"] if "divisor_override" in names else None
     if divisor is not None:
-        share = spread(constant(divisor, [], element), [], total)
+        share = spread(constant(divisor, element), [], total)
     else:
         share = windows.counts(call["self"], total, with_padding=call["count_include_pad"])
         share = create("stablehlo.convert", [share], typed(share, element))

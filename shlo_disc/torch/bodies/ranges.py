@@ -11,10 +11,11 @@ from fractions import Fraction
 from typing import Any
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.ingest.arrays import constant, converted
 from shlo_disc.ingest.size_values import binary, vector
-from shlo_disc.ir.builders import create
+from shlo_disc.ir.builders import create, element_of
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
+from shlo_disc.torch.bodies.call import BodyCall, spread
 
 _LARGEST_DENOMINATOR = 1 << 10
 """Of the fractions in a range whose length is a size, so that the length is exact."""
@@ -36,17 +37,16 @@ def arange(call: BodyCall) -> list[ir.Value]:
     if not are_whole and isinstance(kind.element_type, ir.IntegerType):
         raise UnsupportedError("a range of whole numbers with a fraction as start or step")
     i64 = ir.IntegerType.get_signless(64)
-    axis = ir.IntegerAttr.get(i64, 0)
     if kind.has_static_shape:
         index = create(
-            "stablehlo.iota", [], ir.RankedTensorType.get(kind.shape, i64), iota_dimension=axis
+            "stablehlo.iota", [], ir.RankedTensorType.get(kind.shape, i64), iota_dimension=0
         )
     else:
         index = create(
             "stablehlo.dynamic_iota",
             [vector([_length(start, end, step)])],
             ir.RankedTensorType.get(kind.shape, i64),
-            iota_dimension=axis,
+            iota_dimension=0,
         )
     element = i64 if are_whole else ir.F64Type.get()
     index = converted(index, element)
@@ -65,7 +65,7 @@ def _number(value: Any, element: ir.Type) -> ir.Value:
     if isinstance(value, ir.Value):
         return converted(value, element)
     is_whole = isinstance(element, ir.IntegerType)
-    return constant(int(value) if is_whole else float(value), [], element)
+    return constant(int(value) if is_whole else float(value), element)
 
 
 def _length(start: Any, end: Any, step: Any) -> ir.Value:
@@ -87,15 +87,15 @@ def _length(start: Any, end: Any, step: Any) -> ir.Value:
     if width == 1 and scale == 1:
         return distance
     width = _scaled(width, scale)
-    rest = binary("subtract", width, constant(1, [], "i64"))
+    rest = binary("subtract", width, constant(1, "i64"))
     return binary("divide", binary("add", distance, rest), width)
 
 
 def _scaled(bound: Any, scale: int) -> ir.Value:
     """`bound * scale`, which is whole."""
     if isinstance(bound, Fraction):
-        return constant(int(bound * scale), [], "i64")
-    return bound if scale == 1 else binary("multiply", bound, constant(scale, [], "i64"))
+        return constant(int(bound * scale), "i64")
+    return bound if scale == 1 else binary("multiply", bound, constant(scale, "i64"))
 
 
 def _bound(call: BodyCall, name: str, names: set[str], default: int) -> Any:

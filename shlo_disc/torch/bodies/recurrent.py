@@ -15,10 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, while_loop
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted, joined, sliced, windowed
+from shlo_disc.ingest.size_arithmetic import reshaped, shape_vector, size_of, sizes_of
+from shlo_disc.ingest.size_values import binary, extent
+from shlo_disc.ir.builders import compare, create, element_of, while_loop
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant, converted, element_of, spread
+from shlo_disc.torch.bodies.call import BodyCall, spread
 
 _LSTM = 2
 """`mode` of an LSTM, as oneDNN numbers kinds of recurrence."""
@@ -51,7 +53,7 @@ def lstm_layer(call: BodyCall) -> list[ir.Value]:
     h, c = (with_first(value) for value in (h, c))
     found = [converted(value, element_of(x)) for value in (y, h, c)]
     empty = ir.RankedTensorType(call.results[3])
-    return [*found, constant(0, empty.shape, empty.element_type)]
+    return [*found, constant(0, empty.element_type, empty.shape)]
 
 
 def lstm(call: BodyCall) -> list[ir.Value]:
@@ -62,7 +64,7 @@ def lstm(call: BodyCall) -> list[ir.Value]:
     cell = _lstm_cell(call["weight"], call["projection"], keeps_cells=keeps)
     widths = [_width(h), *([_width(c)] if keeps else [])]
     _, c, y, *cells = _loop([gates], [h, c], cell, widths, backwards=call["reverse"])
-    cells = cells or [constant(0, [0], kind)]
+    cells = cells or [constant(0, kind, [0])]
     return [converted(value, kind) for value in (y, c, *cells)]
 
 
@@ -95,7 +97,7 @@ def rnn(call: BodyCall) -> list[ir.Value]:
 
     def cell(entries: Sequence[ir.Value], states: Sequence[ir.Value]) -> _Step:
         total = binary("add", entries[0], _recurrent(states[0], call["weight"]))
-        zero = spread(constant(0, [], element_of(total)), [], total)
+        zero = spread(constant(0, element_of(total)), [], total)
         h = binary("maximum", total, zero) if call["relu"] else _tanh(total)
         return [h], [h]
 
@@ -119,7 +121,7 @@ def lstm_gradient(call: BodyCall) -> list[ir.Value]:
         of_gates = binary("multiply", _joined([of_c, of_c, of_c, of_out]), factors)
         return [_times(of_gates, weight), binary("multiply", of_c, kept)], [of_h, of_c]
 
-    first = spread(constant(0, [], element_of(grad)), [], entry(grad, constant(0, [], "i64")))
+    first = spread(constant(0, element_of(grad)), [], entry(grad, constant(0, "i64")))
     widths = [_width(grad), _width(kept)]
     found = _loop(
         [grad, factors, through, kept], [first, of_c], step, widths, backwards=not call["reverse"]
@@ -144,7 +146,7 @@ def recurrence_gradient(call: BodyCall) -> list[ir.Value]:
             before = binary("add", before, binary("multiply", of_h, kept[0]))
         return [before], [of_h]
 
-    first = spread(constant(0, [], element_of(grad)), [], entry(grad, constant(0, [], "i64")))
+    first = spread(constant(0, element_of(grad)), [], entry(grad, constant(0, "i64")))
     found = _loop(
         [grad, factors, *kept], [first], step, [_width(grad)], backwards=not call["reverse"]
     )
@@ -169,23 +171,13 @@ def _loop(
     `inputs`: [T, B, n]. `step` takes their entries and the states: [B, m].
     """
     steps = extent(inputs[0], 0)
-    kind = ir.RankedTensorType(inputs[0].type)
-    zero, one = constant(0, [], "i64"), constant(1, [], "i64")
-    nothing = constant(0, [], kind.element_type)
-    empty = [
-        create(
-            "stablehlo.dynamic_broadcast_in_dim",
-            [nothing, vector([steps, extent(inputs[0], 1), constant(width, [], "i64")])],
-            ir.RankedTensorType.get([*kind.shape[:2], width], kind.element_type),
-            broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
-        )
-        for width in widths
-    ]
+    zero, one = constant(0, "i64"), constant(1, "i64")
+    nothing = constant(0, element_of(inputs[0]))
+    empty = [broadcast_to(nothing, [], [*sizes_of(inputs[0])[:2], width]) for width in widths]
     initial = [zero, *states, *empty]
 
     def is_left(number: ir.Value, *_: ir.Value) -> ir.Value:
-        truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        return compare("LT", number, steps, truth)
+        return compare("LT", number, steps)
 
     def counted(number: ir.Value, *values: ir.Value) -> list[ir.Value]:
         place = number
@@ -193,7 +185,7 @@ def _loop(
             place = binary("subtract", binary("subtract", steps, one), number)
         before, written = values[: len(states)], values[len(states) :]
         after, entries = step([entry(x, place) for x in inputs], before)
-        after = [_of_type(value, b.type) for value, b in zip(after, before, strict=True)]
+        after = [BodyCall.cast(value, b.type) for value, b in zip(after, before, strict=True)]
         places = [place, zero, zero]
         new = [
             create("stablehlo.dynamic_update_slice", [y, with_first(entry), *places], y.type)
@@ -202,10 +194,6 @@ def _loop(
         return [binary("add", number, one), *after, *new]
 
     return while_loop(initial, is_left, counted)[1:]
-
-
-def _of_type(value: ir.Value, kind: ir.Type) -> ir.Value:
-    return BodyCall.cast(value, kind)
 
 
 def _lstm_cell(
@@ -264,14 +252,7 @@ def _split(x: ir.Value, widths: Sequence[int]) -> list[ir.Value]:
 
 def _joined(parts: Sequence[ir.Value]) -> ir.Value:
     """Matrices side by side."""
-    if len(parts) == 1:
-        return parts[0]
-    kind = ir.RankedTensorType(parts[0].type)
-    shape = [kind.shape[0], sum(map(_width, parts))]
-    return create(
-        "stablehlo.concatenate", list(parts), ir.RankedTensorType.get(shape, kind.element_type),
-        dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1),
-    )  # fmt: skip
+    return parts[0] if len(parts) == 1 else joined(parts, 1)
 
 
 def _product(x: ir.Value, weight: ir.Value, element: ir.Type, *, contracted: int = 1) -> ir.Value:
@@ -289,48 +270,21 @@ def _product(x: ir.Value, weight: ir.Value, element: ir.Type, *, contracted: int
 
 def entry(x: ir.Value, place: ir.Value) -> ir.Value:
     """The entry of a place of the first dimension."""
-    kind = ir.RankedTensorType(x.type)
-    zero, one = constant(0, [], "i64"), constant(1, [], "i64")
-    starts = vector([place] + [zero] * (kind.rank - 1))
-    sizes = vector([one, *(extent(x, k) for k in range(1, kind.rank))])
-    wanted = ir.RankedTensorType.get([1, *kind.shape[1:]], kind.element_type)
-    axes = list(range(kind.rank))
-    numbers = ir.Attribute.parse(
-        f"#stablehlo.gather<offset_dims = {axes}, start_index_map = {axes}>"
-    )
-    return _without_first(
-        create("stablehlo.dynamic_gather", [x, starts, sizes], wanted, dimension_numbers=numbers)
-    )
+    sizes = sizes_of(x)[1:]
+    starts = shape_vector([place, *[0] * len(sizes)])
+    return _without_first(windowed(x, starts, [1, *sizes]))
 
 
 def _columns(x: ir.Value, start: int, count: int) -> ir.Value:
     """So many columns of a matrix from `start` on."""
-    kind = ir.RankedTensorType(x.type)
-    rows, zero, one = extent(x, 0), constant(0, [], "i64"), constant(1, [], "i64")
-    starts, ends = (
-        vector([row, constant(column, [], "i64")])
-        for row, column in ((zero, start), (rows, start + count))
-    )
-    wanted = ir.RankedTensorType.get([kind.shape[0], count], kind.element_type)
-    return create("stablehlo.real_dynamic_slice", [x, starts, ends, vector([one, one])], wanted)
+    return sliced(x, [0, start], [size_of(x, 0), start + count])
 
 
 def _without_first(x: ir.Value) -> ir.Value:
     """`x` without its first dimension, of size 1."""
-    return _reshaped(x, list(range(1, ir.RankedTensorType(x.type).rank)))
+    return reshaped(x, sizes_of(x)[1:])
 
 
 def with_first(x: ir.Value) -> ir.Value:
     """`x` behind a first dimension of size 1."""
-    return _reshaped(x, [None, *range(ir.RankedTensorType(x.type).rank)])
-
-
-def _reshaped(x: ir.Value, axes: Sequence[int | None]) -> ir.Value:
-    """The dimensions `axes` of `x`; None is a new one of size 1."""
-    kind = ir.RankedTensorType(x.type)
-    shape = [1 if axis is None else kind.shape[axis] for axis in axes]
-    result = ir.RankedTensorType.get(shape, kind.element_type)
-    if kind.has_static_shape:
-        return create("stablehlo.reshape", [x], result)
-    sizes = [constant(1, [], "i64") if axis is None else extent(x, axis) for axis in axes]
-    return create("stablehlo.dynamic_reshape", [x, vector(sizes)], result)
+    return reshaped(x, [1, *sizes_of(x)])

@@ -8,20 +8,12 @@ Elements of one place are joined in any order.
 from __future__ import annotations
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, scattered
+from shlo_disc.ingest.arrays import constant, converted, first_of, identity, iota, joined
+from shlo_disc.ingest.size_arithmetic import reshaped, sizes_of
+from shlo_disc.ingest.size_values import binary
+from shlo_disc.ir.builders import compare, element_of, scattered, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    BodyCall,
-    constant,
-    converted,
-    element_of,
-    highest,
-    iota,
-    lowest,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import BodyCall, spread
 
 _JOINS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 """The `reduce` of PyTorch -> the StableHLO op that joins two elements."""
@@ -37,63 +29,25 @@ def scatter_reduce(call: BodyCall) -> list[ir.Value]:
     rank = ir.RankedTensorType(x.type).rank
     index, updates = call["index"], call["src"]
     if rank == 0:
-        one = ir.RankedTensorType.get([1], element_of(x))
-        x = create("stablehlo.reshape", [x], one)
-        updates = create("stablehlo.reshape", [updates], one)
-        index = create(
-            "stablehlo.reshape", [index], ir.RankedTensorType.get([1], element_of(index))
-        )
+        x, updates, index = (reshaped(value, [1]) for value in (x, updates, index))
     places = _places(index, call["dim"] % max(rank, 1))
-    updates = _first(updates, index)
+    updates = first_of(updates, sizes_of(index))
     if not call["include_self"]:  # what is written starts anew
-        start = spread(_identity(_JOINS[kind], element_of(x)), [], updates)
+        start = spread(identity(_JOINS[kind], element_of(x)), [], updates)
         x = scattered(x, places, start, None)
     y = scattered(x, places, updates, _JOINS[kind])
     if kind == "mean":
         y = _mean(y, places, updates, includes_self=call["include_self"])
     if rank == 0:
-        y = create("stablehlo.reshape", [y], ir.RankedTensorType.get([], element_of(y)))
+        y = reshaped(y, [])
     return [y]
-
-
-def _identity(join: str, element: ir.Type) -> ir.Value:
-    """What an element joined with it is itself."""
-    if join in ("add", "multiply"):
-        return constant(1 if join == "multiply" else 0, [], element)
-    return lowest(element) if join == "maximum" else highest(element)
 
 
 def _places(index: ir.Value, axis: int) -> ir.Value:
     """[*index, rank]: where each element goes."""
-    kind = ir.RankedTensorType(index.type)
-    i64 = ir.IntegerType.get_signless(64)
-    index = converted(index, i64)
-    parts = [index if k == axis else iota(index, k, i64) for k in range(kind.rank)]
-    sizes = [extent(index, k) for k in range(kind.rank)]
-    wide = ir.RankedTensorType.get([*kind.shape, 1], i64)
-    columns = [
-        create("stablehlo.reshape", [part], wide)
-        if kind.has_static_shape
-        else create(
-            "stablehlo.dynamic_reshape", [part, vector([*sizes, constant(1, [], "i64")])], wide
-        )
-        for part in parts
-    ]
-    return create(
-        "stablehlo.concatenate", columns, ir.RankedTensorType.get([*kind.shape, kind.rank], i64),
-        dimension=ir.IntegerAttr.get(i64, kind.rank),
-    )  # fmt: skip
-
-
-def _first(value: ir.Value, like: ir.Value) -> ir.Value:
-    """The first elements of every dimension, as many as `like` has."""
-    kind, wanted = ir.RankedTensorType(value.type), typed(like, element_of(value))
-    if kind == wanted and kind.has_static_shape:
-        return value
-    rank = kind.rank
-    none, one = (constant(n, [rank], "i64") for n in (0, 1))
-    limits = vector([extent(like, k) for k in range(rank)])
-    return create("stablehlo.real_dynamic_slice", [value, none, limits, one], wanted)
+    index, sizes = converted(index, "i64"), sizes_of(index)
+    parts = [index if k == axis else iota(sizes, k, "i64") for k in range(len(sizes))]
+    return joined([reshaped(part, [*sizes, 1]) for part in parts], len(sizes))
 
 
 def _mean(total: ir.Value, places: ir.Value, updates: ir.Value, *, includes_self: bool) -> ir.Value:
@@ -101,8 +55,8 @@ def _mean(total: ir.Value, places: ir.Value, updates: ir.Value, *, includes_self
     element = element_of(total)
     is_float = isinstance(element, ir.FloatType)
     counting = element if is_float and ir.FloatType(element).width >= 32 else _i64_or_f32(element)
-    one = constant(1, [], counting)
-    start = one if includes_self else constant(0, [], counting)
+    one = constant(1, counting)
+    start = one if includes_self else constant(0, counting)
     count = spread(start, [], total)
     count = scattered(count, places, spread(one, [], updates), "add")
     count = binary("maximum", count, spread(one, [], count))
@@ -110,12 +64,11 @@ def _mean(total: ir.Value, places: ir.Value, updates: ir.Value, *, includes_self
     quotient = binary("divide", total, count)
     if is_float:
         return quotient
-    truth = typed(total, ir.IntegerType.get_signless(1))
-    zero = spread(constant(0, [], element), [], total)
+    zero = spread(constant(0, element), [], total)
     rest = binary("remainder", total, count)
-    is_below = binary("and", compare("NE", rest, zero, truth), compare("LT", total, zero, truth))
-    less = binary("subtract", quotient, spread(constant(1, [], element), [], total))
-    return create("stablehlo.select", [is_below, less, quotient], total.type)
+    is_below = binary("and", compare("NE", rest, zero), compare("LT", total, zero))
+    less = binary("subtract", quotient, spread(constant(1, element), [], total))
+    return select(is_below, less, quotient)
 
 
 def _i64_or_f32(element: ir.Type) -> ir.Type:

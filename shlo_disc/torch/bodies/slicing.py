@@ -15,10 +15,11 @@ import sympy
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.size_values import binary, extent, truth, vector
-from shlo_disc.ir.builders import compare, create
+from shlo_disc.ingest.arrays import constant
+from shlo_disc.ingest.size_values import binary, extent, vector
+from shlo_disc.ir.builders import compare, create, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, constant
+from shlo_disc.torch.bodies.call import BodyCall
 from shlo_disc.torch.sizes import expression
 
 
@@ -38,7 +39,7 @@ def slice_(call: BodyCall) -> list[ir.Value]:
     rank = ir.RankedTensorType(x.type).rank
     axis = call["dim"] % rank
     size = extent(x, axis)
-    none = constant(0, [], "i64")
+    none = constant(0, "i64")
     have = expression(call.shape("self")[axis])
     starts_at_0 = _stated(call, "start") in (None, 0)
     start = none if starts_at_0 else _bound(call, "start", size, have)
@@ -47,7 +48,7 @@ def slice_(call: BodyCall) -> list[ir.Value]:
         end = binary("maximum", start, end)
     starts = [start if k == axis else none for k in range(rank)]
     ends = [end if k == axis else extent(x, k) for k in range(rank)]
-    steps = vector([constant(step if k == axis else 1, [], "i64") for k in range(rank)])
+    steps = vector([constant(step if k == axis else 1, "i64") for k in range(rank)])
     kind = ir.RankedTensorType(x.type)
     shape = list(kind.shape)
     shape[axis] = ir.ShapedType.get_dynamic_size()
@@ -79,11 +80,11 @@ def _bound(call: BodyCall, name: str, size: ir.Value, have: Any) -> ir.Value:
     """The start or the end, from 0 to `size`; negative ones count from behind."""
     stated = _stated(call, name)
     value = call.size(name)
-    none = constant(0, [], "i64")
+    none = constant(0, "i64")
     if _is_nonnegative(-1 - stated):
         return binary("maximum", binary("add", value, size), none)
     if not _is_nonnegative(stated):
         behind = binary("maximum", binary("add", value, size), none)
-        is_behind = compare("LT", value, none, truth())
-        value = create("stablehlo.select", [is_behind, behind, value], value.type)
+        is_behind = compare("LT", value, none)
+        value = select(is_behind, behind, value)
     return value if _is_nonnegative(have - stated) else binary("minimum", value, size)

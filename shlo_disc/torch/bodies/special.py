@@ -9,19 +9,12 @@ from typing import Any
 
 import torch
 
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, reduced, scattered
+from shlo_disc.ingest.arrays import broadcast_to, constant, converted
+from shlo_disc.ingest.size_arithmetic import quotient, reshaped, sizes_of, static, times
+from shlo_disc.ingest.size_values import binary
+from shlo_disc.ir.builders import compare, create, element_of, reduced, scattered, select
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import (
-    Body,
-    BodyCall,
-    aligned,
-    constant,
-    converted,
-    element_of,
-    spread,
-    typed,
-)
+from shlo_disc.torch.bodies.call import Body, BodyCall, aligned, spread, typed
 
 aten = torch.ops.aten
 
@@ -42,7 +35,7 @@ def _of_float(name: str, *operands: str) -> Body:
 def _polygamma(call: BodyCall) -> list[ir.Value]:
     """`aten.polygamma(n, self)`."""
     (x,) = aligned(call, "self")
-    order = spread(constant(call["n"], [], element_of(x)), [], x)
+    order = spread(constant(call["n"], element_of(x)), [], x)
     return [create("chlo.polygamma", [order, x], x.type)]
 
 
@@ -60,9 +53,9 @@ def _signbit(call: BodyCall) -> list[ir.Value]:
     kind = ir.IntegerType(element_of(word))
     truth = typed(x, ir.IntegerType.get_signless(1))
     if kind.is_unsigned or kind.width == 1:
-        return [spread(constant(0, [], truth.element_type), [], x)]
-    zero = spread(constant(0, [], kind), [], word)
-    return [compare("LT", word, zero, truth)]
+        return [spread(constant(0, truth.element_type), [], x)]
+    zero = spread(constant(0, kind), [], word)
+    return [compare("LT", word, zero)]
 
 
 def _view_dtype(call: BodyCall) -> list[ir.Value]:
@@ -74,37 +67,27 @@ def _view_dtype(call: BodyCall) -> list[ir.Value]:
 def viewed(x: ir.Value, element: ir.Type) -> ir.Value:
     """The bytes of `x` as elements of another type, neither of complex numbers."""
     have, want = _width(element_of(x)), _width(element)
-    lead = ir.RankedTensorType(x.type).rank - 1
-    shape = [*ir.RankedTensorType(x.type).shape]
     if have == want:
         return create("stablehlo.bitcast_convert", [x], typed(x, element))
-    sizes = [extent(x, k) for k in range(lead + 1)]
-    last, dynamic = shape[-1], ir.ShapedType.get_dynamic_size()
+    *lead, last = sizes_of(x)
     parts = max(have, want) // min(have, want)
-    many = constant(parts, [], "i64")
     if have > want:
-        kind = ir.RankedTensorType.get([*shape, parts], element)
+        kind = ir.RankedTensorType.get([*static(lead), *static([last]), parts], element)
         x = create("stablehlo.bitcast_convert", [x], kind)
-        last = last if last == dynamic else last * parts
-        sizes[-1] = binary("multiply", sizes[-1], many)
-        kind = ir.RankedTensorType.get([*shape[:-1], last], element)
-        return create("stablehlo.dynamic_reshape", [x, vector(sizes)], kind)
-    last = last if last == dynamic else last // parts
-    sizes[-1] = binary("divide", sizes[-1], many)
-    kind = ir.RankedTensorType.get([*shape[:-1], last, parts], element_of(x))
-    x = create("stablehlo.dynamic_reshape", [x, vector([*sizes, many])], kind)
-    kind = ir.RankedTensorType.get([*shape[:-1], last], element)
-    return create("stablehlo.bitcast_convert", [x], kind)
+        return reshaped(x, [*lead, times(last, parts)])
+    sizes = [*lead, quotient(last, parts)]
+    kind = ir.RankedTensorType.get(static(sizes), element)
+    return create("stablehlo.bitcast_convert", [reshaped(x, [*sizes, parts])], kind)
 
 
 def _digamma(call: BodyCall) -> list[ir.Value]:
     """`aten.digamma(self)`: an infinity at 0, of the other sign than that, where CHLO has NaN."""
     (x,) = aligned(call, "self")
     (found,) = _of_float("chlo.digamma", "self")(call)
-    zero = spread(constant(0, [], element_of(x)), [], x)
-    is_zero = compare("EQ", x, zero, typed(x, ir.IntegerType.get_signless(1)))
-    one = spread(constant(-1, [], element_of(x)), [], x)
-    return [create("stablehlo.select", [is_zero, binary("divide", one, x), found], found.type)]
+    zero = spread(constant(0, element_of(x)), [], x)
+    is_zero = compare("EQ", x, zero)
+    one = spread(constant(-1, element_of(x)), [], x)
+    return [select(is_zero, binary("divide", one, x), found)]
 
 
 def _width(element: ir.Type) -> int:
@@ -117,17 +100,12 @@ def _bincount(call: BodyCall) -> list[ir.Value]:
     i64 = ir.IntegerType.get_signless(64)
     places = converted(call["self"], i64)
     kind = ir.RankedTensorType(call.results[0])
-    one = constant(1, [], i64)
+    one = constant(1, i64)
     least = binary("subtract", call.size("minlength"), one)
     count = binary("add", reduced(places, [0], "maximum", least), one)
-    start = create(
-        "stablehlo.dynamic_broadcast_in_dim",
-        [constant(0, [], kind.element_type), vector([count])],
-        ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], kind.element_type),
-        broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
-    )
+    start = broadcast_to(constant(0, kind.element_type), [], [count])
     if call["weights"] is None:
-        updates = spread(constant(1, [], kind.element_type), [], places)
+        updates = spread(constant(1, kind.element_type), [], places)
     else:
         updates = converted(call["weights"], kind.element_type)
     return [scattered(start, places, updates, "add")]
