@@ -8,8 +8,6 @@ from shlo_disc.driver.compile import compile_one
 from shlo_disc.executables.executable import Executable
 from shlo_disc.report.marks import marked_host
 
-__all__ = ["measured"]
-
 _ADD = """
 func.func public @main(%x: tensor<?xf32> {disc.shape = ["n"]}) -> tensor<?xf32> {
   %y = stablehlo.add %x, %x : tensor<?xf32>

@@ -23,8 +23,6 @@ from shlo_disc.lower.background import do_later
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.format import key_of
 
-__all__ = ["find_graph", "graph_from_bytes", "graph_key", "made_graph"]
-
 
 def graph_key(*parts: str | bytes) -> bytes:
     """What a graph is kept under of which a front end reads `parts`."""

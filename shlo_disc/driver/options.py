@@ -6,19 +6,6 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "check_donated",
-    "check_symbols",
-    "check_weak_results",
-    "stated_constraints",
-    "stated_donated",
-    "stated_first_sizes",
-    "stated_likely",
-    "stated_names",
-    "stated_shapes",
-    "stated_text",
-]
-
 
 def stated_text(option: str, value: Any) -> str | None:
     """An option that is a string or not given; raises TypeError for anything else."""

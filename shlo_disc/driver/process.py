@@ -7,8 +7,6 @@ from typing import Any
 
 from shlo_disc import ral
 
-__all__ = ["stats", "trim"]
-
 
 def stats() -> dict[str, Any]:
     """Numbers of this process, for a dashboard; asking takes microseconds a function.

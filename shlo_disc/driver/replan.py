@@ -21,8 +21,6 @@ from shlo_disc.passes.pipeline import placing
 from shlo_disc.passes.place_scalars import forget_scalars
 from shlo_disc.passes.plan_buffers import forget_buffers
 
-__all__ = ["Replanning", "refused_by"]
-
 split_fusion = imported_later("shlo_disc.passes.split_fusion", "split_fusion")
 
 _log = logging.getLogger("shlo_disc")

@@ -17,8 +17,6 @@ from shlo_disc.driver.options import (
 )
 from shlo_disc.executables.devices import full_target
 
-__all__ = ["Options", "Request", "Stated"]
-
 
 @dataclass(frozen=True)
 class Stated:

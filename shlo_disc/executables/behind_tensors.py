@@ -9,8 +9,6 @@ from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.signature import Signature
 
-__all__ = ["BehindTensors"]
-
 
 class BehindTensors(OfThisProcess):
     """A function of tensors with a program behind it, whose reports are its own."""

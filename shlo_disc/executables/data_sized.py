@@ -28,18 +28,6 @@ from shlo_disc.ir.element_types import ELEMENT_TYPES
 from shlo_disc.report.profile import Profile
 from shlo_disc.report.render import render
 
-__all__ = [
-    "Branches",
-    "DataSizedExecutable",
-    "Impossible",
-    "Loop",
-    "Program",
-    "Step",
-    "made_of",
-    "record_of",
-]
-
-
 _PACKED = frozenset(row.dtype for row in ELEMENT_TYPES.values() if row.is_packed_by_jax)
 """Types of which the programs take NumPy's arrays only."""
 

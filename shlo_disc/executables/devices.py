@@ -15,16 +15,6 @@ from shlo_disc.base.errors import ArgumentPlaceError, DeviceError
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.target import native_architecture
 
-__all__ = [
-    "Place",
-    "full_target",
-    "is_stand_in",
-    "place_of",
-    "place_of_platform",
-    "stand_in_for",
-    "target_of",
-]
-
 
 @dataclass(frozen=True)
 class Place:

@@ -6,8 +6,6 @@ from shlo_disc import ral
 from shlo_disc.base.callbacks import is_callback, last_failure
 from shlo_disc.base.errors import ForeignCallError
 
-__all__ = ["foreign_call_error"]
-
 _CODES = {
     1: "CANCELLED",
     2: "UNKNOWN",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
-__all__ = ["OfThisProcess"]
-
 
 class OfThisProcess:
     """Machine code, which no other process can load; a copy is the object itself."""

@@ -14,9 +14,6 @@ from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.lower.host.record import CodeNames, HostProgram, Unfused
 from shlo_disc.passes.pass_record import PassRecord
 
-__all__ = ["BranchesRecord", "ImpossibleRecord", "LoopRecord", "PartsRecord", "ProgramRecord",
-           "Record", "Type", "programs_of"]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Type:

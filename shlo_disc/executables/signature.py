@@ -13,8 +13,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 
-__all__ = ["ArraySpec", "Signature", "dtype_of", "is_known_to_jax", "signature_of"]
-
 
 @dataclass(frozen=True)
 class ArraySpec:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["TensorCall"]
-
 
 class TensorCall:
     """A program for tensors; see :meth:`shlo_disc.Executable.tensor_call`.

@@ -13,8 +13,6 @@ import platformdirs
 from shlo_disc.base import flags
 from shlo_disc.base.locks import once
 
-__all__ = ["configured", "is_ours", "opened"]
-
 _log = logging.getLogger("shlo_disc")
 
 _TAG = """Signature: 8a477f597d28d172789f06886806bc55

@@ -5,19 +5,6 @@ from __future__ import annotations
 import hashlib
 import struct
 
-__all__ = [
-    "KEY_BYTES",
-    "MOST_BYTES",
-    "MOST_CONSTANT_BYTES",
-    "TOO_MANY_CONSTANTS",
-    "VERSION",
-    "DamagedError",
-    "key_of",
-    "name_of",
-    "packed",
-    "unpacked",
-]
-
 MAGIC = b"\x93shlodsc"
 VERSION = 1
 """Of this layout. Files of another version are not read."""

@@ -20,8 +20,6 @@ from shlo_disc.jax.arguments.plan import Guard, Note, Pattern
 from shlo_disc.jax.sizes.symbolic import SizeScope, as_bound, is_narrow
 from shlo_disc.jax.symbols import methods
 
-__all__ = ["PARAMETER_LEAVES", "Choice", "data_groups", "first_choice"]
-
 PARAMETER_LEAVES = 6
 """An argument with this many leaves may be parameters, whose sizes are constants until they
 change. The trace tells parameters from other arguments (`parameters.py`); with the constants right

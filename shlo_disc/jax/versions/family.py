@@ -34,8 +34,6 @@ from shlo_disc.jax.versions.tracing import (
 )
 from shlo_disc.jax.versions.versions import Version
 
-__all__ = ["RECOMPILE_LIMIT", "Family"]
-
 _log = logging.getLogger("shlo_disc")
 
 RECOMPILE_LIMIT = 8

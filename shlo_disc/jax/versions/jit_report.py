@@ -11,8 +11,6 @@ from shlo_disc.jax.versions.kept_calls import KeptCall
 from shlo_disc.jax.versions.versions import Version
 from shlo_disc.report.render import render
 
-__all__ = ["Report"]
-
 
 @dataclass(frozen=True)
 class Report:

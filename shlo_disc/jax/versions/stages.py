@@ -19,8 +19,6 @@ from shlo_disc.jax.calls.lowered import LoweredModule
 from shlo_disc.jax.calls.under_jax import by_xla
 from shlo_disc.jax.versions.tracing import InParts
 
-__all__ = ["Compiled", "Lowered", "Traced", "VersionCalls"]
-
 FirstCall = Callable[
     [tuple[Any, ...], dict[str, Any]],
     tuple[Any, ral.DispatchEntry | None, tuple[ral.SizePattern, ral.DispatchEntry] | None],

@@ -14,8 +14,6 @@ from shlo_disc.jax.derived.sharding_types import is_sharded, may_be_sharded, res
 from shlo_disc.jax.sizes.nesting import PartOfOuterError
 from shlo_disc.jax.versions.versions import Version
 
-__all__ = ["run_in_place", "run_in_trace"]
-
 
 def run_in_trace(call: Call, version: Version) -> Any:
     """The results: one equation that calls the program of `version`, or those of its parts.

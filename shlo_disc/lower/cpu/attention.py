@@ -52,8 +52,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.passes.match_attention import AttentionRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_attention"]
-
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
 SCORE_BYTES = 400 * 1024

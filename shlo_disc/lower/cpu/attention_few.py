@@ -13,8 +13,6 @@ from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.kernels.strips import masked_strips, strips, whole_strips
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["FEW_ROWS", "FewRows", "reads_in_place"]
-
 FEW_ROWS = 2
 """Rows up to which keys and values are not packed. Time against packing, over 4096 keys of 64 to
 128 elements: one row 0.2 to 0.7, two rows 0.5 to 0.9, three rows 1."""

@@ -28,8 +28,6 @@ from shlo_disc.lower.values.typed import (
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.machine import Machine
 
-__all__ = ["COLD", "EITHER", "SCALAR", "CpuBuilder", "SizedBuilder"]
-
 COLD = "_cold"
 """In the names of functions that are hardly ever called."""
 SCALAR = "noimplicitfloat"

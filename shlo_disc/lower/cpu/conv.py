@@ -9,8 +9,6 @@ from shlo_disc.lower.products import conv
 from shlo_disc.passes.match_dense import ConvRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_conv"]
-
 
 def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
     """The plan of a `conv` fusion.

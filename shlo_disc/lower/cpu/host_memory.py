@@ -11,8 +11,6 @@ from shlo_disc.lower.host.writer import PARALLEL_FOR, HostWriter
 from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 
-__all__ = ["CpuMemory"]
-
 
 class CpuMemory(OwnMemory, HostMemory):
     """Loads, stores, and kernels that the runtime runs on its threads."""

@@ -24,8 +24,6 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir, ops_of, producer
 
-__all__ = ["OPTIMISED", "UNOPTIMISED", "Limits", "cut_long_functions", "keep_parts", "may_be_long"]
-
 
 class Limits(NamedTuple):
     """How long functions may be."""

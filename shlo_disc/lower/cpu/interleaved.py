@@ -18,8 +18,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
-__all__ = ["by_turns", "interleaved_parts", "load_vectors", "store", "store_vectors"]
-
 COUNTS = (2, 4)
 """Numbers of values: powers of two, so that exchanges of halves order their lanes."""
 

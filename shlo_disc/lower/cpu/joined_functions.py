@@ -24,8 +24,6 @@ from shlo_disc.lower.values.math import emit_math
 from shlo_disc.lower.values.math.trigonometric import sines
 from shlo_disc.lower.values.typed import Mask, Register
 
-__all__ = ["DEAR", "join_functions"]
-
 DEAR = 20
 """Cycles of an op that more than two elements share: quotients and roots are below."""
 

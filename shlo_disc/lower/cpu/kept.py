@@ -10,8 +10,6 @@ from shlo_disc.lower.cpu.codegen import Function
 from shlo_disc.lower.cpu.machine import machine_of
 from shlo_disc.lower.host.record import CodeNames
 
-__all__ = ["functions", "identity"]
-
 
 def identity(architecture: str) -> bytes:
     """Names all of this machine, used as `architecture`, that compiled programs depend on.

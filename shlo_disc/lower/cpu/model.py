@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from shlo_disc.passes.machine_model import AttentionKernels, Capabilities, Costs, MachineModel
 
-__all__ = ["LONG_SUM", "MODEL", "TALL_COLUMNS"]
-
 LONG_SUM = 4096
 """Two launches cost about as much as 4096 products for a tile of results."""
 

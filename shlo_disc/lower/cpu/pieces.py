@@ -20,8 +20,6 @@ from shlo_disc.lower.values.elemental import Elemental
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["Pieces", "each_piece", "find_pieces"]
-
 MOST = 4
 """Pieces that any work is copied for."""
 MOST_COPIES = 64

@@ -11,8 +11,6 @@ from shlo_disc.lower.plan import text_of
 from shlo_disc.lower.target import Probes
 from shlo_disc.lower.values.typed import Register, vector_type
 
-__all__ = ["probes"]
-
 _CHAINS = 12
 """Independent multiply-adds in flight: latency 4 times 2 a cycle, and some to spare."""
 _READS = 8

@@ -7,8 +7,6 @@ from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.schedule.row_reduction import Plan
 
-__all__ = ["choose_row_lanes"]
-
 
 def choose_row_lanes(plan: Plan, machine: Machine) -> int:
     """Several vectors at once hide latency; fewer when the work itself needs registers."""

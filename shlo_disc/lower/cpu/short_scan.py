@@ -17,8 +17,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit"]
-
 CHUNK = 1024
 """Rows of a task."""
 

@@ -21,14 +21,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
-__all__ = [
-    "BLOCK",
-    "COLUMNS",
-    "fill",
-    "scratch_bytes",
-    "use",
-]
-
 BLOCK = 16
 """Values of u in a tile: a cache line of f32."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.typed import Pointer
 
-__all__ = ["Addresses"]
-
 
 class Addresses(Mapping[ir.Value, Pointer]):
     """The addresses of values.

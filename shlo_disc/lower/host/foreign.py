@@ -14,8 +14,6 @@ from shlo_disc.lower.plan import FfiCall, FftCall
 from shlo_disc.lower.values.typed import Pointer
 from shlo_disc.passes.records import may_fail
 
-__all__ = ["can_fail", "emit_fft", "emit_foreign"]
-
 _FFT_BUFFERS = 4
 
 

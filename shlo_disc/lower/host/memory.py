@@ -20,8 +20,6 @@ from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.passes.homes import is_on_host
 
-__all__ = ["HostMemory", "Memory", "OwnMemory", "memory_of"]
-
 
 class Memory(Protocol):
     """Writes operations on memory into a host program."""

@@ -17,8 +17,6 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import Call, KernelPlan, Launch, Pack, Part, Step, sizes_of
 from shlo_disc.passes.kinds import Family, Kind
 
-__all__ = ["Origin", "Origins"]
-
 
 @dataclass(frozen=True)
 class Origin:

@@ -19,8 +19,6 @@ from shlo_disc.lower.values.elementwise import emit_scalar
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.passes.op_classes import ELEMENTWISE, is_integer_scalar
 
-__all__ = ["emit_scalars", "read_flag", "scalar_registers"]
-
 _SAME = names(lambda row: row.is_broadcast)
 
 

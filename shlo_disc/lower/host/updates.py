@@ -17,8 +17,6 @@ from shlo_disc.lower.values.typed import Mask, Pointer, Register
 from shlo_disc.passes.places import stored_of
 from shlo_disc.passes.records import update_of
 
-__all__ = ["stored_updates", "update_address"]
-
 
 def stored_updates(func: ir.Operation) -> dict[int, ir.Operation]:
     """The fusions of `func` whose updates are computed at their places, by `Place.number`."""

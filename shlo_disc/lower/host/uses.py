@@ -14,8 +14,6 @@ from shlo_disc.lower.refused import lines_of
 from shlo_disc.lower.work import work_of
 from shlo_disc.passes.places import places_of
 
-__all__ = ["UseRecorder"]
-
 
 class UseRecorder:
     """Collects `uses` while a host program is emitted."""

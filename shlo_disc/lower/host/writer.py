@@ -20,27 +20,6 @@ from shlo_disc.lower.host.record import Mark
 from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register, Value
 
-__all__ = [
-    "ADDRESS",
-    "CONSTANTS",
-    "FAILED",
-    "FFT",
-    "FOREIGN",
-    "GPU_COPY",
-    "GPU_LAUNCH",
-    "GPU_READ",
-    "GPU_WRITE",
-    "GPU_ZERO",
-    "INLINED",
-    "KERNEL",
-    "KERNELS",
-    "PACKED",
-    "PACKED_DONE",
-    "PARALLEL_FOR",
-    "HostWriter",
-    "polynomial",
-]
-
 PARALLEL_FOR, PACKED, PACKED_DONE, KERNELS, CONSTANTS = 1, 2, 3, 4, 5
 FOREIGN, FAILED, FFT = 7, 8, 9
 GPU_LAUNCH, GPU_COPY, GPU_ZERO, GPU_READ, GPU_WRITE, KERNEL = range(10, 16)

@@ -36,8 +36,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["MOST_STAGES", "emit_fft", "least_length"]
-
 LARGEST_FACTOR = 16
 
 MOST_STAGES = 18

@@ -17,8 +17,6 @@ from shlo_disc.lower.values.index import Index
 from shlo_disc.lower.values.typed import IndexValue, Mask
 from shlo_disc.passes.match_single_op import Flag
 
-__all__ = ["raise_flags", "with_flags"]
-
 
 def raise_flags(
     e: Elemental, flags: Sequence[Flag], index: Callable[[Flag], Index], mask: Mask | None = None

@@ -7,8 +7,6 @@ from shlo_disc.ir.scalar_regions import takes_lanes
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.values.elements import element_of
 
-__all__ = ["choose_lanes"]
-
 
 def choose_lanes(block: ir.Block, machine: TaskMachine) -> int:
     """One vector register of the widest float computed with (of the widest integer without any).

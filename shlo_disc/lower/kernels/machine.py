@@ -9,8 +9,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.values.builder import KernelBuilder
 
-__all__ = ["TaskMachine"]
-
 
 class TaskMachine(Protocol):
     """A machine that runs tasks; see the package."""

@@ -15,8 +15,6 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["Keys", "MergeSort"]
-
 _RUN = 16
 
 Record = list[Register]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shlo_disc.ir.mlir import ir
 
-__all__ = ["fusion_name"]
-
 
 def fusion_name(fusion: ir.Operation, kind: str) -> str:
     """A readable name: the kind and the planner's description."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
-__all__ = ["digits_of", "odometer"]
-
 
 def digits_of(
     b: KernelBuilder, number: IndexValue, sizes: Sequence[IndexValue]

@@ -12,8 +12,6 @@ from shlo_disc.lower.values.typed import IndexValue, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_rng"]
-
 _ELEMENTS, _BLOCKS = 512, 128
 """Elements of ThreeFry, and blocks of Philox, that a core takes at once: a few microseconds."""
 

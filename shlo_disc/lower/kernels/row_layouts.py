@@ -25,8 +25,6 @@ from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["ColumnWriter", "PartsWriter", "ShortRowWriter"]
-
 
 class _Apart(RowWriter):
     """Writes rows of which others lie between their elements, or, in parts, may lie."""

@@ -29,17 +29,6 @@ from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, element_type, lanes_of
 from shlo_disc.passes.match_rows import Layout
 
-__all__ = [
-    "SPLIT_COLUMNS",
-    "SPLIT_PARTS",
-    "SPLIT_ROWS",
-    "WRITERS",
-    "Combine",
-    "Pieces",
-    "SplitRows",
-    "Stages",
-]
-
 SPLIT_COLUMNS = 16384
 """Columns of a piece of a row: 64 KiB of f32, a few microseconds. It fixes the order of the sum, so
 another value gives other roundings."""

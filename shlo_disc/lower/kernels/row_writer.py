@@ -31,9 +31,6 @@ from shlo_disc.lower.values.index import Index, Ix, Space
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["RowWriter", "write_rows"]
-
-
 W = TypeVar("W", bound="RowWriter")
 
 

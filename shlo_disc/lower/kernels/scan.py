@@ -24,8 +24,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["Scan", "emit_scan", "scanned_dimension"]
-
 BLOCK = 64
 """Steps of a block."""
 

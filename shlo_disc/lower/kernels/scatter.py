@@ -36,8 +36,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, Val
 from shlo_disc.passes.match_single_op import Flag, SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["Scatter", "emit_scatter"]
-
 _Body = Callable[[dict[int, IndexValue]], None]
 
 _CHUNK = 512

@@ -23,8 +23,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register, Value
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_select_and_scatter"]
-
 
 def emit_select_and_scatter(fusion: Planned[SingleOpRecord], machine: TaskMachine) -> KernelPlan:
     """The plan of a `select_and_scatter`."""

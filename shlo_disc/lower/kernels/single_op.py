@@ -20,8 +20,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import Flag, SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["SingleOp", "digits", "offset"]
-
 COPY_CHUNK = 16384
 """Elements a task copies: a few microseconds."""
 

@@ -10,8 +10,6 @@ from shlo_disc.lower.plan import KernelText, LateText
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
 
-__all__ = ["Sized", "Written", "written_late"]
-
 Written = tuple[KernelText, tuple[Expr, ...]]
 """The text of a kernel, and the sizes it expects as params, in order."""
 

@@ -17,8 +17,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["SortedRows", "emit_sort"]
-
 
 class SortedRows:
     """What a `sort` asks for: rows along its dimension, and the order of their records."""

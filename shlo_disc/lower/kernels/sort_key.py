@@ -21,8 +21,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.typed import Register
 
-__all__ = ["SortKey", "sort_key"]
-
 _LEAST_FLOAT = 16
 """Bits of a float whose total order is that of its own bits (`elementwise.py`)."""
 

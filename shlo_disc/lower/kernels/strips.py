@@ -21,8 +21,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.typed import IndexLike, IndexValue, Mask, Register, Value
 
-__all__ = ["masked_strips", "strips", "vector_loop", "whole_strips"]
-
 V = TypeVar("V", bound=Value)
 
 

@@ -21,8 +21,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["TopK", "emit_top_k"]
-
 _LIST = 64
 """Longest list of the insertion variant."""
 

@@ -18,8 +18,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_dynamic_update_slice"]
-
 _CHUNK = 4096
 """Elements of a task along the contiguous run."""
 

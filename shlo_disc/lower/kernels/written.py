@@ -10,8 +10,6 @@ from shlo_disc.lower.schedule.transposed_operands import Staged, find
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.index import Space
 
-__all__ = ["Written", "written"]
-
 
 @dataclass(frozen=True)
 class Written:

@@ -29,8 +29,6 @@ from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = ["batches_launch", "largest"]
-
 CHUNK = 512
 """Matrices of a task."""
 

@@ -31,8 +31,6 @@ from shlo_disc.lower.products.finish import Fill
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
-__all__ = ["Writer", "copy_panel", "late_if_data", "pack_kernel", "write_gemm"]
-
 
 def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
     """The kernel over arguments (A, B, C, ...), and its parameters."""

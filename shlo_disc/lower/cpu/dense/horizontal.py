@@ -25,8 +25,6 @@ from shlo_disc.lower.plan import (
     text_of,
 )
 
-__all__ = ["fused_horizontally"]
-
 _ONE = "KERNEL_one"
 
 

@@ -24,8 +24,6 @@ from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
-__all__ = ["GROUP", "add_up", "dots_scratch_bytes", "write_dots"]
-
 GROUP = 8
 """Columns at a time: enough chains for two FMA units, and as many addresses as x86 has registers
 for."""

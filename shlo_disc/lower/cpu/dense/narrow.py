@@ -26,8 +26,6 @@ from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
-__all__ = ["narrow_launch"]
-
 ONE = Expr.const(1)
 SHALLOW = 64
 """Products up to which one row is better computed from B in place than copied into panels."""

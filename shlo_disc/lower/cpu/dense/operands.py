@@ -14,8 +14,6 @@ from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 
-__all__ = ["Gemm", "Operand", "Parts"]
-
 
 @dataclass(frozen=True)
 class Operand:

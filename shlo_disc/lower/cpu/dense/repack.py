@@ -22,17 +22,6 @@ from shlo_disc.lower.values.typed import (
     vector_type,
 )
 
-__all__ = [
-    "PAIR",
-    "PREFETCH_ROWS",
-    "Block",
-    "Source",
-    "as_number",
-    "load_as",
-    "repack",
-    "transpose",
-]
-
 PAIR = 2
 """Parts of a complex number, which are neighbours in memory."""
 

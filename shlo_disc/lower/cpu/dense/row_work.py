@@ -35,8 +35,6 @@ from shlo_disc.lower.values.index import Index
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register
 from shlo_disc.passes.match_rows import RowRecord
 
-__all__ = ["RowWork"]
-
 GROUP = 16384
 """Elements of the rows that are taken at once, about: some microseconds of work."""
 

@@ -28,8 +28,6 @@ from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register, vector_type
 
-__all__ = ["SMALL", "small_launch", "when_small"]
-
 SMALL = 8
 """Rows, columns and terms of a sum up to which this kernel is used, if a vector has the lanes."""
 

@@ -22,8 +22,6 @@ from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
 from shlo_disc.lower.values.elemental import Arguments
 
-__all__ = ["combine_launch", "split_steps"]
-
 MOST = 1 << 12
 """Result elements up to which it is: more of them are enough tasks, and the block stays small."""
 

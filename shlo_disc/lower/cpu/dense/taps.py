@@ -21,8 +21,6 @@ from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.typed import IndexValue, Register
 
-__all__ = ["Taps", "tap_pack_kernel", "taps_of"]
-
 LONGEST = 64
 """Elements of memory from the first tap to the last, at most: their stores are unrolled."""
 

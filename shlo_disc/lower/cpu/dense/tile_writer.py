@@ -28,8 +28,6 @@ from shlo_disc.lower.values.typed import (
     vector_type,
 )
 
-__all__ = ["Ahead", "Place", "TileWriter", "multiply_add"]
-
 Multiply = Callable[[Register, Register, Register], Register]
 """From a factor of A, one of B and a sum to the sum with their product."""
 

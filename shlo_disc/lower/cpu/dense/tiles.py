@@ -12,8 +12,6 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.machine import Machine
 
-__all__ = ["Blocks", "Tile", "blocks", "choose_tile"]
-
 
 @dataclass(frozen=True)
 class Tile:

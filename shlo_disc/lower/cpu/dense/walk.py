@@ -9,8 +9,6 @@ from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Operand
 from shlo_disc.lower.values.typed import IndexValue, MemRef
 
-__all__ = ["Walk", "digits_offset", "walk"]
-
 
 def digits_offset(b: SizedBuilder, name: str, count: int, index: IndexValue) -> IndexValue:
     """The offset of `index` in mixed radix: sizes `{name}s1`, ..., strides `{name}0`, ...."""

@@ -29,8 +29,6 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 
-__all__ = ["WORD", "Words", "repack_words", "words_of"]
-
 WORD = "i32"
 """The type of a word in memory and in registers."""
 
