@@ -95,18 +95,14 @@ _KERNEL_DIALECTS = (
 """Operations of kernels and host programs."""
 
 
-_WITH_CLASSES = ("func",)
-"""Dialects whose classes are used."""
-
-
 @once
 def _leave_out_classes() -> None:
-    """Have the bindings take operations as they are, without a Python class for each kind.
+    """Have the bindings take operations but functions as they are, without a class for each kind.
 
     The bindings look for the classes of a dialect once, when they first meet it. To import those of
     LLVM and the others takes longer than to compile a kernel. Who imports them later gets them.
     """
-    modules = [f"torch_mlir.dialects.{name}" for name in _DIALECTS if name not in _WITH_CLASSES]
+    modules = [f"torch_mlir.dialects.{name}" for name in _DIALECTS if name != "func"]
     empty = [name for name in modules if name not in sys.modules]
     sys.modules.update((name, types.ModuleType(name)) for name in empty)
     try:

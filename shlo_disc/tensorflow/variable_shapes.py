@@ -8,11 +8,8 @@ loops that read variables have it, such as those of recurrent layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
-
-_TypeOf = Callable[[str], int | None]
-"""From the name of an input of a node to its element type; None where it is not known."""
 
 
 def read_shapes_of_constants(graph: Any) -> None:
