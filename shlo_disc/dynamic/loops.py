@@ -13,6 +13,8 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.comparisons import conjuncts, less_than
 from shlo_disc.ir.mlir import ir, producer, terminator
 
+_STEPS = "disc.steps"
+"""On a `while` whose counter a fusion computes: how many steps it has."""
 _SIGNS = {"stablehlo.add": 1, "stablehlo.subtract": -1}
 
 
@@ -73,6 +75,23 @@ def along(value: ir.Value, counter: ir.Value, shapes: ShapeAnalysis) -> tuple[Ex
         return None
     sign = _SIGNS[op.name]
     return left[0] + right[0] * sign, left[1] + right[1] * sign
+
+
+def note_steps(loop: ir.Operation, shapes: ShapeAnalysis) -> None:
+    """Write down for :func:`steps_of` how many steps a counted `while` has, before it is fused."""
+    known = counted(loop, shapes)
+    if known is not None:
+        loop.attributes[_STEPS] = ir.StringAttr.get(str(known.steps))
+
+
+def steps_of(loop: ir.Operation, shapes: ShapeAnalysis) -> Expr | None:
+    """How many steps a `while` has; at most 0: none. None: its body decides."""
+    return shapes.parsed(loop.attributes[_STEPS]) if is_counted(loop) else None
+
+
+def is_counted(loop: ir.Operation) -> bool:
+    """Whether :func:`steps_of` knows."""
+    return _STEPS in loop.attributes
 
 
 def _itself(value: ir.Value) -> ir.Value:

@@ -25,6 +25,7 @@ from typing import ClassVar
 from shlo_disc.base import flags
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.loops import note_steps
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import Pass
@@ -62,6 +63,8 @@ class PlanFusion(Pass):
 def _plan_block(block: ir.Block, shapes: ShapeAnalysis, machine: MachineModel) -> list[Made]:
     made: list[Made] = []
     for op in block.operations:
+        if op.operation.name == "stablehlo.while":
+            note_steps(op.operation, shapes)
         if op.operation.name in CONTROL:
             for region in op.operation.regions:
                 for inner in region.blocks:

@@ -139,6 +139,85 @@ def test_what_loops_run_is_asked_for_before_them(compiled_anew, monkeypatch):
         assert np.array_equal(function(*given), other(*given))
 
 
+def counted_steps(scale):
+    """A loop of as many steps as its last argument has elements, with kernels of its own."""
+
+    def repeated(x, w, steps):
+        return lax.fori_loop(0, steps.shape[0], lambda _, y: jnp.tanh(y @ w) * scale, x)
+
+    return shlo_disc.jit(repeated)
+
+
+def compiled_products(function, *given):
+    """Of the kernels of a product in it, those with code."""
+    executable = function.lower(*given).compile().executable
+    pairs = zip(executable.host.kernels, executable._kernels, strict=True)
+    return {kernel.name for kernel, code in pairs if code.address and "dense" in kernel.name}
+
+
+PACKED = {"dense_pack", "dense_packed"}
+
+
+def test_counted_loops_make_packed_copies_at_once(compiled_anew, no_packs, monkeypatch):
+    function, other = counted_steps(0.7734375), counted_steps(0.7734375)
+    x, w = map(np.asarray, operands(200, 40, 40))
+    given = {steps: (x, w, np.zeros(steps, np.int8)) for steps in (0, 1, 2, 3, 20)}
+    results = {20: function(*given[20])}
+    assert compiled_products(function, *given[20]) == PACKED
+    with monkeypatch.context() as patched:
+        patched.setattr(codegen, "_object_code", broken)
+        results[3] = function(*given[3])  # no other kernel
+        with pytest.raises(InternalError, match="no code today"):
+            function(*given[2])  # few steps make no copy, and a failure ends the loop
+    results |= {steps: function(*given[steps]) for steps in (2, 1, 0)}
+    assert compiled_products(function, *given[20]) == PACKED | {"dense_scratch"}
+    for steps in (1, 2, 3, 0, 20):
+        want = np.asarray(x, np.float64)
+        for _ in range(steps):
+            want = np.tanh(want @ w) * 0.7734375
+        np.testing.assert_allclose(results[steps], want, rtol=0, atol=4e-6)
+        assert np.array_equal(results[steps], other(*given[steps]))  # which began with others
+
+
+def test_a_branch_in_a_counted_loop_makes_no_copy_at_once(compiled_anew, no_packs):
+    @shlo_disc.jit
+    def function(x, w):
+        def step(k, y):
+            return lax.cond(k < 2, lambda y: jnp.tanh(y @ w) * 0.76953125, lambda y: y, y)
+
+        return lax.fori_loop(0, 9, step, x)
+
+    x, w = map(np.asarray, operands(200, 40, 40))
+    want = np.asarray(x, np.float64)
+    for _ in range(2):
+        want = np.tanh(want @ w) * 0.76953125
+    np.testing.assert_allclose(function(x, w), want, rtol=0, atol=4e-6)
+    assert "dense_scratch" in compiled_products(function, x, w)
+
+
+def test_a_counted_loop_without_room_for_copies(no_packs):
+    done = run(
+        """
+        from jax import lax
+
+        @shlo_disc.jit
+        def g(x, w):
+            return lax.fori_loop(0, 9, lambda _, y: jnp.tanh(y @ w), x)
+
+        x, w = np.ones((200, 40), np.float32), np.full((40, 40), 1 / 64, np.float32)
+        want = x
+        for _ in range(9):
+            want = np.tanh(want @ w)
+        assert np.allclose(g(x, w), want)
+        executable = g.lower(x, w).compile().executable
+        pairs = zip(executable.host.kernels, executable._kernels)
+        assert "dense_scratch" in {kernel.name for kernel, code in pairs if code.address}
+        """,
+        SHLO_DISC_PACK_BYTES="0",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 PROGRAM = """
     import json, os, time
     import jax, jax.numpy as jnp, numpy as np

@@ -56,7 +56,7 @@ func.func public @main(%xs: tensor<9x4x8xf32>, %w: tensor<8x8xf32>, %h: tensor<4
 //   module {
 //     func.func public @main(%arg0: tensor<9x4x8xf32>, %arg1: tensor<8x8xf32>, %arg2: tensor<4x8xf32>) -> tensor<4x8xf32> {
 //       %c = stablehlo.constant dense<0> : tensor<i32>
-//       %0:2 = stablehlo.while(%iterArg = %c, %iterArg_0 = %arg2) : tensor<i32>, tensor<4x8xf32>
+//       %0:2 = stablehlo.while(%iterArg = %c, %iterArg_0 = %arg2) : tensor<i32>, tensor<4x8xf32> attributes {disc.steps = "9"}
 //       cond {
 //         %1 = "disc.fusion"(%iterArg) ({
 //         ^bb0(%arg3: tensor<i32>):

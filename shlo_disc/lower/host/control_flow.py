@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from shlo_disc.dynamic.loops import is_counted, steps_of
 from shlo_disc.dynamic.memory import value_bytes
-from shlo_disc.ir.mlir import ir, terminator
+from shlo_disc.ir.mlir import ir, ops_of, terminator
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.values.typed import Mask, Pointer
+from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.place import Place
 from shlo_disc.passes.places import Mode, carries_of
 
@@ -19,6 +21,7 @@ _Block = Callable[[ir.Block], None]
 
 def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -> None:
     """Write a `while`; where a call `can_fail`, it ends after a failure."""
+    can_fail = can_fail or (frame.memory.calls_kernels and _asks_for_kernels(op))
     w = frame.w
     condition, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
     frame.record.enter(op)
@@ -88,10 +91,18 @@ def write_while(frame: Frame, op: ir.Operation, block: _Block, can_fail: bool) -
         frame.next = outer_next
         return yields
 
+    outside, frame.steps = frame.steps, steps_of(op, frame.shapes)
     frame.loops += 1
     put(op.results, w.while_(inits, go_on, step))
     frame.loops -= 1
+    frame.steps = outside
     frame.record.leave(op)
+
+
+def _asks_for_kernels(op: ir.Operation) -> bool:
+    """Whether a step may ask for a kernel, which may not compile: see `PlanWriter`."""
+    counted = [loop for loop in ops_of(op, "stablehlo.while") if is_counted(loop)]
+    return any(kind_of(f).is_contraction for loop in counted for f in ops_of(loop, "disc.fusion"))
 
 
 def write_case(frame: Frame, op: ir.Operation, block: _Block) -> None:
@@ -99,18 +110,19 @@ def write_case(frame: Frame, op: ir.Operation, block: _Block) -> None:
     w = frame.w
     frame.put_results(op)
     frame.record.enter(op)
+    outside, frame.steps = frame.steps, None  # not every step runs a branch
     if op.name == "stablehlo.if":
         with w.if_(frame.flag(op.operands[0])) as branches:
             _branch(frame, op, 0, block)
             with branches.otherwise():
                 _branch(frame, op, 1, block)
-        frame.record.leave(op)
-        return
-    w.switch(frame.number(op.operands[0]))
-    last = len(op.regions) - 1
-    for branch in range(last + 1):
-        with w.case(branch if branch < last else None):
-            _branch(frame, op, branch, block)
+    else:
+        w.switch(frame.number(op.operands[0]))
+        last = len(op.regions) - 1
+        for branch in range(last + 1):
+            with w.case(branch if branch < last else None):
+                _branch(frame, op, branch, block)
+    frame.steps = outside
     frame.record.leave(op)
 
 

@@ -75,6 +75,8 @@ class Frame:
         """Addresses for the next values of the innermost loop, by carry."""
         self.loops = 0
         """Loops around what is written now."""
+        self.steps: Expr | None = None
+        """How often the innermost loop runs what is written now, if that is known before it."""
         self.arena = w.argument("arena")
         """The memory that a call may use."""
         has_loops = any(ops_of(main, "stablehlo.while"))

@@ -122,6 +122,9 @@ class PlanWriter:
     `buffer` gives the address of a buffer that is no packed copy. `packed` gives three numbers of
     every part of a pack: the argument or constant, the slot, and the parameters of the launch that
     fills it. The last is -1 for what cannot wait. `site` gives the mark of a launch.
+
+    `copies_at_once`: the first step of the loop around makes packed copies if more steps follow. So
+    few calls need the kernels that read none. A step asks for them; a failure ends the loop.
     """
 
     def __init__(
@@ -134,11 +137,13 @@ class PlanWriter:
         packed: Callable[[Pack], Sequence[tuple[Register, ...]]],
         site: Callable[[str, bool], Mark],
         in_loop: bool = False,
+        copies_at_once: bool = False,
         call: Callable[[Call], None] | None = None,
     ) -> None:
         self.tables, self.w, self.memory = tables, w, memory
         self._address, self._packed, self._mark = buffer, packed, site
         self._in_loop, self._call = in_loop, call
+        self._copies_at_once, self._is_rare = copies_at_once, False
         self._copies: dict[Buffer, Pointer] = {}
         """The addresses of packed copies."""
         self._choices: list[tuple[Mask, bool] | None] = []
@@ -236,7 +241,7 @@ class PlanWriter:
         w = self.w
         is_late = bool(self._choices) and self.memory.calls_kernels
         index = self.tables.kernel(kernel, wanted=not is_late)
-        if is_late and not self._in_loop:
+        if is_late and (self._is_rare or not self._in_loop):
             make = w.context(KERNEL)
             return w.call_for_address(make, w.the_context, w.const(index), hint="k")
         if is_late:
@@ -256,7 +261,7 @@ class PlanWriter:
         copies: dict[Buffer, Pointer] = {}
         missing: Mask | None = None
         for part, (*place, params) in zip(pack.parts, self._packed(pack), strict=True):
-            if pack.may_wait is not None:
+            if pack.may_wait is not None and not self._in_loop:
                 params = w.select(self._condition(pack.may_wait), params, w.const(-1))
             found, keeper = w.array(1, ADDRESS, "packed"), w.context(PACKED)
             given = w.the_context, *place, w.size(part.bytes), params, found
@@ -273,7 +278,9 @@ class PlanWriter:
         assert missing is not None, "a pack without parts"
         self._copies = outside
         with w.if_(missing) as branch, self._choice(None):
+            self._is_rare = self._copies_at_once
             self.steps(pack.otherwise)
+            self._is_rare = False
             with branch.otherwise():
                 self._copies = {**outside, **copies}
                 self.steps(pack.then)

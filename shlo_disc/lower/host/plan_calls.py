@@ -48,6 +48,9 @@ from shlo_disc.lower.values.typed import Pointer, Register
 
 __all__ = ["PlanCalls"]
 
+_OFTEN = 3
+"""Steps of a loop whose first one makes packed copies. A copy costs as much as a use without it."""
+
 
 @dataclass
 class _Function:
@@ -107,8 +110,14 @@ class PlanCalls:
         def buffer(of: Buffer) -> Pointer:
             return blocks[of.index] if isinstance(of, Workspace) else self._buffer(of, op)
 
+        steps = frame.steps if frame.memory.calls_kernels else None
+
         def packed(pack: Pack) -> list[tuple[Register, ...]]:
-            return [tuple(map(w.const, row)) for row in self._packed(pack, op)]
+            rows = [tuple(map(w.const, row)) for row in self._packed(pack, op)]
+            if steps is None:
+                return rows
+            often = w.compare(w.size(steps), ">=", w.const(_OFTEN))
+            return [(*place, w.select(often, w.const(-2), wait)) for *place, wait in rows]
 
         def site(name: str, packs: bool) -> Mark:
             self.tables.sites.append(Site(len(frame.record.uses) - 1, name, packs))
@@ -122,6 +131,7 @@ class PlanCalls:
             packed=packed,
             site=site,
             in_loop=frame.loops > 0,
+            copies_at_once=steps is not None,
             call=lambda step: self._runtime(step, op, buffer),
         )
         writer.steps(plan.steps)

@@ -31,7 +31,8 @@ struct disc_context {
                        int64_t scratch_bytes);
   /* 2: the packed copy of main argument `arg` (constants: -1 - index) under `slot` (index into the
    * executable's list of pack keys), `bytes` long. `params`: the number of parameters of the launch that
-   * fills it, whose arguments are the memory of `arg` and the copy; -1: the copy cannot wait. Returns
+   * fills it, whose arguments are the memory of `arg` and the copy; -1: the copy cannot wait; -2: it
+   * is used often, so its first use makes it. Returns
    *   0  there is none for this buffer (mutable, or first seen): *out untouched
    *   1  *out is ready to read
    *   2  the caller fills *out, by its next launch, then calls packed_done (exactly once)

@@ -97,22 +97,22 @@ void context_parallel_for(disc_context* context, disc_kernel kernel, void* const
 
 // As PackOwner::find_or_begin, for copies that live as long as the call.
 int32_t find_or_begin_in_call(CallContext& call, int64_t argument, int64_t slot, int64_t bytes,
-                              void** out) {
-  const auto found = std::find_if(call.packs.begin(), call.packs.end(), [&](const CallPack& pack) {
+                              int64_t uses_without_copy, void** out) {
+  auto found = std::find_if(call.packs.begin(), call.packs.end(), [&](const CallPack& pack) {
     return pack.argument == argument && pack.slot == slot;
   });
   if (found == call.packs.end()) {
     try {
-      call.packs.push_back({argument, slot, 1, ScopedBlock()});
+      found = call.packs.insert(call.packs.end(), {argument, slot, 0, ScopedBlock()});
     } catch (const std::bad_alloc&) {  // generated code cannot be unwound
+      return 0;
     }
-    return 0;
   }
   if (found->block.get() != nullptr) {
     *out = found->block.get()->data;
     return 1;
   }
-  if (found->uses++ != kUsesWithoutCopy) return 0;
+  if (found->uses++ != uses_without_copy) return 0;
   if (bytes < 0 || bytes > pack_stats().limit_bytes) return 0;
   found->block = ScopedBlock(pool_acquire(static_cast<size_t>(bytes), Hold::kCall));
   if (found->block.get() == nullptr) return 0;
@@ -131,14 +131,16 @@ int32_t context_packed(disc_context* context, int64_t argument, int64_t slot, in
                      (argument < 0 || waiting->may_wait[argument]);
   if (!waits) {
     const int32_t kept = owner == nullptr ? 0 : owner->find_or_begin(key, bytes, out);
-    return kept != 0 ? kept : find_or_begin_in_call(call, argument, slot, bytes, out);
+    const int64_t without = params == -2 ? 0 : kUsesWithoutCopy;
+    return kept != 0 ? kept : find_or_begin_in_call(call, argument, slot, bytes, without, out);
   }
   if (void* const ready = owner->ready(key)) {
     *out = ready;
     return 1;
   }
   const size_t before = call.packs.size();
-  const int32_t in_call = find_or_begin_in_call(call, argument, slot, bytes, out);
+  const int32_t in_call =
+      find_or_begin_in_call(call, argument, slot, bytes, kUsesWithoutCopy, out);
   const bool is_first_use = call.packs.size() != before;
   if (!is_first_use || !waiting->are_told) return in_call;
   try {
