@@ -155,7 +155,8 @@ def compiled_products(function, *given):
     return {kernel.name for kernel, code in pairs if code.address and "dense" in kernel.name}
 
 
-PACKED = {"dense_pack", "dense_packed"}
+OF_BOTH = {"dense_pack", "dense_packed", "dense_scratch"}
+"""Kernels of calls with packed copies and without; others may have come with other programs."""
 
 
 def test_counted_loops_make_packed_copies_at_once(compiled_anew, no_packs, monkeypatch):
@@ -163,14 +164,14 @@ def test_counted_loops_make_packed_copies_at_once(compiled_anew, no_packs, monke
     x, w = map(np.asarray, operands(200, 40, 40))
     given = {steps: (x, w, np.zeros(steps, np.int8)) for steps in (0, 1, 2, 3, 20)}
     results = {20: function(*given[20])}
-    assert compiled_products(function, *given[20]) == PACKED
+    assert compiled_products(function, *given[20]) & OF_BOTH == OF_BOTH - {"dense_scratch"}
     with monkeypatch.context() as patched:
         patched.setattr(codegen, "_object_code", broken)
         results[3] = function(*given[3])  # no other kernel
         with pytest.raises(InternalError, match="no code today"):
             function(*given[2])  # few steps make no copy, and a failure ends the loop
     results |= {steps: function(*given[steps]) for steps in (2, 1, 0)}
-    assert compiled_products(function, *given[20]) == PACKED | {"dense_scratch"}
+    assert compiled_products(function, *given[20]) >= OF_BOTH
     for steps in (1, 2, 3, 0, 20):
         want = np.asarray(x, np.float64)
         for _ in range(steps):
