@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from shlo_disc.driver.kept import (
     check,
     claim_program,
     find,
+    has_programs,
     keep,
     load,
     not_kept,
@@ -138,3 +140,6 @@ def _measured(target: str) -> tuple[float, list[tuple[int, float]]]:
 
 
 MEASURES.append(_measured)
+
+if not has_programs():  # else the first program that is not found imports the compiler
+    importlib.import_module("shlo_disc.driver.stages")

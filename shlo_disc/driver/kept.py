@@ -48,6 +48,7 @@ from shlo_disc.lower.background import do_later
 from shlo_disc.lower.target import kept_code, parse
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS, current, mismatch
+from shlo_disc.store.folder import configured
 from shlo_disc.store.format import (
     KEY_BYTES,
     MOST_CONSTANT_BYTES,
@@ -120,6 +121,12 @@ def are_kept() -> bool:
     if not flags.cache_programs() or flags.dump_dir() is not None or flags.debug_level() > 1:
         return False  # to show what compiling does, it must be done
     return current() is not None
+
+
+def has_programs() -> bool:
+    """Whether earlier processes kept programs, as far as their folder tells; makes no folder."""
+    folder = configured() if flags.cache_programs() else None
+    return folder is not None and (folder / "v1/programs").expanduser().is_dir()
 
 
 def _facts(target: str, *facts: object) -> str:
