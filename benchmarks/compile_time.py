@@ -141,8 +141,8 @@ def first(name: str, system: str, shape: tuple[int, int], *, is_edited: bool = F
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="First calls: times as long as jax.jit, and milliseconds")
-    for column in ("program", "import ms", "cold", "wall", "all", "ours ms", "jax.jit ms", "next ms",
-                   "jax.jit next ms", "other sizes ms", "edited"):  # fmt: skip
+    for column in ("program", "import ms", "cold", "wall", "all", "ours ms", "jax.jit ms",
+                   "next ms", "jax.jit next ms", "other sizes ms", "edited"):  # fmt: skip
         table.add_column(column, justify="left" if column == "program" else "right")
     for row in rows:
         times, seconds = row["times"], row["seconds"]
