@@ -137,6 +137,9 @@ _MAXIMA = frozenset({
 })  # fmt: skip
 """Packets whose results are elements, or places of elements."""
 
+_OF_NOTHING = frozenset({aten.median.default, aten.nanmedian.default})
+"""Such ops that are NaN without an element."""
+
 
 _ARRANGED = frozenset({
     aten.alias, aten.clone, aten.contiguous, aten.detach, aten.flatten, aten.permute, aten.reshape,
@@ -423,7 +426,7 @@ def sizes_of_maxima(graph: torch.fx.Graph) -> list[Any]:
     found = []
     for node in graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
-        if packet not in _MAXIMA:
+        if packet not in _MAXIMA or node.target in _OF_NOTHING:
             continue
         given = schema_arguments(node)
         if packet in (aten.max, aten.min) and "other" in given:  # of two tensors
