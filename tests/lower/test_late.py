@@ -166,7 +166,7 @@ def test_counted_loops_make_packed_copies_at_once(compiled_anew, no_packs, monke
     results = {20: function(*given[20])}
     assert compiled_products(function, *given[20]) & OF_BOTH == OF_BOTH - {"dense_scratch"}
     with monkeypatch.context() as patched:
-        patched.setattr(codegen, "_object_code", broken)
+        patched.setattr(object_code, "_object_code", broken)
         results[3] = function(*given[3])  # no other kernel
         with pytest.raises(InternalError, match="no code today"):
             function(*given[2])  # few steps make no copy, and a failure ends the loop

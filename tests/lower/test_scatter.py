@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 from shlo_disc.lower.cpu.codegen import assembly
-from shlo_disc.lower.cpu.machine import host_machine
 from shlo_disc.lower.kernels.scatter import emit_scatter
 from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import Input, Output
+from shlo_disc.lower.target import parse
 from tests.cases import crossed
 from tests.lower.helpers import DTYPES, fusion_text, plan_of, run, sample, tensor
 
@@ -191,7 +191,7 @@ def test_scatter_replaces_with_the_last_of_equal_indices():
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="shows machine code")
 def test_a_maximum_stores_no_whole_vector_under_a_mask():
     """LLVM makes a masked store of `p = NaN in p ? p : max(p, u)`, which is slow on AVX2."""
-    machine = replace(host_machine(), vector_bytes=32, features=frozenset({"avx2", "fma"}))
+    machine = parse("cpu:avx2").machine
 
     def masked(operation: str) -> int:
         body = f"%r = stablehlo.{operation} %a, %b : tensor<f32>"

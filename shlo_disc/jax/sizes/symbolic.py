@@ -22,7 +22,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import holds, lower_bound
 from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.jax.sizes.nesting import in_turn
-from shlo_disc.jax_private.jaxprs import SEEN
+from shlo_disc.jax_private.jaxprs import Unseen
 from shlo_disc.jax_private.sizes import DimExpr, SymbolicScope
 
 _text: Callable[[Any], str] = DimExpr.__str__  # before questions.py replaces the method
@@ -76,7 +76,7 @@ class Session:
         """Count a question; raises EnoughAskedError if it comes after the last one."""
         self.count += 1
         if self.count > self.last:
-            raise EnoughAskedError from SEEN
+            raise EnoughAskedError from Unseen()
 
     def take_fresh(self) -> list[Question]:
         """The questions that speak of fresh sizes; they are removed."""

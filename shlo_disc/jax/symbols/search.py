@@ -200,6 +200,7 @@ class _Search(Generic[T]):
 
     def attempt(self, choice: Choice) -> _Outcome[T]:
         self.traces += 1
+        is_early = self.traces <= 2  # JAX's caches keep `noted`: it must not hold the program
         specs, scope = choice.specs()
         with scope.asking(choice.hints, grows=True) as session:
             outcome: _Outcome[T] = _Outcome(session)
@@ -208,7 +209,7 @@ class _Search(Generic[T]):
                 # More such sizes are likely near this one: the trace goes on for a while. A trace
                 # that ends with its first question has cost little.
                 if _needs_number(choice, question):
-                    is_first = session.count == 0 and self.traces <= 2
+                    is_first = is_early and session.count == 0
                     session.last = 0 if is_first else max(session.count * 5 // 4, _FEW)
 
             session.noted = noted
