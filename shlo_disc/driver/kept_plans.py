@@ -7,23 +7,15 @@ read when somebody asks for them.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from types import FunctionType
-from typing import Any
-
-import numpy as np
 
 from shlo_disc.base import flags
 from shlo_disc.base.later import Later
 from shlo_disc.driver.kept import machine_key, read_record
-from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
-from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.plans import Made
+from shlo_disc.lower.identity import NamelessError, identity, spelled, with_sources
 from shlo_disc.lower.plan import (
     KeptText,
     Kernel,
@@ -37,10 +29,6 @@ from shlo_disc.lower.speculate import Decision
 from shlo_disc.lower.target import Target
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.format import key_of
-
-
-class NamelessError(ValueError):
-    """A fusion has elements of which its text has the name alone."""
 
 
 def kept_plans(target: Target) -> KeptPlans | None:
@@ -81,7 +69,7 @@ class KeptPlans:
         Raises CacheMismatchError if the entry of `about` is checked, and differs.
         """
         key = self._key_of(about)
-        plan = _with_sources(made[0], lambda source: self._own(_identity(source), source))
+        plan = with_sources(made[0], lambda source: self._own(identity(source), source))
         made = plan, *made[1:]
         if key is None or not flags.cache_verifies():
             if key is not None:
@@ -108,23 +96,23 @@ class KeptPlans:
                 own = {text.identity: self._own(text.identity, text) for text in texts}
                 if any(kernel.source not in own for kernel in _kernels(plan)):
                     raise RecordError("a kernel without a text")
-                plan = _with_sources(plan, lambda source: own[str(source)])
+                plan = with_sources(plan, lambda source: own[str(source)])
                 return plan, tuple(Decision(*decision) for decision in decisions), special
         raise RecordError("no plan")
 
     def _bytes(self, made: Made) -> bytes:
         """The entry; all texts are written for it. Kernels have identities in place of texts."""
         plan, decisions, special = made
-        identities = {kernel.source: _identity(kernel.source) for kernel in _kernels(plan)}
+        identities = {kernel.source: identity(kernel.source) for kernel in _kernels(plan)}
         written = [*map(text_of, identities)]
         assert self._target.code_names is not None
         names = self._target.code_names("", written).kernels
         texts = tuple(
-            KeptText(identity, *name, Later.of(text))
-            for identity, name, text in zip(identities.values(), names, written, strict=True)
+            KeptText(own, *name, Later.of(text))
+            for own, name, text in zip(identities.values(), names, written, strict=True)
         )
         plain = tuple((d.before, d.condition, d.after) for d in decisions)
-        return to_bytes((_with_sources(plan, identities.__getitem__), plain, special, texts))
+        return to_bytes((with_sources(plan, identities.__getitem__), plain, special, texts))
 
     def _write(self, key: bytes, made: Made) -> None:
         store = current("plans")
@@ -142,45 +130,3 @@ def _kernels(plan: KernelPlan) -> list[Kernel]:
 
     rewritten(plan.steps, note)
     return found
-
-
-def _with_sources(plan: KernelPlan, source: Callable[[KernelText], KernelText]) -> KernelPlan:
-    def put(kernel: Kernel) -> Kernel:
-        return Kernel(kernel.name, source(kernel.source))
-
-    def launch(step: Launch) -> Launch:
-        return replace(step, kernel=put(step.kernel), calls=tuple(map(put, step.calls)))
-
-    return replace(plan, steps=rewritten(plan.steps, launch))
-
-
-def _identity(source: KernelText) -> str:
-    """Equal for sources of which a program has one."""
-    if isinstance(source, KeptText):
-        return source.identity
-    return hashlib.blake2b(spelled(source).encode(), digest_size=16).hexdigest()
-
-
-def spelled(value: Any) -> str:
-    """`value` in full: no two records of plain data, types or attributes are spelled alike.
-
-    Raises NamelessError, and TypeError for what is none of these.
-    """
-    if value is None or isinstance(value, bool | int | float | str | bytes | np.dtype):
-        return repr(value)
-    kind = type(value).__name__
-    if isinstance(value, tuple | list):
-        return f"{kind}({','.join(map(spelled, value))})"
-    if isinstance(value, frozenset | set):
-        return f"set({','.join(sorted(map(spelled, value)))})"
-    if isinstance(value, Expr | ir.Type | ir.Attribute):
-        text = str(value)
-        if "dense_resource" in text:  # a name of elements
-            raise NamelessError(text)
-        return f"{kind}({text!r})"
-    if isinstance(value, FunctionType):
-        return f"{value.__module__}.{value.__qualname__}"
-    if is_dataclass(value):
-        own = [spelled(getattr(value, field.name)) for field in fields(value)]
-        return f"{type(value).__module__}.{kind}({','.join(own)})"
-    raise TypeError(f"a {kind} cannot be named in full: {value!r}")

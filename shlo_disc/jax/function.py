@@ -363,9 +363,8 @@ class JitFunction(ral.Dispatcher):
         if not family.versions and not self._background:
             found = kept.found()
             if found is not None:
-                if family.first_call is None:  # the same comes again as an array of another class
+                if family.keeps_first_call(kept.abstract):
                     self._compiler.counted(was_loaded=True)
-                    family.first_call = kept.abstract
                 return self._first_run(key, call, family, Entry(found, found.executable, call))
         try:
             return self._first_call_here(key, call, family, kept)

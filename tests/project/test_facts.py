@@ -43,6 +43,7 @@ ALLOWED = {
     "lower/cuda/overlap.py": "PTX as LLVM wrote it, which has no way to put an instruction first",
     "lower/gpu/llvm_text.py": "LLVM IR as one release wrote it, for an older one",
     "lower/host/launches.py": "the length of a text",
+    "lower/identity.py": "whether MLIR prints elements or a name of them, at any depth",
 }
 """Modules that may read texts, and what these are."""
 

@@ -13,7 +13,7 @@ import shlo_disc
 from shlo_disc import cache
 from shlo_disc.base.errors import ShloDiscError
 from shlo_disc.driver import kept, kept_plans
-from shlo_disc.driver.kept_plans import KeptPlans, NamelessError, spelled
+from shlo_disc.driver.kept_plans import KeptPlans
 from shlo_disc.driver.stages import main_function
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shape_program import shape_program
@@ -23,6 +23,7 @@ from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.program import emit_host
+from shlo_disc.lower.identity import NamelessError, spelled
 from shlo_disc.lower.plan import KeptText, KernelPlan, LateText, kernels_of
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.target import parse
@@ -300,6 +301,22 @@ def test_programs_of_every_kind_are_the_same_with_loaded_plans(made):
         made.clear()
         assert emitted(text, kept_plans.kept_plans(parse("cpu"))) == wanted, path
         assert not made, path
+
+
+def test_packed_copies_of_computed_weights_have_the_same_keys_with_loaded_plans(made):
+    text = """func.func public @main(%x: tensor<?x32xf32>, %w: tensor<32x48xf32>)
+        -> tensor<?x48xf32> {
+      %v = stablehlo.reverse %w, dims = [0] : tensor<32x48xf32>
+      %r = stablehlo.dot_general %x, %v, contracting_dims = [1] x [0]
+          : (tensor<?x32xf32>, tensor<32x48xf32>) -> tensor<?x48xf32>
+      return %r : tensor<?x48xf32>
+    }"""
+    (wanted,) = shlo_disc.compile(text).host.pack_keys
+    shlo_disc.finish_compiling()
+    made.clear()
+    edited = text.replace("return %r", "%s = stablehlo.negate %r : tensor<?x48xf32> return %s")
+    assert shlo_disc.compile(edited).host.pack_keys == (wanted,)
+    assert len(made) == 1  # the product, which the last operation joins
 
 
 def test_values_of_unlike_types_are_spelled_unlike():

@@ -68,7 +68,20 @@ class Family:
     """Versions among which the C++ dispatcher finds the one for new sizes, as `find` would."""
     first_call: Call | None = None
     """A call that an earlier process made, without its arrays: it has no version yet."""
+    _has_first_call: bool = False
+    _counting: Any = field(default_factory=locks.lock)
     _tracing: Any = field(default_factory=locks.reentrant_lock)
+
+    def keeps_first_call(self, call: Call) -> bool:
+        """Take over the call that an earlier process made; False where it came before.
+
+        It comes again as an array of another class, and from other threads.
+        """
+        with self._counting:
+            is_new, self._has_first_call = not self._has_first_call, True
+        if is_new:
+            self.first_call = call
+        return is_new
 
     def version(self, call: Call) -> Version:
         """The version for a call, traced; it may have to be compiled.

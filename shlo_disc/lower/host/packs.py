@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, Monomial, monomial_quotient
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.identity import NamelessError, identity, with_sources
 from shlo_disc.lower.plan import Call, KernelPlan, Launch, Pack, Part, Step, sizes_of
 from shlo_disc.passes.kinds import Family, Kind
 
@@ -77,8 +78,12 @@ class Origins:
         ]
         if not all(map(origin.tells, (*sizes, *sizes_of(plan.steps)))):
             return
-        # The plan holds the texts of its kernels, so it determines every bit of the results.
-        digest = hashlib.sha256(repr((origin.computed, plan)).encode()).hexdigest()
+        # The plan names the texts of its kernels, so it determines every bit of the results.
+        try:
+            named = with_sources(plan, identity)
+        except NamelessError:
+            return
+        digest = hashlib.sha256(repr((origin.computed, named)).encode()).hexdigest()
         for number, result in enumerate(op.results):
             self._of[result] = replace(origin, computed=f"{digest} {number}")
 
