@@ -258,6 +258,7 @@ def test_a_loop_over_a_question_ends():
     same(f, *sizes((4, 12, 5, 20)), misses=2)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_question_from_another_thread_is_heard():
     def f(x):
         found = []

@@ -71,11 +71,16 @@ class Session:
     """How often shape rules and the program asked so far."""
     last: float = math.inf
     """The count at which the trace ends, since another one follows."""
+    thread: int = field(default_factory=threading.get_ident)
+    """Of the trace."""
 
     def asked(self) -> None:
-        """Count a question; raises EnoughAskedError if it comes after the last one."""
+        """Count a question; raises EnoughAskedError if it comes after the last one.
+
+        Other threads of the program, which the error would end, get their answers.
+        """
         self.count += 1
-        if self.count > self.last:
+        if self.count > self.last and threading.get_ident() == self.thread:
             raise EnoughAskedError from Unseen()
 
     def take_fresh(self) -> list[Question]:
