@@ -17,7 +17,6 @@ from jax.extend.core import Primitive
 import shlo_disc
 from shlo_disc import cache
 from shlo_disc.jax.equations.digest import NamelessError, digest_of
-from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -26,12 +25,10 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
-    """A store of its own; no code is kept in memory."""
+    """A store of its own."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "1")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    before = codegen.RECENT.resize(0)
-    yield tmp_path / "store"
-    codegen.RECENT.resize(before)
+    return tmp_path / "store"
 
 
 def entries() -> int:

@@ -11,7 +11,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import cache
-from shlo_disc.lower.cpu import codegen, object_code
+from shlo_disc.lower.cpu import object_code
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -37,12 +37,10 @@ def results(executable) -> list[bytes]:
 
 @pytest.fixture
 def place(monkeypatch, tmp_path):
-    """A store of its own; no code is kept in memory."""
+    """A store of its own."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "kernels")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    before = codegen.RECENT.resize(0)
-    yield tmp_path / "store"
-    codegen.RECENT.resize(before)
+    return tmp_path / "store"
 
 
 def test_loaded_code_gives_the_bits_of_compiled_code(place, monkeypatch):

@@ -20,7 +20,6 @@ from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.executables.codec import from_bytes, to_bytes
 from shlo_disc.ir.mlir import ir, new_context
-from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.host.plans import Plans
 from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.identity import NamelessError, spelled
@@ -67,12 +66,9 @@ W = np.linspace(-2, 1, 49, dtype=np.float32).reshape(7, 7)
 
 @pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
-    """A store of its own; no code is kept in memory."""
+    """A store of its own."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "1")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    before = codegen.RECENT.resize(0)
-    yield
-    codegen.RECENT.resize(before)
 
 
 @pytest.fixture

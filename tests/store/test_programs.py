@@ -25,7 +25,6 @@ from shlo_disc.executables.lines import without_lines
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.jax_private.modules import generic_text
-from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.plan import Kernel
 from shlo_disc.store.entries import current
 from tests.children import python
@@ -64,12 +63,10 @@ func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 @pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
-    """A store of its own; no code is kept in memory."""
+    """A store of its own."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "1")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    before = codegen.RECENT.resize(0)
-    yield tmp_path / "store"
-    codegen.RECENT.resize(before)
+    return tmp_path / "store"
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:

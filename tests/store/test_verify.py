@@ -13,7 +13,6 @@ from shlo_disc import cache
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.codec import from_bytes, to_bytes
 from shlo_disc.executables.record import PartsRecord
-from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import current
 from tests.store.test_calls import forget
 from tests.store.test_programs import LAYER, POSITIVE, SMALL
@@ -23,12 +22,9 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
-    """A store of its own; no code is kept in memory."""
+    """A store of its own."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "1")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    before = codegen.RECENT.resize(0)
-    yield
-    codegen.RECENT.resize(before)
 
 
 @pytest.fixture
