@@ -151,9 +151,8 @@ class Workers:
     gives up the jobs that wait for a thread.
     """
 
-    def __init__(self, most: int, first: Callable[[], None] | None = None) -> None:
-        """`first`: called by each thread before its first job."""
-        self._most, self._first = most, first
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._changed = threading.Condition()
         self._waiting: deque[Job[Any]] = deque()
         self._threads: list[threading.Thread] = []
@@ -193,8 +192,6 @@ class Workers:
         return job
 
     def _work(self) -> None:
-        if self._first is not None:
-            self._first()
         while True:
             with self._changed:
                 self._idle += 1

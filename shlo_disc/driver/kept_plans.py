@@ -49,6 +49,8 @@ class KeptPlans:
         self._target, self._key = target, key
         self._sources: dict[str, KernelText] = {}
         """What the program has for kernels of one text, or of one record that gives a text."""
+        self._last: tuple[object, bytes | None] = (None, None)
+        """What was asked for last, which is kept next where it is not found, and its key."""
 
     def found(self, about: object) -> Made | None:
         """The plan of a fusion of which `about` is all that its emitter reads, and its decisions.
@@ -85,10 +87,15 @@ class KeptPlans:
         return self._sources.setdefault(identity, source)
 
     def _key_of(self, about: object) -> bytes | None:
+        last, key = self._last
+        if last is about:
+            return key
         try:
-            return key_of(self._key, spelled(about))
+            key = key_of(self._key, spelled(about))
         except NamelessError:
-            return None
+            key = None
+        self._last = about, key
+        return key
 
     def _read(self, data: bytes) -> Made:
         match from_bytes(data):

@@ -339,7 +339,7 @@ class Builder:
 
     def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
-        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8), keep_a_context)
+        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
         self._waiting: list[KernelText] = []
         self._room = _TOGETHER if flags.compile_ahead() else 0
@@ -405,6 +405,7 @@ class Builder:
     @lets_others_run
     def _compile(self, sources: Sequence[KernelText]) -> None:
         """Compile some texts; errors are kept for `functions`, which knows which are wanted."""
+        keep_a_context()
         if len(sources) > 1:
             functions = {source: self._shared(source) for source in sources}
             try:
