@@ -218,11 +218,14 @@ class ShapeAnalysis:
             self._contents.pop(new, None)
 
     def agrees_with(self, fresh: ShapeAnalysis) -> bool:
-        """True if this analysis says of the values in `fresh`, and of calls, what that one says."""
+        """True if this analysis says of the values in `fresh`, and of calls, what that one says.
+
+        Guards may be in another order, which is that of operations: fusions move these.
+        """
         return (
             fresh._shapes.items() <= self._shapes.items()
             and fresh._contents == {v: e for v, e in self._contents.items() if v in fresh._shapes}
-            and fresh.guards == self.guards
+            and set(fresh.guards) == set(self.guards)
             and fresh.arguments == self.arguments
             and fresh.size_arguments == self.size_arguments
         )

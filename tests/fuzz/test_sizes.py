@@ -9,7 +9,7 @@ from tests.fuzz.check import check
 from tests.fuzz.program import function
 from tests.fuzz.sizes import LENGTHS, generate
 
-SAMPLE = (1, 5, 8)
+SAMPLE = (1, 5, 8, 250)
 
 
 @pytest.mark.parametrize("seed", SAMPLE)
