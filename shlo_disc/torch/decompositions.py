@@ -268,12 +268,18 @@ def _without_writes(
     Raises UnsupportedError for a graph that writes its arguments.
     """
     for _ in range(_LEVELS):  # ops without writes may be decomposed into ops with them
+        for node in traced.graph.nodes:
+            node.target = _VIEWS_OF_PRIMS.get(node.target, node.target)
+        traced.recompile()
         function = torch.func.functionalize(traced, remove="mutations")
         traced = make_fx(function, decomposition_table=dict(rules))(*given)
         if not any(map(_is_mutable, traced.graph.nodes)):
             return traced
     raise UnsupportedError("PyTorch's decomposition of it writes its operands")
 
+
+_VIEWS_OF_PRIMS = {torch.ops.prims.squeeze.default: aten.squeeze.dims}
+"""Views that `functionalize` refuses, which rules of :func:`table` are made of -> those it takes."""
 
 _LEVELS = 4
 """How often the decomposition of an op may have ops that are decomposed into writing ones."""
