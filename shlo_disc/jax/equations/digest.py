@@ -8,6 +8,7 @@ primitive of somebody else's. Names of values, source lines and the function its
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
@@ -32,8 +33,10 @@ from shlo_disc.jax_private.states import trace_context
 from shlo_disc.jax_private.weights import is_large
 from shlo_disc.store.format import MOST_CONSTANT_BYTES, TOO_MANY_CONSTANTS, name_of
 
-_PLAIN = (bool, int, float, complex, str, bytes)
+_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
 """Types of what `repr` tells in full."""
+_SHORT = 64
+"""Bytes of an array that are digested themselves; of others it is their name."""
 
 
 class NamelessError(Exception):
@@ -58,21 +61,21 @@ def digest_of(program: Any, *facts: object, constants: dict[str, Any] | None = N
 class _Digest:
     def __init__(self, constants: dict[str, Any]) -> None:
         self._constants = constants
-        self._texts: list[str] = []
-        """What is digested, each behind its length."""
+        self._told: list[str | int | bytes] = []
+        """What is digested: the `repr` of all of it."""
         self._numbers: dict[Any, int] = {}
         """Of the values of the program at hand."""
-        self._types: dict[int, tuple[object, tuple[str, ...]]] = {}
+        self._types: dict[int, tuple[object, str]] = {}
         """Texts of types by address; most values of a program share some. They are kept."""
         self._known: dict[int, tuple[object, str]] = {}
         """Digests of programs inside by address; many are the same object. They are kept."""
         self._room = [MOST_CONSTANT_BYTES]
 
-    def add(self, *parts: str) -> None:
-        self._texts += [f"{len(part)}:{part}" for part in parts]
+    def add(self, *parts: str | int | bytes) -> None:
+        self._told += parts
 
     def digest(self) -> bytes:
-        text = "".join(self._texts).encode(errors="surrogatepass")
+        text = repr(self._told).encode(errors="surrogatepass")
         return hashlib.blake2b(text, digest_size=32).digest()
 
     def closed(self, program: Any) -> None:
@@ -85,7 +88,7 @@ class _Digest:
             kinds = sorted({type(effect).__name__ for effect in program.effects})
             raise NamelessError(f"has effects ({', '.join(kinds)})")
         for kind, values in (("takes", program.invars), ("reads", program.constvars)):
-            self.add(kind, str(len(values)))
+            self.add(kind, len(values))
             self._bind(values)
         for equation in program.eqns:
             primitive = equation.primitive
@@ -122,22 +125,22 @@ class _Digest:
             self.value(value.val)
         else:
             assert isinstance(value, Var)
-            self.add(str(self._numbers[value]))
+            self.add(self._numbers[value])
 
     def _type(self, aval: Any) -> None:
         known = self._types.get(id(aval))
         if known is None:
-            known = self._types[id(aval)] = aval, self._type_texts(aval)
-        self.add(*known[1])
+            known = self._types[id(aval)] = aval, self._type_text(aval)
+        self.add(known[1])
 
-    def _type_texts(self, aval: Any) -> tuple[str, ...]:
+    def _type_text(self, aval: Any) -> str:
         shape = getattr(aval, "shape", None)
         if shape is None or not trivially_placed(aval):
             raise NamelessError("places arrays on devices or in memory of their own")
         if not all(isinstance(size, int) for size in shape):
             raise NamelessError("has symbolic sizes of an outer trace")
         weak = getattr(aval, "weak_type", False)
-        return type(aval).__name__, repr(tuple(shape)), _dtype(aval.dtype), str(weak)
+        return repr((type(aval).__name__, tuple(shape), _dtype(aval.dtype), weak))
 
     def _inner(self, program: Any) -> None:
         """A program inside, with values of its own."""
@@ -152,8 +155,10 @@ class _Digest:
     def value(self, value: Any) -> None:
         """A parameter or constant. Raises NamelessError."""
         kind = type(value)
-        if value is None or kind in _PLAIN or is_typed_number(value):
+        if kind in _PLAIN or is_typed_number(value):
             self.add(kind.__name__, repr(value))
+        elif kind is tuple and all(type(item) in _PLAIN for item in value):
+            self.add("plain", repr(value))
         elif kind in (ClosedJaxpr, Jaxpr):
             self._inner(value)
         elif isinstance(value, Primitive):
@@ -166,7 +171,7 @@ class _Digest:
         elif is_array(value):
             self._array(value)
         elif isinstance(value, dict):
-            self.add("dict", str(len(value)))
+            self.add("dict", len(value))
             for name, item in sorted(value.items()):
                 if not isinstance(name, str):
                     raise NamelessError(f"has a parameter of the type {kind.__name__}")
@@ -177,7 +182,7 @@ class _Digest:
         elif name := prng_name(value):
             self.add("prng", name)
         elif isinstance(value, tuple | list):
-            self.add(kind.__qualname__, str(len(value)))
+            self.add(kind.__qualname__, len(value))
             for item in value:
                 self.value(item)
         elif is_dataclass(value) and kind.__module__.startswith("jax."):
@@ -199,15 +204,17 @@ class _Digest:
         data = np.ascontiguousarray(value)
         weak = getattr(value, "weak_type", False)
         elements = data.reshape(-1).view(np.uint8)
-        name = name_of(elements.data)
+        is_short = data.nbytes <= _SHORT
+        name = elements.tobytes() if is_short else name_of(elements.data)
         self.add("array", repr(data.shape), dtype, str(weak), name)
         if is_large(value):
             # An array of JAX never changes; one of NumPy may.
             self._constants[name] = elements.copy() if isinstance(value, np.ndarray) else elements
 
 
+@functools.cache  # NumPy makes a name anew each time
 def _dtype(dtype: Any) -> str:
-    """Its name; raises NamelessError for one of PRNG keys."""
+    """Its name; raises NamelessError for one of PRNG keys that JAX does not have."""
     try:
         return str(np.dtype(dtype).name)
     except TypeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -66,22 +66,28 @@ class Family:
     """Versions for the very shapes at which an older one fits, but may not be used."""
     offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
     """Versions among which the C++ dispatcher finds the one for new sizes, as `find` would."""
-    first_call: Call | None = None
-    """A call that an earlier process made, without its arrays: it has no version yet."""
+    _first_call: Callable[[], Call] | None = None
+    """Makes the call that an earlier process made, without its arrays: it has no version yet."""
     _has_first_call: bool = False
     _counting: Any = field(default_factory=locks.lock)
     _tracing: Any = field(default_factory=locks.reentrant_lock)
 
-    def keeps_first_call(self, call: Call) -> bool:
-        """Take over the call that an earlier process made; False where it came before.
+    def keeps_first_call(self, call: Callable[[], Call]) -> bool:
+        """Take over what makes the call that an earlier process made; False where it came before.
 
         It comes again as an array of another class, and from other threads.
         """
         with self._counting:
             is_new, self._has_first_call = not self._has_first_call, True
         if is_new:
-            self.first_call = call
+            self._first_call = call
         return is_new
+
+    @property
+    def first_call(self) -> Call | None:
+        """The call that an earlier process made, without its arrays, if it has no version yet."""
+        make = self._first_call
+        return None if make is None else make()
 
     def version(self, call: Call) -> Version:
         """The version for a call, traced; it may have to be compiled.
@@ -93,7 +99,7 @@ class Family:
         if version is not None and not self.checked:
             return version
         with one_at_a_time(self._tracing):
-            first, self.first_call = self.first_call, None
+            first, self._first_call = self.first_call, None
             if first is not None and not self.versions:
                 # The version that the earlier process began with; its program is counted.
                 self._new_or_in_parts(first).compiles_uncounted()
@@ -144,7 +150,7 @@ class Family:
     @property
     def count(self) -> int:
         """How many versions there are, or would be if the call of an earlier process had one."""
-        return len(self.versions) or int(self.first_call is not None)
+        return len(self.versions) or int(self._first_call is not None)
 
     @property
     def checked(self) -> bool:

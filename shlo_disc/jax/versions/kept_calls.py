@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from functools import cached_property
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,9 @@ from shlo_disc.driver.kept import (
 )
 from shlo_disc.executables.devices import Place
 from shlo_disc.executables.executable import Executable
-from shlo_disc.jax.arguments.leaves import abstract
+from shlo_disc.jax.arguments.leaves import Leaf, abstract
 from shlo_disc.jax.arguments.stated import stated_shapes
-from shlo_disc.jax.calls.call import Call, Options
+from shlo_disc.jax.calls.call import Blueprint, Call, Options
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.runs import Runs, calls_before_xla
 from shlo_disc.jax.equations.digest import NamelessError, digest_of
@@ -74,6 +75,20 @@ class KeptCall(Runs):
     def calls_before_xla(self, place: Place) -> int | None:
         """As of any version."""
         return None if self._donates else calls_before_xla(place, self._tree.num_leaves)
+
+
+def _abstract(
+    options: Options,
+    blueprint: Blueprint,
+    leaves: Sequence[Leaf],
+    named: Sequence[str],
+    static: tuple[Hashable, ...],
+    place: Place,
+) -> Call:
+    specs = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves]
+    args, kwargs = blueprint.with_leaves(specs)
+    own = {name: kwargs[name] for name in named}
+    return Call(options, tuple(args), kwargs, blueprint.positions, own, static, place)
 
 
 class KeptCalls:
@@ -131,14 +146,11 @@ class KeptCalls:
         return call_key(digest, self._call.place.target)
 
     @property
-    def abstract(self) -> Call:
-        """The call without its arrays."""
+    def abstract(self) -> Callable[[], Call]:
+        """Makes the call without its arrays, which need not stay alive."""
         call = self._call
-        leaves = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
-        args, kwargs = call.blueprint().with_leaves(leaves)
-        named = {name: kwargs[name] for name in call.named}
-        static = call.static
-        return Call(self._options, tuple(args), kwargs, call.positions, named, static, call.place)
+        names, rest = tuple(call.named), (call.static, call.place)
+        return partial(_abstract, self._options, call.blueprint(), call.leaves, names, *rest)
 
     @lets_others_run
     def found(self) -> KeptCall | None:
