@@ -6,14 +6,16 @@ order of the text, so the same program has the same numbers, wherever its lines 
 
 from __future__ import annotations
 
+import functools
 import re
 
 from shlo_disc.ir.call_names import is_call
 
-_DEFINED = re.compile(r"^#loc(\d*) = loc\((.*)\)\n?", re.MULTILINE)
+# Each begins with a line break, for which `re` looks quickly.
+_DEFINED = re.compile(r"\n#loc(\d*) = loc\((.*)\)")
 _LAST = re.compile(r" loc\((?:#loc(\d*)|unknown)\)$", re.MULTILINE)
 """The location of an operation. No attribute has a line break, so it ends with the line."""
-_ARGUMENTS = re.compile(r"^ *\^bb.*$", re.MULTILINE)
+_ARGUMENTS = re.compile(r"\n *\^bb.*")
 """Of a block; each has a location, whose name is the argument's own."""
 _REFERENCE = re.compile(r"#loc\d*")
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"(?::(\d+):\d+)?|#loc(\d*)')
@@ -26,6 +28,7 @@ def without_lines(text: str) -> tuple[str, list[str]]:
 
     A line is `model.py:7`, as `locations.source_line` spells it; "" where there is none.
     """
+    text = f"\n{text}"
     defined = dict(_DEFINED.findall(text))
     known: dict[str, str] = {}
 
@@ -45,6 +48,7 @@ def without_lines(text: str) -> tuple[str, list[str]]:
                 return there
         return ""
 
+    @functools.cache
     def of_operation(reference: str) -> str:
         name = _PART.match(defined.get(reference, ""))
         if name is not None and name[1] and not name[2] and is_call(_plain(name[1])):
@@ -52,9 +56,11 @@ def without_lines(text: str) -> tuple[str, list[str]]:
         return line(reference)
 
     body = _DEFINED.sub("", text)
-    lines = [of_operation(match[1] or "") for match in _LAST.finditer(body)]
-    plain = _LAST.sub("", body)
-    return _ARGUMENTS.sub(lambda match: _REFERENCE.sub("#loc", match[0]), plain), lines
+    # Behind each part is the reference of a location, None for an unknown one.
+    parts = _LAST.split(body)
+    lines = [of_operation(reference or "") for reference in parts[1::2]]
+    plain = "".join(parts[::2])
+    return _ARGUMENTS.sub(lambda match: _REFERENCE.sub("#loc", match[0]), plain)[1:], lines
 
 
 def _plain(text: str) -> str:

@@ -357,7 +357,9 @@ def lower_whole(
         hoist_constants_as_args=False,
         export_ignore_forward_compatibility=_config.export_ignore_forward_compatibility.value,
     )
-    with nullcontext() if weights is None else weights.collected():
+    # A message has the innermost line of the user's. To write all takes a tenth of the lowering.
+    lines = _config.traceback_in_locations_limit(1)
+    with nullcontext() if weights is None else weights.collected(), lines:
         lowered = traced.lower(lowering_platforms=("cpu",), _private_parameters=parameters)
     found = lowered._lowering.compile_args
     in_avals = tuple(jax.tree.leaves(lowered.in_avals))
