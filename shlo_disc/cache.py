@@ -26,6 +26,8 @@ def stats() -> dict[str, int]:
     - `missing`: texts that had none.
     - `plans_loaded`: kernel plans of edited programs that were loaded.
     - `plans_missing`: kernel plans that were made, for there was none.
+    - `functions_loaded`: functions of host programs, which plans share, that were loaded.
+    - `functions_missing`: such functions that were written, for there was none.
     - `programs_loaded`: programs that were loaded whole.
     - `programs_missing`: programs that were compiled, for there was none.
     - `programs_not_kept`: programs that were compiled and that no later process can load.

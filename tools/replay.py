@@ -72,7 +72,7 @@ def compiled(text: str, machine: str) -> tuple[str, str]:
         host = emit_host(main, shapes, shape_program(main, shapes), target)
         planned = str(module.operation.get_asm(large_elements_limit=16))
     kernels = [f"// {kernel.name}\n{kernel.text}" for kernel in host.kernels]
-    return planned, "\n".join([*kernels, host.text])
+    return planned, "\n".join([*kernels, host.whole()])
 
 
 def replay(text: str, machine: str) -> str:

@@ -45,6 +45,7 @@ from shlo_disc.executables.executable import Executable, warn_of_donated
 from shlo_disc.executables.lines import without_lines
 from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, programs_of
 from shlo_disc.lower.background import do_later
+from shlo_disc.lower.host.record import texts_of
 from shlo_disc.lower.target import kept_code, parse
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS, current, mismatch
@@ -313,10 +314,8 @@ def _executable(request: Request | None, record: ProgramRecord) -> Executable:
     code, host = kept_code(family), record.host
     assert code is not None
     assert record.code is not None
-    kernels, entry_points = code.functions(
-        architecture,
-        record.code.value,
-        lambda: (host.text, [kernel.text for kernel in host.kernels]),
+    kernels, plans, entry_points = code.functions(
+        architecture, record.code.value, partial(texts_of, host)
     )
     for number in host.unasked_kernels:
         kernels[number].compiled()
@@ -324,6 +323,7 @@ def _executable(request: Request | None, record: ProgramRecord) -> Executable:
         record,
         target=Later(partial(parse, record.target)),
         kernels=kernels,
+        plans=plans,
         entry_points=entry_points,
         apart=partial(_apart, request, record.name) if record.has_apart and request else None,
     )

@@ -7,6 +7,7 @@ read when somebody asks for them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from shlo_disc.base import flags
@@ -15,6 +16,7 @@ from shlo_disc.driver.kept import machine_key, read_record
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.plans import Made
+from shlo_disc.lower.host.record import PlanFunction, text_of_parts
 from shlo_disc.lower.identity import NamelessError, identity, spelled, with_sources
 from shlo_disc.lower.plan import (
     KeptText,
@@ -70,18 +72,43 @@ class KeptPlans:
 
         Raises CacheMismatchError if the entry of `about` is checked, and differs.
         """
-        key = self._key_of(about)
         plan = with_sources(made[0], lambda source: self._own(identity(source), source))
         made = plan, *made[1:]
-        if key is None or not flags.cache_verifies():
-            if key is not None:
-                do_later(partial(self._write, key, made))
-            return made
-        store = current("plans")
-        kept = None if store is None else store.read(key)
-        if store is not None and kept not in (None, self._bytes(made)):
-            raise mismatch(store, key, "a kernel plan differs")
+        self._keep("plans", about, partial(self._bytes, made))
         return made
+
+    def found_function(self, about: object) -> PlanFunction | None:
+        """The function of a plan of which `about` is all that its text depends on."""
+        key = None if flags.cache_verifies() else self._key_of(about)
+        made = None if key is None else read_record("functions", key, _read_function)
+        if made is not None:
+            COUNTS.add("functions_loaded")
+        return made
+
+    def keep_function(self, about: object, made: PlanFunction) -> None:
+        """Keep a function that was written.
+
+        Raises CacheMismatchError if the entry of `about` is checked, and differs.
+        """
+        self._keep("functions", about, partial(self._function_bytes, made))
+
+    def _keep(self, kind: str, about: object, entry: Callable[[], bytes]) -> None:
+        key = self._key_of(about)
+        if key is None:
+            return
+        if not flags.cache_verifies():
+            do_later(partial(_write, kind, key, entry))
+            return
+        store = current(kind)
+        kept = None if store is None else store.read(key)
+        if store is not None and kept not in (None, entry()):
+            raise mismatch(store, key, "a kernel plan differs, or its function")
+
+    def _function_bytes(self, made: PlanFunction) -> bytes:
+        assert self._target.code_names is not None
+        text = text_of_parts(made.parts.value)
+        (name,) = self._target.code_names("", (), (text,)).functions
+        return to_bytes((*name, made.parts))
 
     def _own(self, identity: str, source: KernelText) -> KernelText:
         return self._sources.setdefault(identity, source)
@@ -113,7 +140,7 @@ class KeptPlans:
         identities = {kernel.source: identity(kernel.source) for kernel in _kernels(plan)}
         written = [*map(text_of, identities)]
         assert self._target.code_names is not None
-        names = self._target.code_names("", written).kernels
+        names = self._target.code_names("", written, ()).kernels
         texts = tuple(
             KeptText(own, *name, Later.of(text))
             for own, name, text in zip(identities.values(), names, written, strict=True)
@@ -121,10 +148,19 @@ class KeptPlans:
         plain = tuple((d.before, d.condition, d.after) for d in decisions)
         return to_bytes((with_sources(plan, identities.__getitem__), plain, special, texts))
 
-    def _write(self, key: bytes, made: Made) -> None:
-        store = current("plans")
-        if store is not None:
-            store.write(key, self._bytes(made))
+
+def _write(kind: str, key: bytes, entry: Callable[[], bytes]) -> None:
+    store = current(kind)
+    if store is not None:
+        store.write(key, entry())
+
+
+def _read_function(data: bytes) -> PlanFunction:
+    match from_bytes(data):
+        case (str(symbol), bytes(key), Later() as parts):
+            text = Later(lambda: text_of_parts(parts.value))
+            return PlanFunction(parts, KeptText(symbol, symbol, key, text, of_host=True))
+    raise RecordError("no function of a plan")
 
 
 def _kernels(plan: KernelPlan) -> list[Kernel]:

@@ -33,7 +33,7 @@ from shlo_disc.ir.dialect import complex_arguments, complex_results
 from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.host.program import emit_host
-from shlo_disc.lower.host.record import CodeNames, HostProgram
+from shlo_disc.lower.host.record import CodeNames, HostProgram, PlanFunction, texts_of
 from shlo_disc.lower.plan import Kernel, named
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
@@ -186,6 +186,7 @@ def compile_module(
         record,
         target=Later.of(target),
         kernels=native.kernels,
+        plans=native.plans,
         entry_points=native.entry_points,
         apart=None if apart is None else partial(apart, name),
     )
@@ -244,7 +245,7 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
 def _code(target: Target, host: HostProgram) -> CodeNames:
     """Where the store has the machine code. All texts are written for it."""
     assert target.code_names is not None
-    return target.code_names(host.text, [kernel.text for kernel in host.kernels])
+    return target.code_names(*texts_of(host))
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,7 @@ class _Native:
 
     host: HostProgram
     kernels: list[Function]
+    plans: list[Function]
     entry_points: tuple[Function, Function]
     disc: str
     """The text of the module that it was made of."""
@@ -275,15 +277,15 @@ def _native(
     """
     main = main_function(module)
 
-    def written(kernel: Kernel, wanted: bool) -> None:
-        if dumps is not None:  # first: LLVM may crash on it
+    def written(kernel: Kernel | PlanFunction, wanted: bool) -> None:
+        if dumps is not None and isinstance(kernel, Kernel):  # first: LLVM may crash on it
             symbol = target.function_name(kernel.text)
             dumps.write_kernel(kernel.name, symbol, named(kernel.text, symbol))
         builder.add(kernel.source, wanted=wanted)
 
     host = emit_host(main, shapes, program, target, likely, written, kept)
     if dumps is not None:
-        dumps.write_host(host.text)
+        dumps.write_host(host.whole())
     times.done("emit")
     with Workers(2) as workers:
         entries = workers.begin(copy_context().run, target.compile_host, host.text)
@@ -295,6 +297,7 @@ def _native(
                 for text, error in refused.errors.items():
                     dumps.write_refused(target.function_name(text), text, error)
             raise refused_by(host, main, refused) from refused
+        plans = list(builder.functions([function.source for function in host.functions]))
         times.done("kernels")  # what they take beyond their emission
         try:
             entry_points = entries.result()
@@ -303,7 +306,7 @@ def _native(
                 dumps.write_refused("host", host.text, error)
             raise
         times.done("host")  # what it takes beyond the kernels
-    return _Native(host, kernels, entry_points, disc.result())
+    return _Native(host, kernels, plans, entry_points, disc.result())
 
 
 def main_function(module: ir.Module) -> ir.Operation:

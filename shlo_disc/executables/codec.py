@@ -31,6 +31,8 @@ from shlo_disc.lower.host.record import (
     HostProgram,
     KernelUse,
     Mark,
+    PlanCall,
+    PlanFunction,
     Site,
     Unfused,
     Work,
@@ -42,7 +44,7 @@ _RECORDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         Check, CodeNames, HostDetails, HostProgram, KernelUse, Mark, PassRecord, Place,
-        ShapeProgram, Site, Solve, Unfused, Work,
+        PlanCall, PlanFunction, ShapeProgram, Site, Solve, Unfused, Work,
         plan.All, plan.Condition, plan.FfiAlias, plan.FfiAttribute, plan.FfiCall, plan.FftCall,
         plan.If, plan.Input, plan.KeptText, plan.Kernel, plan.KernelPlan, plan.Launch, plan.Output,
         plan.Pack, plan.Packed, plan.Part, plan.Workspace, record.BranchesRecord,
@@ -156,6 +158,8 @@ class _Writer:
             # Else it is a text, or no plain data.
             late = isinstance(value.source, plan.LateText | plan.KeptText)
             return kind.__name__, [value.name, value.text if late else value.source]
+        if kind is PlanFunction:
+            return kind.__name__, [value.parts, None]
         if kind in _FIELDS:
             return kind.__name__, [getattr(value, name) for name in _FIELDS[kind]]
         if kind is Expr:

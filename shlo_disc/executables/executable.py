@@ -108,6 +108,7 @@ class Executable(OfThisProcess):
         *,
         target: Later[Target],
         kernels: Sequence[Function],
+        plans: Sequence[Function] = (),
         entry_points: tuple[Function, Function],
         apart: Callable[[], RegionsApart] | None = None,
     ) -> None:
@@ -149,7 +150,7 @@ class Executable(OfThisProcess):
         called there anyway."""
         if self.on_host:
             _log.warning(*copies_for_handlers(record, self.on_host))
-        self._native = native_executable(record, self._kernels, entry_points, targets)
+        self._native = native_executable(record, self._kernels, plans, entry_points, targets)
         self._fingerprint: int | None = None
         self._make_apart = apart
         self._apart: RegionsApart | None = None
@@ -467,7 +468,7 @@ class Executable(OfThisProcess):
         if stage in kept:
             return kept[stage]
         if stage == "host":
-            return self.host.text
+            return self.host.whole()
         if stage == "kernels":
             return "\n".join(
                 f"// {k.name}\n{named(k.text, self.target.function_name(k.text))}"

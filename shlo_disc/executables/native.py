@@ -32,16 +32,21 @@ def ffi_targets_of(record: ProgramRecord) -> dict[str, FfiTarget]:
 def native_executable(
     record: ProgramRecord,
     kernels: Sequence[Function],
+    plans: Sequence[Function],
     entry_points: tuple[Function, Function],
     targets: Mapping[str, FfiTarget],
 ) -> ral.Executable:
-    """The program of a record in the runtime; `entry_points`: `prepare` and `run` of its host
-    program, `targets`: those of :func:`ffi_targets_of`.
+    """The program of a record in the runtime; `plans`: the functions of its plans.
+
+    `entry_points`: `prepare` and `run` of its host program, `targets`: those of
+    :func:`ffi_targets_of`.
 
     Raises UnsupportedError for an FFI target that cannot be called.
     """
     program, host, signature = record.program, record.host, signature_of(record)
     donated, gpu = frozenset(record.donated), _gpu_program(record, kernels)
+    functions = (*kernels, *plans)
+    table = [functions[number] for number in host.table]
     prepare, run = entry_points
     assert prepare.cell is not None
     assert run.cell is not None
@@ -49,7 +54,7 @@ def native_executable(
         name=record.name,
         prepare=prepare.cell,
         run=run.cell,
-        kernels=[kernel.cell for kernel in kernels if kernel.cell is not None],
+        kernels=[function.cell for function in table if function.cell is not None],
         constants=list(host.constants),
         arguments=[
             # A number may be stated where the type has none.
@@ -68,7 +73,7 @@ def native_executable(
         donated=sorted(donated),
         reuses=list(host.reuses),
         size_arguments=list(program.size_arguments),
-        keep_alive=(prepare, run, *kernels, *targets.values()),
+        keep_alive=(prepare, run, *functions, *targets.values()),
         foreign=[_foreign_call(call, targets[call.target], where) for call, where in host.foreign],
         gpu=gpu,
         make_kernel=None if gpu is not None else _compiler_of(kernels, host),
@@ -89,11 +94,11 @@ def _compiler_of(kernels: Sequence[Function], host: HostProgram) -> Callable[[in
         if at_other_sizes:
             finish_all_later(kernels)
         try:
-            return kernels[index].compiled()
+            return kernels[host.table[index]].compiled()
         except MemoryError:
             raise
         except Exception as error:
-            raise InternalError(f"{_told(host, index)}: {error}") from error
+            raise InternalError(f"{_told(host, host.table[index])}: {error}") from error
 
     return compiled
 

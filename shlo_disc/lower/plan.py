@@ -136,9 +136,18 @@ class KeptText:
     """Of the code."""
     late: Later[str] = field(compare=False, repr=False)
     """The text, which is read from the disk when somebody asks."""
+    of_host: bool = False
+    """It is that of a :class:`HostText`."""
 
 
-KernelText = str | LateText | KeptText | SignedText
+@dataclass(frozen=True)
+class HostText:
+    """The function of a plan: host programs find it in the kernel table, and it has one code."""
+
+    text: str
+
+
+KernelText = str | LateText | KeptText | HostText | SignedText
 """The text of a kernel, or what it is written from."""
 
 

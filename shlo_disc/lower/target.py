@@ -96,11 +96,11 @@ class KeptCode(Protocol):
         self,
         architecture: str,
         names: CodeNames,
-        texts: Callable[[], tuple[str, Sequence[str]]],
-    ) -> tuple[Sequence[Function], tuple[Function, Function]]:
-        """Kernels, and the functions of a host program, which are compiled where they are gone.
+        texts: Callable[[], tuple[str, Sequence[str], Sequence[str]]],
+    ) -> tuple[Sequence[Function], Sequence[Function], tuple[Function, Function]]:
+        """Kernels, functions of plans, and those of a host program: compiled where they are gone.
 
-        `texts` gives the text of the host program and those of the kernels.
+        `texts` gives the text of the host program, of the kernels, and of the functions.
         """
 
 
@@ -143,8 +143,9 @@ class Target:
     """How a host program launches kernels, and reaches memory of the target."""
     compile_host: Callable[[str], tuple[Function, Function]]
     """`prepare` and `run` of a host program's text."""
-    code_names: Callable[[str, Sequence[str]], CodeNames] | None
-    """Where the store has the code of a host program's text and of kernel texts; None: nowhere."""
+    code_names: Callable[[str, Sequence[str], Sequence[str]], CodeNames] | None
+    """Where the store has the code of a host program's text, and of those of kernels and of plans'
+    functions; None: nowhere."""
     views: Mapping[str, Callable[[Sequence[KernelText]], str]]
     """What kernels are compiled to, for reading: the name of a form to a function of texts."""
     function_name: Callable[[str], str]

@@ -7,7 +7,7 @@ from shlo_disc.lower.host.record import HostProgram, Mark
 
 def marked_host(host: HostProgram) -> str:
     """The text of a host program with every mark made a call of `disc_context.mark`."""
-    return "".join(part if isinstance(part, str) else _call(part) for part in host.parts)
+    return host.whole(_call)
 
 
 def _call(mark: Mark) -> str:

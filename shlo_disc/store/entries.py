@@ -33,6 +33,7 @@ class Counts:
 
     NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
              "graphs_loaded", "graphs_missing", "plans_loaded", "plans_missing",
+             "functions_loaded", "functions_missing",
              "programs_not_kept", "calls_not_kept", "graphs_not_kept", "damaged", "unreadable",
              "stored", "not_stored", "evicted")  # fmt: skip
 
@@ -86,12 +87,12 @@ class Entry:
         return unpacked(self.key, _contents(self.path))
 
 
-KINDS = ("calls", "graphs", "kernels", "plans", "programs", "sizes")
+KINDS = ("calls", "functions", "graphs", "kernels", "plans", "programs", "sizes")
 """What is stored: object code, records of programs, and what leads to these (`driver/kept.py`,
 `driver/graphs.py`): first calls, their sizes, and graphs of front ends."""
-_MISSING = {"calls": "calls_missing", "graphs": "graphs_missing", "kernels": "missing",
-            "plans": "plans_missing", "programs": "programs_missing",
-            "sizes": "programs_missing"}  # fmt: skip
+_MISSING = {"calls": "calls_missing", "functions": "functions_missing",
+            "graphs": "graphs_missing", "kernels": "missing", "plans": "plans_missing",
+            "programs": "programs_missing", "sizes": "programs_missing"}  # fmt: skip
 
 
 def current(kind: str = "kernels") -> Store | None:

@@ -122,7 +122,7 @@ def _damage(entry: Entry) -> str:
     """What is wrong with an entry; "" if nothing is, or if it is gone."""
     try:
         content = entry.content()
-        if entry.kind in ("plans", "programs"):
+        if entry.kind in ("functions", "plans", "programs"):
             from_bytes(content, NoLines(), _ANY_WEIGHTS)
         elif entry.kind == "calls":
             if len(content) != KEY_BYTES:

@@ -36,7 +36,7 @@ def compiled():
 
 def test_layers_share_a_function(compiled):
     executable = compiled.lower(*operands(5, [12, 20, 28, 36, 44])).compile().executable
-    text = executable.host.text
+    text = executable.as_text("host")
     functions, calls = re.findall(r"func.func @plan", text), re.findall(r"call @plan", text)
     assert len(functions) == 1
     assert len(calls) == LAYERS

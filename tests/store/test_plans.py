@@ -206,6 +206,50 @@ def test_an_entry_that_is_no_plan_is_made_again(damage):
     assert len(results(edited)) == 4
 
 
+def functions():
+    return [entry for entry in current().entries() if entry.kind == "functions"]
+
+
+@pytest.mark.parametrize("has_code", [True, False])
+def test_functions_of_plans_are_loaded(monkeypatch, has_code):
+    monkeypatch.setenv("SHLO_DISC_CACHE", "0")
+    wanted = compiled(OTHER_TWO)
+    expected = results(wanted)
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    compiled(TWO)
+    forget()
+    for entry in () if has_code else current().entries():
+        if entry.kind == "kernels":
+            entry.path.unlink()
+    before = cache.stats()["functions_loaded"]
+    edited = compiled(OTHER_TWO)
+    loaded = [function for function in edited.host.functions if function.kept is not None]
+    assert len(loaded) == cache.stats()["functions_loaded"] - before == 2
+    assert len(functions()) == len(edited.host.functions) + 1
+    assert edited.as_text("host") == wanted.as_text("host")
+    assert results(edited) == expected
+
+
+def test_a_function_that_differs_is_an_error(monkeypatch):
+    compiled(TWO)
+    forget()
+    first, second, *_ = functions()
+    current("functions").write(first.key, second.content())
+    monkeypatch.setenv("SHLO_DISC_CACHE", "verify")
+    with pytest.raises(shlo_disc.CacheMismatchError, match=r"v1/functions/.*function"):
+        compiled(TWO)
+
+
+def test_an_entry_that_is_no_function_is_made_again():
+    compiled(TWO)
+    forget()
+    for entry in functions():
+        current("functions").write(entry.key, to_bytes(("k", 7)))
+    before = cache.stats()["damaged"]
+    assert len(results(compiled(OTHER_TWO))) == 4
+    assert cache.stats()["damaged"] - before == 2
+
+
 def variants(value: Any) -> Iterator[Any]:
     """`value` with one part of it changed, for every part."""
     if isinstance(value, bool):

@@ -33,7 +33,7 @@ from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.plan import KeptText, KernelText, LateText, named, text_of
+from shlo_disc.lower.plan import HostText, KeptText, KernelText, LateText, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
@@ -169,6 +169,11 @@ class Function:
             if not self.is_finished:
                 self._make_code(False)
 
+    @property
+    def _is_final(self) -> bool:
+        """True if it has no better code, and need not be compiled by itself to be kept on disk."""
+        return self._source is not None and self._source.opt_level is None and current() is None
+
     def _make_code(self, quickly: bool) -> None:
         assert self._source is not None, self.name
         functions = (self, *self._others)
@@ -202,7 +207,7 @@ class Function:
                 made = dict(zip(names, _new(object_code, names, is_best=False), strict=True))
                 for function in functions:
                     if function.name in made:
-                        function._put(made[function.name])
+                        function._put(made[function.name]._replace(is_best=function._is_final))
             for function in functions:
                 RECENT.add(function.name, (function,))
                 if not function.is_finished:
@@ -315,6 +320,8 @@ _ALONE = 20_000
 """Characters of a text that is compiled by itself: what a module takes matters less.
 
 The best code of a kernel alone can be kept on disk."""
+_LESS = 4
+"""So much less work for LLVM is a line of a host program than one of a kernel."""
 _BEST = 3
 """The level of LLVM for kernels."""
 
@@ -322,6 +329,11 @@ _BEST = 3
 def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
     name = function_name(text, machine)
     return _Source(name, (name,), lambda: _with_names({name: text}), opt_level, machine)
+
+
+def _plan_source(text: str, machine: Machine | None) -> _Source:
+    name = function_name(text, machine)
+    return _Source(name, (name,), lambda: _with_names({name: text}), None, machine)
 
 
 def _host_source(text: str, machine: Machine | None) -> _Source:
@@ -392,9 +404,15 @@ class Builder:
 
     def _shared(self, source: KernelText) -> Function:
         """The function of `source` that programs share."""
+        if isinstance(source, HostText):
+            made = _plan_source(source.text, self._machine)
+            return _functions.setdefault(made.symbol, Function(made.symbol, made))
         if not isinstance(source, KeptText):
             return self._function(text_of(source))
-        return _kept_function(source.symbol, source.key, partial(text_of, source), self._machine)
+        level = None if source.of_host else _BEST
+        return _kept_function(
+            source.symbol, source.key, partial(text_of, source), level, self._machine
+        )
 
     def _function(self, text: str) -> Function:
         """The function of `text` that programs share."""
@@ -445,46 +463,68 @@ class Builder:
         return [self._found[source] for source in sources]
 
 
-def code_names(host: str, kernels: Sequence[str], machine: Machine | None = None) -> CodeNames:
-    """The symbols and keys of the text of a host program and of kernel texts."""
-    sources = [_host_source(host, machine), *(_kernel_source(k, _BEST, machine) for k in kernels)]
-    names, *others = [(source.symbol, source.key) for source in sources]
-    return CodeNames(names, tuple(others))
+def code_names(
+    host: str, kernels: Sequence[str], plans: Sequence[str], machine: Machine | None = None
+) -> CodeNames:
+    """The symbols and keys of the text of a host program, and of those of kernels and plans."""
+
+    def name(source: _Source) -> tuple[str, bytes]:
+        return source.symbol, source.key
+
+    return CodeNames(
+        name(_host_source(host, machine)),
+        tuple(name(_kernel_source(text, _BEST, machine)) for text in kernels),
+        tuple(name(_plan_source(text, machine)) for text in plans),
+    )
 
 
 def kept_functions(
-    names: CodeNames, details: Callable[[], tuple[str, Sequence[str]]], machine: Machine | None
-) -> tuple[list[Function], tuple[Function, Function]]:
-    """Kernels, and the functions of the host program, of `code_names(*details(), machine)`.
+    names: CodeNames,
+    details: Callable[[], tuple[str, Sequence[str], Sequence[str]]],
+    machine: Machine | None,
+) -> tuple[list[Function], list[Function], tuple[Function, Function]]:
+    """The functions of `code_names(*details(), machine)`: of kernels, of plans, of the host.
 
     Kernels get their code when a call needs it. Texts are asked for where the store has no code.
     """
     kernels = [
-        _kept_function(symbol, key, partial(_kernel_text, details, number), machine)
+        _kept_function(symbol, key, partial(_text, details, 1, number), _BEST, machine)
         for number, (symbol, key) in enumerate(names.kernels)
+    ]
+    plans = [
+        _kept_function(symbol, key, partial(_text, details, 2, number), None, machine).compiled()
+        for number, (symbol, key) in enumerate(names.functions)
     ]
     symbol, key = names.host
     source = _Source(symbol, _ENTRIES, lambda: details()[0], None, machine, known_key=key)
-    return kernels, _host_functions(source)
+    return kernels, plans, _host_functions(source)
 
 
-def _kernel_text(details: Callable[[], tuple[str, Sequence[str]]], number: int) -> str:
-    return details()[1][number]
+def _text(
+    details: Callable[[], tuple[str, Sequence[str], Sequence[str]]], kind: int, number: int
+) -> str:
+    return details()[kind][number]
 
 
 def _kept_function(
-    symbol: str, key: bytes, text: Callable[[], str], machine: Machine | None
+    symbol: str,
+    key: bytes,
+    text: Callable[[], str],
+    opt_level: int | None,
+    machine: Machine | None,
 ) -> Function:
-    """The function of a kernel text that programs share; the store may have its code."""
+    """The function of a text that programs share; the store may have its code."""
     source = _Source(
-        symbol, (symbol,), lambda: _with_names({symbol: text()}), _BEST, machine, known_key=key
+        symbol, (symbol,), lambda: _with_names({symbol: text()}), opt_level, machine, known_key=key
     )
     return _functions.setdefault(symbol, Function(symbol, source))
 
 
 def _length(source: KernelText) -> int:
     """Characters that LLVM reads, unless the store has the code."""
-    return 0 if isinstance(source, KeptText) else len(text_of(source))
+    if isinstance(source, KeptText):
+        return 0
+    return len(text_of(source)) // (_LESS if isinstance(source, HostText) else 1)
 
 
 def compile_functions(

@@ -22,7 +22,9 @@ def identity(architecture: str) -> bytes:
 
 
 def functions(
-    architecture: str, names: CodeNames, texts: Callable[[], tuple[str, Sequence[str]]]
-) -> tuple[list[Function], tuple[Function, Function]]:
-    """The functions that `names` tells of, of the texts of a host program and of kernels."""
+    architecture: str,
+    names: CodeNames,
+    texts: Callable[[], tuple[str, Sequence[str], Sequence[str]]],
+) -> tuple[list[Function], list[Function], tuple[Function, Function]]:
+    """The functions that `names` tells of: of kernels, of plans, and those of a host program."""
     return codegen.kept_functions(names, texts, machine_of(architecture))

@@ -72,7 +72,7 @@ def target(architecture: str) -> Target:
         generator=lambda: codegen.Builder(machine=machine),
         memory=CpuMemory(),
         compile_host=lambda text: codegen.compile_host(text, machine),
-        code_names=lambda host, kernels: codegen.code_names(host, kernels, machine),
+        code_names=lambda host, kernels, plans: codegen.code_names(host, kernels, plans, machine),
         views={
             "llvm": lambda sources: codegen.llvm_text([*map(text_of, sources)], machine),
             "asm": lambda sources: codegen.assembly([*map(text_of, sources)], machine),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from shlo_disc.lower.host.memory import HostMemory
 from shlo_disc.lower.host.packs import Origin
-from shlo_disc.lower.host.record import Mark, Site
+from shlo_disc.lower.host.record import Mark, PlanFunction, Site
 from shlo_disc.lower.host.writer import (
     ADDRESS,
     INLINED,
@@ -58,10 +58,10 @@ class Tables:
     """What a host program refers to by index.
 
     `written` is given each kernel as soon as it is known, and whether the first call needs it. A
-    kernel that a later place makes needed is given once more.
+    kernel that a later place makes needed is given once more. It is given functions of plans, too.
     """
 
-    def __init__(self, written: Callable[[Kernel, bool], object] | None) -> None:
+    def __init__(self, written: Callable[[Kernel | PlanFunction, bool], object] | None) -> None:
         self._written = written
         self.kernels: dict[KernelText, Kernel] = {}
         self._kernel_index: dict[KernelText, int] = {}
@@ -74,6 +74,9 @@ class Tables:
         self.launches_in_loops = self.copies_in_loops = 0
         self.pack_slots: dict[str, int] = {}
         self.packed_arguments: set[int] = set()
+        self._entries: dict[object, int] = {}
+        self.table: list[int] = []
+        """A kernel by index, or `~` of a plan's function, for every entry of the kernel table."""
         self.packing: dict[int, None] = {}
         """Kernels that calls like the first one run once copies are packed, and those that pack."""
         self.sites: list[Site] = []
@@ -94,6 +97,30 @@ class Tables:
         if wanted:
             self._wanted.add(source)
         return self._kernel_index[source]
+
+    def index(self, source: KernelText) -> int:
+        """The index of a kernel that there is."""
+        return self._kernel_index[source]
+
+    def function(self, function: PlanFunction) -> None:
+        """The program has the function of a plan."""
+        if self._written is not None:
+            self._written(function, True)
+
+    def entry(self, index: int) -> int:
+        """Where the kernel of `index` is in the kernel table, or `~` of a plan's function."""
+        return self.entries((index,))
+
+    def entries(self, indices: tuple[int, ...]) -> int:
+        """Where the first of such kernels is in the kernel table; the others follow."""
+        if indices not in self._entries:
+            self._entries[indices] = len(self.table)
+            self.table += indices
+        return self._entries[indices]
+
+    def numbers(self) -> tuple[int, ...]:
+        """What every entry of the kernel table is: functions count on behind all kernels."""
+        return tuple(index if index >= 0 else len(self.kernels) + ~index for index in self.table)
 
     def pack(self, origin: Origin, key: str) -> tuple[int, int]:
         """The argument or constant that is packed, and the slot of its copy."""
@@ -123,6 +150,9 @@ class PlanWriter:
     every part of a pack: the argument or constant, the slot, and the parameters of the launch that
     fills it. The last is -1 for what cannot wait. `site` gives the mark of a launch.
 
+    `numbered` gives the entry of a kernel in the kernel table, and is told whether only some calls
+    need it. By default a new kernel gets an entry.
+
     `copies_at_once`: the first step of the loop around makes packed copies if more steps follow. So
     few calls need the kernels that read none. A step asks for them; a failure ends the loop.
     """
@@ -139,8 +169,10 @@ class PlanWriter:
         in_loop: bool = False,
         copies_at_once: bool = False,
         call: Callable[[Call], None] | None = None,
+        numbered: Callable[[Kernel, bool], int | Register] | None = None,
     ) -> None:
         self.tables, self.w, self.memory = tables, w, memory
+        self._numbered = numbered or self._own
         self._address, self._packed, self._mark = buffer, packed, site
         self._in_loop, self._call = in_loop, call
         self._copies_at_once, self._is_rare = copies_at_once, False
@@ -240,20 +272,26 @@ class PlanWriter:
         """The address of a kernel."""
         w = self.w
         is_late = bool(self._choices) and self.memory.calls_kernels
-        index = self.tables.kernel(kernel, wanted=not is_late)
+        entry = self._numbered(kernel, is_late)
         if is_late and (self._is_rare or not self._in_loop):
-            make = w.context(KERNEL)
-            return w.call_for_address(make, w.the_context, w.const(index), hint="k")
+            number = w.const(entry) if isinstance(entry, int) else entry
+            return w.call_for_address(w.context(KERNEL), w.the_context, number, hint="k")
         if is_late:
+            assert isinstance(entry, int)
             # Before the loop: after a failure it would go on for ever.
             by_size = [choice for choice in self._choices if choice is not None]
             known = [condition if holds else ~condition for condition, holds in by_size]
             self.tables.asked_before.add(kernel.source)
-            w.ask(index, functools.reduce(operator.and_, known) if known else None)
-        else:
+            w.ask(entry, functools.reduce(operator.and_, known) if known else None)
+        found = w.pointer(w.context(KERNELS), entry)
+        return w.load_address(found, "k") if self.memory.calls_kernels else found
+
+    def _own(self, kernel: Kernel, is_late: bool) -> int:
+        """The entry of a kernel of the program."""
+        index = self.tables.kernel(kernel, wanted=not is_late)
+        if not is_late:
             self.tables.unasked.add(index)
-        entry = w.pointer(w.context(KERNELS), index)
-        return w.load_address(entry, "k") if self.memory.calls_kernels else entry
+        return self.tables.entry(index)
 
     def _pack(self, pack: Pack) -> None:
         w = self.w

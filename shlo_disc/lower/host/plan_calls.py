@@ -1,20 +1,23 @@
 """Kernel plans in the host program: in place, or as functions that equal plans share.
 
-    call @plan0(%ctx, %buffers, %sizes, %workspace, %packs, %site)
+    call @plan0(%ctx, %buffers, %sizes, %workspace, %packs, %site, %kernels)
 
 The layers of a model have equal plans, or plans that differ in the names of sizes. The text of such
-a plan is written once, over sizes `s0`, `s1` ...; a call passes what these are. What a loop runs is
-written in place, where LLVM can keep addresses and sizes in registers.
+a plan is written once, over sizes `s0`, `s1` ...; a call passes what these are. It also passes
+where the plan's kernels are in the kernel table. So the code of the function is kept on disk like
+that of a kernel, and other programs find it there. What a loop runs is written
+in place, where LLVM can keep addresses and sizes in registers.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from shlo_disc.base import flags
-from shlo_disc.base.records import dataclass
+from shlo_disc.base.later import Later
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.ir.locations import source_line
@@ -22,7 +25,9 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.foreign import emit_fft, emit_foreign
 from shlo_disc.lower.host.frame import Frame
 from shlo_disc.lower.host.launches import PlanWriter, Tables, addresses
-from shlo_disc.lower.host.record import Mark, Site
+from shlo_disc.lower.host.memory import HostMemory
+from shlo_disc.lower.host.plans import Kept
+from shlo_disc.lower.host.record import Mark, Parts, PlanFunction, Site
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import (
     All,
@@ -34,6 +39,7 @@ from shlo_disc.lower.plan import (
     Input,
     Kernel,
     KernelPlan,
+    KernelText,
     Launch,
     Output,
     Pack,
@@ -52,27 +58,23 @@ _OFTEN = 3
 """Steps of a loop whose first one makes packed copies. A copy costs as much as a use without it."""
 
 
-@dataclass
-class _Function:
-    name: str
-    sites: list[tuple[str, bool]]
-    """Its launches: the kernel, and whether it fills a packed copy."""
-    parts: tuple[str | Mark, ...] = ()
-    """Its text, with marks."""
+About = tuple[KernelPlan, int, tuple[tuple[str, int | None], ...]]
+"""All that the text of a function depends on.
+
+A plan with numbers in place of kernels, how many operands it has, and its sizes with their lower
+bounds."""
 
 
 class PlanCalls:
     """Writes plans into the host program of `frame`."""
 
-    def __init__(self, frame: Frame, tables: Tables) -> None:
-        self.frame, self.tables = frame, tables
+    def __init__(self, frame: Frame, tables: Tables, kept: Kept | None) -> None:
+        self.frame, self.tables, self._kept = frame, tables, kept
         self.workspaces: dict[tuple[Expr, ...], None] = {}
         """Bytes of the temporary blocks of a plan, for every plan that has some."""
-        self._functions: dict[object, _Function] = {}
-
-    def functions(self) -> tuple[str | Mark, ...]:
-        """The functions that the host program calls, with marks."""
-        return tuple(part for function in self._functions.values() for part in function.parts)
+        self._numbers: dict[About, int] = {}
+        self.functions: list[PlanFunction] = []
+        """Of equal plans; their texts have no kernels, but numbers of theirs."""
 
     def write(self, plan: KernelPlan, op: ir.Operation) -> None:
         """Write the plan of `op`."""
@@ -180,18 +182,20 @@ class PlanCalls:
 
     def _call(self, plan: KernelPlan, op: ir.Operation) -> None:
         frame, w = self.frame, self.frame.w
-        written = _written(plan)
+        launches = [*_launches(plan.steps)]
+        places = self._places(launches)
+        written = _written(plan, places)
         symbols = self._symbols(written, op)
         names = [f"s{number}" for number in range(len(symbols))]
         renamed = with_sizes(written, renaming(symbols, names))
         lows = tuple(map(self._low, symbols))
-        key = (renamed, len(op.operands), lows)
-        function = self._functions.get(key)
+        about = (renamed, len(op.operands), tuple(zip(names, lows, strict=True)))
+        function = self._numbers.get(about)
         if function is None:
-            function = self._functions[key] = _Function(f"plan{len(self._functions)}", [])
-            self._fill(function, renamed, dict(zip(names, lows, strict=True)), len(op.operands))
+            function = self._numbers[about] = len(self.functions)
+            self.functions.append(self._function(about))
         use, first = len(frame.record.uses) - 1, len(self.tables.sites)
-        self.tables.sites += [Site(use, name, packs) for name, packs in function.sites]
+        self.tables.sites += [Site(use, one.launch.kernel.name, one.packs) for one in launches]
         used = _buffers(plan)
         inputs = [Input(number) for number in range(len(op.operands))]
         outputs = [Output(number) for number in range(len(op.results))]
@@ -202,15 +206,28 @@ class PlanCalls:
             for place in self._packed(pack, op)
             for number in place
         ]
-        w.call_symbol(
-            function.name,
+        w.call_plan(
+            function,
+            self.tables.entry(~function),
             w.the_context,
             addresses(w, given),
             w.sizes_array([*map(Expr.symbol, symbols)]),
             w.offset(frame.arena, frame.workspace_base),
             w.sizes_array(packs),
             w.const(first),
+            w.const(self.tables.entries(tuple(map(self.tables.index, places)))),
         )
+
+    def _places(self, launches: Sequence[_Launched]) -> dict[KernelText, int]:
+        """The kernels of a plan, which the program has now, and their numbers in it."""
+        places: dict[KernelText, int] = {}
+        for launch, _, is_late in launches:
+            for kernel in (launch.kernel, *launch.calls):
+                index = self.tables.kernel(kernel, wanted=not is_late)
+                if not is_late:
+                    self.tables.unasked.add(index)
+                places.setdefault(kernel.source, len(places))
+        return places
 
     def _symbols(self, plan: KernelPlan, op: ir.Operation) -> list[str]:
         """The symbols of the plan, in an order that does not depend on their names if it can."""
@@ -225,59 +242,98 @@ class PlanCalls:
         low, _ = self.frame.shapes.constraints.bounds(Expr.symbol(symbol))
         return None if low is None or low < 0 else min(low, 1)
 
-    def _fill(
-        self,
-        function: _Function,
-        plan: KernelPlan,
-        symbols: Mapping[str, int | None],
-        operands: int,
-    ) -> None:
-        """Write `function`; `symbols` of `plan` have lower bounds."""
-        facts = Constraints()
-        for name, low in symbols.items():
-            if low is None:
-                facts.add_signed(name)
-            else:
-                facts.add_lower(Expr.symbol(name), low)
-        w = HostWriter("sizes", [*symbols], facts.is_natural)
-        blocks, _ = w.blocks(w.argument("workspace"), w.const(0), plan.workspaces)
-        packs = [*_packs(plan.steps)]
-        firsts = itertools.accumulate((3 * len(pack.parts) for pack in packs), initial=0)
-        numbers = dict(zip(packs, firsts, strict=False))
+    def _function(self, about: About) -> PlanFunction:
+        function = None if self._kept is None else self._kept.found_function(about)
+        if function is None:
+            function = PlanFunction(Later.of(_parts(self.frame.memory, *about)))
+            if self._kept is not None:
+                self._kept.keep_function(about, function)
+        self.tables.function(function)
+        return function
 
-        def buffer(of: Buffer) -> Pointer:
-            if isinstance(of, Workspace):
-                return blocks[of.index]
-            assert not isinstance(of, Packed), of
-            index = of.index if isinstance(of, Input) else operands + of.index
-            return w.pointer(w.argument("buffers"), index)
 
-        def packed(pack: Pack) -> list[tuple[Register, ...]]:
-            given = w.argument("packs")
-            first = numbers[pack]
-            at = [w.element_address(given, first + k, "i64") for k in range(3 * len(pack.parts))]
-            found = [*map(w.loaded_size, at)]
-            return [*zip(found[::3], found[1::3], found[2::3], strict=True)]
+def _parts(
+    memory: HostMemory, plan: KernelPlan, operands: int, sizes: tuple[tuple[str, int | None], ...]
+) -> Parts:
+    """The text of the function of a plan, of which this is all that it depends on."""
+    facts = Constraints()
+    for name, low in sizes:
+        if low is None:
+            facts.add_signed(name)
+        else:
+            facts.add_lower(Expr.symbol(name), low)
+    w = HostWriter("sizes", [name for name, _ in sizes], facts.is_natural)
+    blocks, _ = w.blocks(w.argument("workspace"), w.const(0), plan.workspaces)
+    packs = [*_packs(plan.steps)]
+    firsts = itertools.accumulate((3 * len(pack.parts) for pack in packs), initial=0)
+    numbers = dict(zip(packs, firsts, strict=False))
+    sites = itertools.count()
 
-        def site(name: str, packs: bool) -> Mark:
-            function.sites.append((name, packs))
-            return Mark(len(function.sites) - 1, first="%site")
+    def buffer(of: Buffer) -> Pointer:
+        if isinstance(of, Workspace):
+            return blocks[of.index]
+        assert not isinstance(of, Packed), of
+        index = of.index if isinstance(of, Input) else operands + of.index
+        return w.pointer(w.argument("buffers"), index)
 
-        memory = self.frame.memory
-        PlanWriter(self.tables, w, memory, buffer=buffer, packed=packed, site=site).steps(
-            plan.steps
+    def packed(pack: Pack) -> list[tuple[Register, ...]]:
+        given = w.argument("packs")
+        first = numbers[pack]
+        at = [w.element_address(given, first + k, "i64") for k in range(3 * len(pack.parts))]
+        found = [*map(w.loaded_size, at)]
+        return [*zip(found[::3], found[1::3], found[2::3], strict=True)]
+
+    writer = PlanWriter(
+        Tables(None),
+        w,
+        memory,
+        buffer=buffer,
+        packed=packed,
+        site=lambda _, __: Mark(next(sites), first="%site"),
+        numbered=lambda kernel, _: w.number("kernels") + int(kernel.name),
+    )
+    writer.steps(plan.steps)
+    return tuple(
+        w.parts(
+            "func.func @KERNEL(%ctx: !llvm.ptr, %buffers: !llvm.ptr, %sizes: !llvm.ptr, "
+            "%workspace: !llvm.ptr, %packs: !llvm.ptr, %site: i64, %kernels: i64)"
         )
-        parts = w.parts(
-            f"func.func @{function.name}(%ctx: !llvm.ptr, %buffers: !llvm.ptr, %sizes: !llvm.ptr, "
-            "%workspace: !llvm.ptr, %packs: !llvm.ptr, %site: i64) "
-            'attributes {passthrough = ["noinline"]}'
-        )
-        function.parts = tuple(parts)
+    )
 
 
-def _written(plan: KernelPlan) -> KernelPlan:
-    """What the text of a plan depends on."""
-    return KernelPlan(_plain(plan.steps, itertools.count()), plan.workspaces)
+class _Launched(NamedTuple):
+    """A launch of a plan."""
+
+    launch: Launch
+    packs: bool
+    """True if it fills a packed copy."""
+    is_late: bool
+    """Some calls do without it."""
+
+
+def _launches(steps: tuple[Step, ...], is_late: bool = False) -> Iterator[_Launched]:
+    """Every launch, in the order of the text."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield _Launched(step, False, is_late)
+        elif isinstance(step, If):
+            yield from _launches((*step.then, *step.otherwise), True)
+        elif isinstance(step, Pack):
+            yield from (_Launched(part.fill, True, True) for part in step.parts)
+            yield from _launches((*step.otherwise, *step.then), True)
+
+
+def _written(plan: KernelPlan, places: Mapping[KernelText, int]) -> KernelPlan:
+    """What the text of a plan depends on: kernels are their numbers."""
+
+    def put(kernel: Kernel) -> Kernel:
+        return Kernel(str(places[kernel.source]), "")
+
+    def launch(step: Launch) -> Launch:
+        return replace(step, kernel=put(step.kernel), calls=tuple(map(put, step.calls)))
+
+    steps = _plain(plan.steps, itertools.count())
+    return KernelPlan(rewritten(steps, launch), plan.workspaces)
 
 
 def _plain(steps: tuple[Step, ...], numbers: Iterator[int]) -> tuple[Step, ...]:

@@ -20,6 +20,7 @@ from shlo_disc.dynamic.seen import Pairs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.host.record import PlanFunction
 from shlo_disc.lower.plan import Call, KernelPlan, with_sizes
 from shlo_disc.lower.speculate import MAX_KERNELS, Decision, Likely, Speculation
 from shlo_disc.lower.target import Target
@@ -42,6 +43,12 @@ class Kept(Protocol):
 
     def keep(self, about: object, made: Made) -> Made:
         """Keep a plan that was made; returns it as the program shall have it."""
+
+    def found_function(self, about: object) -> PlanFunction | None:
+        """The function of a plan; `about` has all that it depends on, target and compiler aside."""
+
+    def keep_function(self, about: object, made: PlanFunction) -> None:
+        """Keep a function that was written."""
 
 
 @dataclass

@@ -27,7 +27,7 @@ from shlo_disc.lower.host.launches import Tables
 from shlo_disc.lower.host.plan_calls import PlanCalls
 from shlo_disc.lower.host.plans import Kept, Plans
 from shlo_disc.lower.host.prepare import prepare
-from shlo_disc.lower.host.record import HostDetails, HostProgram, Mark
+from shlo_disc.lower.host.record import HostDetails, HostProgram, Part, PlanFunction
 from shlo_disc.lower.host.scalars import emit_scalars
 from shlo_disc.lower.host.writer import CONSTANTS
 from shlo_disc.lower.plan import SMALL_STEPS, Kernel, KernelPlan
@@ -50,14 +50,14 @@ def emit_host(
     program: ShapeProgram,
     target: Target,
     likely: Likely | None = None,
-    written: Callable[[Kernel, bool], object] | None = None,
+    written: Callable[[Kernel | PlanFunction, bool], object] | None = None,
     kept: Kept | None = None,
 ) -> HostProgram:
     """The host program of `func`, a `main` annotated by plan-buffers.
 
     `likely`: values of symbols to have kernels for (see `lower.speculate`). `written` is given each
-    kernel as soon as its text is known, and whether the first call needs it. `kept`: plans that
-    earlier processes made.
+    kernel and each function of a plan as soon as it is known, and whether the first call needs it.
+    `kept`: plans that earlier processes made.
 
     Raises Refused with the fusions no kernel could be written for, and ValueError when `likely`
     names no symbol of the program.
@@ -70,7 +70,8 @@ def emit_host(
     arena = run.frame.arena_sizes
     prepare_text = prepare(program, arena, list(plans.workspaces))
     details = HostDetails(
-        parts=(prepare_text, *run_parts, *plans.functions(), tables.copies()),
+        parts=(prepare_text, *run_parts, tables.copies()),
+        functions=tuple(plans.functions),
         kernels=tuple(tables.kernels.values()),
         uses=tuple(run.frame.record.uses),
         sites=tuple(tables.sites),
@@ -79,6 +80,7 @@ def emit_host(
     )
     return HostProgram(
         details=Later.of(details),
+        table=tables.numbers(),
         unasked_kernels=tuple(sorted(tables.unasked)),
         packing_kernels=tuple(tables.packing),
         short_sizes=tuple(sorted(run.plans.short, key=str)),
@@ -104,7 +106,7 @@ class _Run:
         program: ShapeProgram,
         target: Target,
         likely: Likely,
-        written: Callable[[Kernel, bool], object] | None,
+        written: Callable[[Kernel | PlanFunction, bool], object] | None,
         kept: Kept | None,
     ) -> None:
         self.program = program
@@ -119,7 +121,7 @@ class _Run:
             scalars_of(func),
         )
         self.tables = Tables(written)
-        self.plan_calls = PlanCalls(self.frame, self.tables)
+        self.plan_calls = PlanCalls(self.frame, self.tables, kept)
         self.constants: list[npt.NDArray[np.uint8]] = []
         self.refused: list[tuple[ir.Operation, Exception]] = []
         """Fusions no kernel could be written for; the text is of no use then."""
@@ -127,7 +129,7 @@ class _Run:
         self._main = func.regions[0].blocks[0]
         self._can_fail = target.memory.can_fail or can_fail(func)
 
-    def emit(self) -> list[str | Mark]:
+    def emit(self) -> list[Part]:
         """The text of `run`, with marks; fills the tables."""
         frame, block = self.frame, self._main
         for index, argument in enumerate(block.arguments):

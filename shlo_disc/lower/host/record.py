@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.lower.plan import FfiCall, Kernel, KernelPlan
+from shlo_disc.lower.plan import FfiCall, HostText, KeptText, Kernel, KernelPlan, named
 from shlo_disc.passes.place import Place
 
 MOST_BYTES = 2**46
@@ -81,6 +83,33 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class PlanCall:
+    """Where the host program calls the function of a plan."""
+
+    function: int
+    """By its place in `HostDetails.functions`."""
+    by_table: str
+    """The call of the entry of the kernel table."""
+    operands: str
+    """The operands and their types."""
+
+    @property
+    def by_name(self) -> str:
+        """The call for texts that have the function, too."""
+        return f"func.call @{plan_name(self.function)}{self.operands} -> ()\n"
+
+
+Part = str | Mark | PlanCall
+Parts = tuple[Part, ...]
+"""A text in pieces. With marks made calls it tells when launches begin and end."""
+
+
+def plan_name(function: int) -> str:
+    """What a plan's function is called where its text is beside others."""
+    return f"plan{function}"
+
+
+@dataclass(frozen=True)
 class Unfused:
     """A fusion that was planned again as smaller ones."""
 
@@ -111,14 +140,32 @@ class CodeNames:
     """Of the text whose functions are `prepare` and `run`."""
     kernels: tuple[tuple[str, bytes], ...]
     """In the order of their indices."""
+    functions: tuple[tuple[str, bytes], ...] = ()
+    """Of plans."""
+
+
+@dataclass(frozen=True)
+class PlanFunction:
+    """The function of a plan, which is compiled like a kernel."""
+
+    parts: Later[Parts]
+    """Its text, with marks."""
+    kept: KeptText | None = None
+    """If an earlier process wrote it."""
+
+    @property
+    def source(self) -> HostText | KeptText:
+        """What is compiled."""
+        return self.kept or HostText(text_of_parts(self.parts.value))
 
 
 @dataclass(frozen=True)
 class HostDetails:
     """What machine code is made of, and what it is for. Calls need neither."""
 
-    parts: tuple[str | Mark, ...]
+    parts: Parts
     """The functions `prepare` and `run`, as MLIR, with a mark where a launch begins or ends."""
+    functions: tuple[PlanFunction, ...]
     kernels: tuple[Kernel, ...]
     """In the order of their indices."""
     uses: tuple[KernelUse, ...]
@@ -133,7 +180,39 @@ class HostDetails:
     @property
     def text(self) -> str:
         """The functions `prepare` and `run`, as MLIR."""
-        return "".join(part for part in self.parts if isinstance(part, str))
+        return text_of_parts(self.parts)
+
+    def whole(self, marked: Callable[[Mark], str] = lambda _: "") -> str:
+        """The functions `prepare` and `run` and those of plans, which they call by name.
+
+        `marked`: the text of a mark.
+        """
+
+        def text(part: Part) -> str:
+            if isinstance(part, PlanCall):
+                return part.by_name
+            return part if isinstance(part, str) else marked(part)
+
+        plans = (
+            named("".join(map(text, function.parts.value)), plan_name(number))
+            for number, function in enumerate(self.functions)
+        )
+        return "".join([*map(text, self.parts), *plans])
+
+
+def texts_of(host: HostProgram) -> tuple[str, list[str], list[str]]:
+    """All that is compiled: the text of the host program, those of kernels, those of plans."""
+    functions = [text_of_parts(function.parts.value) for function in host.functions]
+    return host.text, [kernel.text for kernel in host.kernels], functions
+
+
+def text_of_parts(parts: Parts) -> str:
+    """The text that is compiled."""
+    return "".join(
+        part.by_table if isinstance(part, PlanCall) else part
+        for part in parts
+        if not isinstance(part, Mark)
+    )
 
 
 @dataclass(frozen=True)
@@ -141,6 +220,9 @@ class HostProgram:
     """Native host code, and what it refers to by index."""
 
     details: Later[HostDetails]
+    table: tuple[int, ...]
+    """The kernel of every entry of the kernel table, or the function of a plan: they are counted
+    on behind kernels. A plan's kernels are in a row, so some are there several times."""
     short_sizes: tuple[Expr, ...]
     """Sizes of which short values in the first call have kernels of their own."""
     unasked_kernels: tuple[int, ...]
@@ -163,10 +245,14 @@ class HostProgram:
         """See :class:`HostDetails`."""
         return self.details.value.text
 
-    @property
-    def parts(self) -> tuple[str | Mark, ...]:
+    def whole(self, marked: Callable[[Mark], str] = lambda _: "") -> str:
         """See :class:`HostDetails`."""
-        return self.details.value.parts
+        return self.details.value.whole(marked)
+
+    @property
+    def functions(self) -> tuple[PlanFunction, ...]:
+        """See :class:`HostDetails`."""
+        return self.details.value.functions
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

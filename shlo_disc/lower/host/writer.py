@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, Monomial
-from shlo_disc.lower.host.record import Mark
+from shlo_disc.lower.host.record import Mark, Part, PlanCall
 from shlo_disc.lower.values.text import TextBuilder, indented
 from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register, Value
 
@@ -64,6 +64,10 @@ class HostWriter(TextBuilder):
     def argument(self, name: str) -> Pointer:
         """An argument of the function, which is an address."""
         return self._arguments.setdefault(name, Pointer(self, f"%{name}", ADDRESS, 0))
+
+    def number(self, name: str) -> Register:
+        """An argument of the function, which is an i64."""
+        return Register(self, f"%{name}", "i64", 0)
 
     @property
     def the_context(self) -> Pointer:
@@ -147,8 +151,14 @@ class HostWriter(TextBuilder):
 
     # ---------------------------------------------------------------- addresses
 
-    def element_address(self, base: Pointer, index: int, element: str = ADDRESS) -> Pointer:
+    def element_address(
+        self, base: Pointer, index: int | Register, element: str = ADDRESS
+    ) -> Pointer:
         """Address of element `index` of `base`, an array of `element`."""
+        if isinstance(index, Register):
+            types = f"({ADDRESS}, {index.type}) -> {ADDRESS}, {element}"
+            right = f"llvm.getelementptr {base}[{index}] : {types}"
+            return self.define(Pointer, right, ADDRESS, [base, index], "a")
         right = f"llvm.getelementptr {base}[{index}] : ({ADDRESS}) -> {ADDRESS}, {element}"
         return self.define(Pointer, right, ADDRESS, [base], "a")
 
@@ -157,10 +167,11 @@ class HostWriter(TextBuilder):
         right = f"llvm.getelementptr {base}[{offset}] : ({ADDRESS}, {offset.type}) -> {ADDRESS}, i8"
         return self.define(Pointer, right, ADDRESS, [base, offset], "p")
 
-    def pointer(self, base: Pointer, index: int) -> Pointer:
+    def pointer(self, base: Pointer, index: int | Register) -> Pointer:
         """Address `index` of `base`, an array of addresses that do not change."""
-        right = f"llvm.load {self.element_address(base, index)} : {ADDRESS} -> {ADDRESS}"
-        return self.define(Pointer, right, ADDRESS, [base], "p")
+        address = self.element_address(base, index)
+        right = f"llvm.load {address} : {ADDRESS} -> {ADDRESS}"
+        return self.define(Pointer, right, ADDRESS, [address], "p")
 
     def loaded_size(self, address: Pointer) -> Register:
         """The i64 at `address`, which does not change."""
@@ -248,6 +259,14 @@ class HostWriter(TextBuilder):
         """Call a function that has no result."""
         self.emit(_call(function, operands, "()"))
 
+    def call_plan(self, function: int, entry: int, *operands: Value) -> None:
+        """Call the function of a plan, which is an entry of the kernel table."""
+        address = self.load_address(self.pointer(self.context(KERNELS), entry), "plan")
+        types = ", ".join(operand.type for operand in operands)
+        given = ", ".join(map(str, operands))
+        by_table = "".join(indented([_call(address, operands, "()")])) + "\n"
+        self._regions[-1].lines.append(PlanCall(function, by_table, f"({given}) : ({types})"))
+
     def call_symbol(self, name: str, *operands: Value) -> None:
         """Call a function of the host program that has no result."""
         types = ", ".join(operand.type for operand in operands)
@@ -321,7 +340,7 @@ class HostWriter(TextBuilder):
         assert isinstance(text, str)
         return text
 
-    def parts(self, signature: str, result: Register | None = None) -> list[str | Mark]:
+    def parts(self, signature: str, result: Register | None = None) -> list[Part]:
         """The finished function, which returns `result`: text, with marks between the lines."""
         if self._asked:
             self._ask()
@@ -329,10 +348,10 @@ class HostWriter(TextBuilder):
         entry, body = self._regions
         lines = [*self._entry, *entry.lines, *body.lines, f"func.return{returned}"]
         self.forget()
-        found: list[str | Mark] = []
+        found: list[Part] = []
         text: list[str] = []
         for line in [signature + " {", *indented(lines), "}\n"]:
-            if isinstance(line, Mark):
+            if isinstance(line, Mark | PlanCall):
                 found += ["\n".join([*text, ""]), line]
                 text = []
             else:
