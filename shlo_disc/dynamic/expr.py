@@ -82,6 +82,13 @@ class Expr:
     # -- construction ---------------------------------------------------------------------------
 
     @staticmethod
+    def of_terms(terms: tuple[tuple[Monomial, int], ...]) -> Expr:
+        """The expression that had these `terms`."""
+        made = Expr.__new__(Expr)
+        made._set(terms, _has_quotients(dict(terms)))
+        return made
+
+    @staticmethod
     @functools.lru_cache(maxsize=CACHE_SIZE)
     def const(value: int) -> Expr:
         """The constant `value`."""
@@ -972,8 +979,18 @@ _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
 _ONE = Expr.const(1)
 
 
+_RENAMINGS = 64
+"""Renamings that a process keeps, with what they made: of one program several are asked for often,
+over the symbols of its layers and back."""
+
+
 def renaming(symbols: Sequence[str], names: Sequence[str]) -> Callable[[Expr], Expr]:
     """A function that puts each of `names` in the place of a symbol, all at once."""
+    return _renaming(tuple(symbols), tuple(names))
+
+
+@functools.lru_cache(_RENAMINGS)
+def _renaming(symbols: tuple[str, ...], names: tuple[str, ...]) -> Callable[[Expr], Expr]:
     put = {symbol: Expr.symbol(name) for symbol, name in zip(symbols, names, strict=True)}
     known: dict[Atom, Expr] = {}
     made: dict[Expr, Expr] = {}

@@ -211,7 +211,7 @@ def _read(nodes: list[list[Any]], blobs: memoryview, lines: Sequence[str], weigh
         "weight": lambda name: weights[name],
         "told": lambda *parts: "".join(lines[p] if type(p) is int else p for p in parts),
         "atom": lambda op, key, *arguments: intern(op, key, arguments),
-        "size": lambda *terms: Expr(dict(zip(terms[::2], terms[1::2], strict=True))),
+        "size": lambda *terms: Expr.of_terms(tuple(zip(terms[::2], terms[1::2], strict=True))),
         "plain": lambda value: value,
         "tuple": lambda *values: values,
         "list": lambda *values: [*values],

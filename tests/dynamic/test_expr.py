@@ -82,6 +82,15 @@ def test_text_parses_back(tree):
 
 
 @settings(max_examples=200, deadline=None)
+@given(tree=trees(8))
+def test_terms_make_the_expression_again(tree):
+    _, expr = tree
+    made = Expr.of_terms(expr.terms)
+    assert (made, hash(made), str(made)) == (expr, hash(expr), str(expr))
+    assert (made * 6) % 4 == (expr * 6) % 4  # it knows of its quotients
+
+
+@settings(max_examples=200, deadline=None)
 @given(tree=trees(6), by=trees(4), env=ENVIRONMENTS)
 def test_substitution_is_evaluation_in_two_steps(tree, by, env):
     _, expr = tree
