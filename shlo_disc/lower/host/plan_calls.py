@@ -65,6 +65,9 @@ A plan with numbers in place of kernels, how many operands it has, and its sizes
 bounds."""
 
 
+Shape = tuple[Expr, ...]
+
+
 class PlanCalls:
     """Writes plans into the host program of `frame`."""
 
@@ -72,6 +75,7 @@ class PlanCalls:
         self.frame, self.tables, self._kept = frame, tables, kept
         self.workspaces: dict[tuple[Expr, ...], None] = {}
         """Bytes of the temporary blocks of a plan, for every plan that has some."""
+        self._called: dict[object, tuple[int, list[str]]] = {}
         self._numbers: dict[About, int] = {}
         self.functions: list[PlanFunction] = []
         """Of equal plans; their texts have no kernels, but numbers of theirs."""
@@ -184,16 +188,11 @@ class PlanCalls:
         frame, w = self.frame, self.frame.w
         launches = [*_launches(plan.steps)]
         places = self._places(launches)
-        written = _written(plan, places)
-        symbols = self._symbols(written, op)
-        names = [f"s{number}" for number in range(len(symbols))]
-        renamed = with_sizes(written, renaming(symbols, names))
-        lows = tuple(map(self._low, symbols))
-        about = (renamed, len(op.operands), tuple(zip(names, lows, strict=True)))
-        function = self._numbers.get(about)
-        if function is None:
-            function = self._numbers[about] = len(self.functions)
-            self.functions.append(self._function(about))
+        shapes = tuple(tuple(frame.shapes.shape(value)) for value in op.operands)
+        key = plan.steps, plan.workspaces, shapes
+        if key not in self._called:
+            self._called[key] = self._function_of(_written(plan, places), shapes)
+        function, symbols = self._called[key]
         use, first = len(frame.record.uses) - 1, len(self.tables.sites)
         self.tables.sites += [Site(use, one.launch.kernel.name, one.packs) for one in launches]
         used = _buffers(plan)
@@ -229,13 +228,17 @@ class PlanCalls:
                 places.setdefault(kernel.source, len(places))
         return places
 
-    def _symbols(self, plan: KernelPlan, op: ir.Operation) -> list[str]:
-        """The symbols of the plan, in an order that does not depend on their names if it can."""
-        used = {symbol for size in _sizes(plan) for symbol in size.symbols()}
-        shapes = (self.frame.shapes.shape(value) for value in op.operands)
-        plain = [s for shape in shapes for size in shape for s in size.symbols()
-                 if s in used and size == Expr.symbol(s)]  # fmt: skip
-        return [*dict.fromkeys([*plain, *sorted(used)])]
+    def _function_of(self, plan: KernelPlan, shapes: Sequence[Shape]) -> tuple[int, list[str]]:
+        """The function for operands of such `shapes`, and what it takes as sizes."""
+        symbols = _symbols(plan, shapes)
+        names = [f"s{number}" for number in range(len(symbols))]
+        renamed = with_sizes(plan, renaming(symbols, names))
+        lows = tuple(map(self._low, symbols))
+        about = (renamed, len(shapes), tuple(zip(names, lows, strict=True)))
+        if about not in self._numbers:
+            self._numbers[about] = len(self.functions)
+            self.functions.append(self._function(about))
+        return self._numbers[about], symbols
 
     def _low(self, symbol: str) -> int | None:
         """A lower bound of `symbol`, 0 or 1: more is of no use. None: it may be negative."""
@@ -250,6 +253,14 @@ class PlanCalls:
                 self._kept.keep_function(about, function)
         self.tables.function(function)
         return function
+
+
+def _symbols(plan: KernelPlan, shapes: Sequence[Shape]) -> list[str]:
+    """The symbols of the plan, in an order that does not depend on their names if it can."""
+    used = {symbol for size in _sizes(plan) for symbol in size.symbols()}
+    plain = [s for shape in shapes for size in shape for s in size.symbols()
+             if s in used and size == Expr.symbol(s)]  # fmt: skip
+    return [*dict.fromkeys([*plain, *sorted(used)])]
 
 
 def _parts(
