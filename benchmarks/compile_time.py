@@ -5,6 +5,10 @@ few percent, so an attempt is made once. XLA compiles for the shapes of the call
 processor time until nothing is left to compile. `import` is what `import shlo_disc` takes beside
 JAX: it has the compiler, where nothing is kept on disk. Else the first call imports the compiler if
 it needs it. So imports count on both sides where an edited program is compared with a cold one.
+
+`beyond` is what we add to the work of JAX's that nobody can save, and to the run of the compiled
+code: in the next process to the trace at the sizes of the call, at other sizes to the trace with
+symbols and the lowering. `trace` is `jax.jit(f).trace` alone, in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
@@ -31,9 +37,9 @@ from benchmarks.store import write
 __all__ = ["compile_time", "first"]
 
 _SHAPES = {"cold": (2, 17), "next": (2, 17), "other": (3, 19), "edited": (2, 17),
-           "rescaled": (2, 17)}  # fmt: skip
+           "rescaled": (2, 17), "trace": (2, 17)}  # fmt: skip
 """(batch, length) of an attempt: without a cache, after a process of equal and of other sizes, and
-after one of the program without the line of `_EDITS`."""
+after one of the program without the line of `_EDITS`; and of a trace alone."""
 _MOST, _MEAN = 4.0, 1.5
 """Of XLA's time for one shape, at most."""
 
@@ -45,9 +51,12 @@ def compile_time(console: Console, quick: bool) -> None:
     rows = []
     for name in list(PROGRAMS)[: 2 if quick else None]:
         seconds = _attempts(name)
-        rows.append({"case": name, "seconds": seconds, "times": _times(seconds)})
+        beyond = {kind: _beyond_ms(seconds, kind) for kind in _OF_JAX}
+        times = _times(seconds)
+        rows.append({"case": name, "seconds": seconds, "times": times, "beyond_ms": beyond})
         console.print(name, rows[-1]["times"])
     console.print(_table(rows))
+    console.print(_beyond_table(rows))
     means = {key: statistics.geometric_mean(row["times"][key] for row in rows)
              for key in rows[0]["times"]}  # fmt: skip
     console.print({key: f"{mean:.2f}" for key, mean in means.items()})
@@ -87,13 +96,16 @@ def _attempts(name: str) -> dict[str, dict[str, float]]:
             }
             _in_a_process(name, system, "cold", on)
             found[f"{system} next"] = _in_a_process(name, system, "next", on)
+            if system == "jax.jit":
+                found["jax.jit trace"] = _in_a_process(name, system, "trace", off)
             for kind in ("other", *_EDITS) if system == "ours" else ():
                 found[f"ours {kind}"] = _in_a_process(name, system, kind, on)
     return found
 
 
 def _in_a_process(name: str, system: str, kind: str, variables: dict[str, str]) -> dict[str, float]:
-    arguments = f"{name!r}, {system!r}, {_SHAPES[kind]!r}, {kind if kind in _EDITS else ''!r}"
+    flags = f"edit={kind if kind in _EDITS else ''!r}, only_trace={kind == 'trace'}"
+    arguments = f"{name!r}, {system!r}, {_SHAPES[kind]!r}, {flags}"
     program = f"from benchmarks.compile_time import first; first({arguments})"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -147,7 +159,55 @@ _EDITS = {"edited": _edited, "rescaled": _rescaled}
 """Lines that a program has not when it is kept on disk, and has when it is called next."""
 
 
-def first(name: str, system: str, shape: tuple[int, int], edit: str = "") -> None:
+@contextmanager
+def _parts(compiled: Any) -> Iterator[dict[str, float]]:
+    """Processor seconds of JAX's parts in the first call of ours, and of the compiled code."""
+    import jax
+
+    from shlo_disc.jax.calls import lowered
+    from shlo_disc.jax.calls.entries import Entry
+    from shlo_disc.lower.cpu.codegen import Function
+
+    seconds = dict.fromkeys(("numbers", "symbols", "lowering", "kernels", "run"), 0.0)
+    jitted = compiled._options.jitted
+    trace, lower, run = jitted.trace, lowered.lower_whole, Entry.run
+    compile_kernel = Function.compiled
+
+    def timed(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        before, of_kernels = time.process_time(), seconds["kernels"]
+        try:
+            return function(*args, **kwargs)
+        finally:
+            last = time.process_time() - before
+            if name == "kernels":
+                seconds[name] += last
+            elif name == "run":  # which compiles the kernels that no earlier call needed
+                seconds[name] = last - (seconds["kernels"] - of_kernels)
+            else:  # JAX has what it traced when it is asked for it again
+                seconds[name] = max(seconds[name], last)
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        sizes = (n for leaf in jax.tree.leaves((args, kwargs)) for n in getattr(leaf, "shape", ()))
+        name = "numbers" if all(isinstance(n, int) for n in sizes) else "symbols"
+        return timed(name, trace, *args, **kwargs)
+
+    with (
+        patch.object(jitted, "trace", traced),
+        patch.object(lowered, "lower_whole", functools.partial(timed, "lowering", lower)),
+        patch.object(Entry, "run", lambda *args: timed("run", run, *args)),
+        patch.object(Function, "compiled", lambda self: timed("kernels", compile_kernel, self)),
+    ):
+        yield seconds
+
+
+def first(
+    name: str,
+    system: str,
+    shape: tuple[int, int],
+    *,
+    edit: str = "",
+    only_trace: bool = False,
+) -> None:
     """Call a program in this process, which has compiled nothing yet; print seconds as JSON."""
     import jax
 
@@ -163,14 +223,49 @@ def first(name: str, system: str, shape: tuple[int, int], edit: str = "") -> Non
         function = _EDITS[edit](function)
     jax.block_until_ready(arguments)
     compiled = jit(function)
-    wall, processor = time.perf_counter(), time.process_time()
-    jax.block_until_ready(compiled(*arguments))
-    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    parts: dict[str, float] = {}
+    with ExitStack() as stack:
+        if system == "ours":
+            parts = stack.enter_context(_parts(compiled))
+        wall, processor = time.perf_counter(), time.process_time()
+        if only_trace:
+            compiled.trace(*arguments)
+        else:
+            jax.block_until_ready(compiled(*arguments))
+        wall, processor = time.perf_counter() - wall, time.process_time() - processor
     before = time.process_time()
     shlo_disc.finish_compiling()
     done = processor + time.process_time() - before
-    seconds = {"import": imported, "wall": wall, "processor": processor, "all": done}
+    seconds = {"import": imported, "wall": wall, "processor": processor, "all": done, **parts}
     print(json.dumps(seconds))
+
+
+_OF_JAX = {"next": ("numbers", "run"), "other": ("symbols", "lowering", "run")}
+"""What is not ours in the first call of a later process, at known and at other sizes."""
+_MOST_BEYOND_MS = {"next": 30, "other": 100}
+
+
+def _beyond_ms(seconds: dict[str, dict[str, float]], kind: str) -> float:
+    """What a first call adds to JAX's own work, and to the run of the compiled code."""
+    found = seconds[f"ours {kind}"]
+    return 1e3 * (found["processor"] - sum(found.get(part, 0) for part in _OF_JAX[kind]))
+
+
+def _beyond_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="First calls of a later process: processor milliseconds")
+    for column in ("program", "trace", "next", "its trace", "run", "beyond", "other", "symbols",
+                   "lowering", "run", "beyond", "of it at numbers"):  # fmt: skip
+        table.add_column(column, justify="left" if column == "program" else "right")
+    for row in rows:
+        seconds, cells = row["seconds"], []
+        cells.append(f"{1e3 * seconds['jax.jit trace']['processor']:.1f}")
+        for kind, parts in _OF_JAX.items():
+            found, beyond = seconds[f"ours {kind}"], _beyond_ms(seconds, kind)
+            cells += [f"{1e3 * found.get(part, 0):.1f}" for part in ("processor", *parts)]
+            cells.append(f"{beyond:.1f}{'*' if beyond > _MOST_BEYOND_MS[kind] else ''}")
+        cells.append(f"{1e3 * seconds['ours other'].get('numbers', 0):.1f}")
+        table.add_row(row["case"], *cells)
+    return table
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

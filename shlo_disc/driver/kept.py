@@ -12,10 +12,9 @@ import hashlib
 import importlib.metadata
 import io
 import logging
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -47,6 +46,7 @@ from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, pro
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.record import texts_of
 from shlo_disc.lower.target import kept_code, parse
+from shlo_disc.ral import file_stamps
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.folder import configured
@@ -454,19 +454,6 @@ def compiler_id() -> bytes:
         digest.update(record.encode())
         return digest.digest()
     # Reading them all takes longer than loading a program.
-    files = [row for folder in sys.modules["shlo_disc"].__path__ for row in _files(folder)]
-    digest.update(repr(sorted(files)).encode())
+    for folder in sys.modules["shlo_disc"].__path__:
+        digest.update(file_stamps(folder))
     return digest.digest()
-
-
-def _files(root: str) -> Iterator[tuple[str, int, int]]:
-    """Path, size and time of the sources and libraries below `root`."""
-    folders = [root]
-    for folder in folders:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith((".py", ".so")):
-                    found = entry.stat()
-                    yield entry.path, found.st_size, found.st_mtime_ns
-                elif entry.name != "__pycache__" and entry.is_dir():
-                    folders.append(entry.path)

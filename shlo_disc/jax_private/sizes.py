@@ -17,6 +17,9 @@ from shlo_disc.jax_private.jaxprs import equation_line, equations_of
 DimExpr = _shape_poly._DimExpr
 """The class of symbolic sizes."""
 
+size_text: Callable[[Any], str] = DimExpr.__str__
+"""The text of a size; `methods.py`, which hears of who asks for texts, replaces the method."""
+
 SymbolicScope = _shape_poly.SymbolicScope
 """The scope that symbolic sizes belong to."""
 
@@ -116,12 +119,19 @@ def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
     too; equal sizes are told once.
     """
     seen: set[tuple[str, str]] = set()
+    known: dict[int, str] = {}  # by address: the jaxpr keeps its sizes
+
+    def text(size: Any) -> str:
+        if (found := known.get(id(size))) is None:
+            found = known[id(size)] = size_text(size) if isinstance(size, DimExpr) else str(size)
+        return found
+
     for equation in equations_of(jaxpr):
         if equation.primitive.name == "reshape":
             before = equation.invars[0].aval.shape
             after = equation.outvars[0].aval.shape
             if any(isinstance(size, DimExpr) for size in (*before, *after)):
-                texts = [*map(str, before)], [*map(str, after)]
+                texts = [*map(text, before)], [*map(text, after)]
                 key = ", ".join(texts[0]), ", ".join(texts[1])
                 if key not in seen:
                     seen.add(key)

@@ -478,6 +478,9 @@ def check_object_code(object: bytes) -> None:
 def cpu_identity() -> bytes:
     """The values of CPUID and XGETBV that LLVM chooses instructions by."""
 
+def file_stamps(folder: str) -> bytes:
+    """Path, size and time of every `*.py` and `*.so` below a folder. Raises OSError."""
+
 def ffi_handler(on_gpu: bool = False) -> dict[str, Any]: ...
 def ffi_learn_stream() -> Any:
     """The capsule of an FFI handler of GPUs that remembers the stream of its calls."""

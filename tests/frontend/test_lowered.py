@@ -50,6 +50,16 @@ def test_sizes_that_arguments_do_not_determine():
         lowered_module("f", jax.jit(lambda x: x), specs("b*t"), {})
 
 
+def test_an_operation_has_the_innermost_line_alone():
+    def inner(x):
+        return jnp.tanh(x)
+
+    made = lowered_module("f", jax.jit(lambda x: inner(inner(x))), specs("b, t"), {})
+    code = inner.__code__
+    assert f'"{code.co_filename}":{code.co_firstlineno + 1}:' in made.data
+    assert "callsite" not in made.data
+
+
 PROGRAMS = {
     "attention": (
         lambda x: jax.nn.softmax(x @ x.T / 3) @ x,

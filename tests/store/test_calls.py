@@ -16,7 +16,7 @@ from jax.extend.core import Primitive
 
 import shlo_disc
 from shlo_disc import cache
-from shlo_disc.jax.equations.digest import NamelessError, digest_of
+from shlo_disc.jax.equations.digest import NamelessError, _Digest, digest_of
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -249,6 +249,8 @@ def programs() -> dict[str, Any]:
         "constant": lambda x: x + some,
         "other constant": lambda x: x + other,
         "wider constant": lambda x: x + other.astype(np.int32),
+        "long constant": lambda x: x[0, 0] + np.arange(20, dtype=np.float32),
+        "other long constant": lambda x: x[0, 0] + np.arange(1, 21, dtype=np.float32),
         "order": lambda x: (x + 1, x + 2),
         "other order": lambda x: (x + 2, x + 1),
         "scan": lambda x: jax.lax.scan(lambda c, y: (c + y, c), jnp.zeros(4), x),
@@ -300,6 +302,21 @@ def test_equal_programs_have_equal_digests_and_no_others_have():
     for other in (X[:2], X.astype(np.float16), jnp.float32(1.0), 1.0):
         assert digest_of(double.trace(other).jaxpr) not in first.values()
     assert digest_of(double.trace(X).jaxpr, 1) != digest_of(double.trace(X).jaxpr, 2)
+
+
+def test_equal_parameters_of_other_types_are_others():
+    one = np.float32(1)
+    plain = [1, True, 1.0, "1", b"1", None, Way.UP, Way.DOWN, np.dtype("f4"), one, np.float64(1)]
+    rows = [(), [], (1,), [1], (True,), (1.0,), ("1",), (None,), (one,), (1, 1), [1, 1], ((1,),)]
+    nested = [(1, (1,)), ((1,), 1), ((1, 1), ()), ((), (1, 1)), {"a": 1}, {"a": (1,)}, {"1": "a"}]
+    arrays = [np.ones(n, kind) for n in (1, 4, 40) for kind in (np.float32, np.int32)]
+    found = set()
+    values = [*plain, *rows, *nested, *arrays]
+    for value in values:
+        digest = _Digest({})
+        digest.value(value)
+        found.add(digest.digest())
+    assert len(found) == len(values)
 
 
 def test_the_configuration_counts():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import os
 import zlib
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.jax_private.modules import generic_text
 from shlo_disc.lower.plan import Kernel
+from shlo_disc.ral import file_stamps
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -543,3 +545,35 @@ def test_disc_cache_verify_needs_neither_lines_nor_functions_nor_constants(place
     told = CliRunner().invoke(disc_cache.main, ["--dir", str(place), "verify"])
     assert ", 0 damaged" in told.output, told.output
     assert told.exit_code == 0
+
+
+def test_an_edited_source_is_another_compiler(tmp_path):
+    """Its size or its time tells; what Python and editors write beside it does not count."""
+    inner, cache = tmp_path / "inner", tmp_path / "inner/__pycache__"
+    cache.mkdir(parents=True)
+    source = inner / "pass.py"
+    source.write_text("a = 1")
+    known = [file_stamps(str(tmp_path))]
+    (cache / "pass.py").write_text("a = 1")
+    (inner / "notes.txt").write_text("a = 1")
+    (inner / ".#pass.py").symlink_to("nobody@host")
+    assert file_stamps(str(tmp_path)) == known[0]
+
+    def edited() -> None:
+        known.append(file_stamps(str(tmp_path)))
+        assert len({*known}) == len(known)
+
+    os.utime(source, ns=(1, 1))
+    edited()
+    source.write_text("a = 12")
+    os.utime(source, ns=(1, 1))
+    edited()
+    source.rename(inner / "fusion.py")
+    edited()
+    (inner / "ral.so").write_bytes(b"")
+    edited()
+    linked = tmp_path / "linked"
+    linked.symlink_to("inner")
+    edited()
+    with pytest.raises(FileNotFoundError):
+        file_stamps(str(tmp_path / "missing"))

@@ -204,9 +204,12 @@ class _Digest:
         data = np.ascontiguousarray(value)
         weak = getattr(value, "weak_type", False)
         elements = data.reshape(-1).view(np.uint8)
-        is_short = data.nbytes <= _SHORT
-        name = elements.tobytes() if is_short else name_of(elements.data)
-        self.add("array", repr(data.shape), dtype, str(weak), name)
+        self.add("array", repr(np.shape(value)), dtype, str(weak))  # `data` has a dimension
+        if data.nbytes <= _SHORT:
+            self.add(elements.tobytes())
+            return
+        name = name_of(elements.data)
+        self.add(name)
         if is_large(value):
             # An array of JAX never changes; one of NumPy may.
             self._constants[name] = elements.copy() if isinstance(value, np.ndarray) else elements

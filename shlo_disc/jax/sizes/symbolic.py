@@ -23,9 +23,7 @@ from shlo_disc.dynamic.relations import holds, lower_bound
 from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.jax.sizes.nesting import in_turn
 from shlo_disc.jax_private.jaxprs import Unseen
-from shlo_disc.jax_private.sizes import DimExpr, SymbolicScope
-
-_text: Callable[[Any], str] = DimExpr.__str__  # before questions.py replaces the method
+from shlo_disc.jax_private.sizes import DimExpr, SymbolicScope, size_text
 
 
 @dataclass(frozen=True)
@@ -306,4 +304,4 @@ def as_bound(a: Expr, b: Expr, hints: Mapping[str, int]) -> tuple[Expr, Expr] | 
 
 def text_of(size: Any) -> str:
     """The text of a symbolic size, `2*d0 + 1`; no question of the program."""
-    return str(_text(size))
+    return size_text(size)

@@ -1,4 +1,5 @@
-// Machine code in the Python module shlo_disc.ral._ral; documented in _ral.pyi.
+// Machine code, and what it depends on, in the Python module shlo_disc.ral._ral; documented in
+// _ral.pyi.
 #include "module_code.h"
 
 #include <nanobind/nanobind.h>
@@ -9,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "file_stamps.h"
 #include "object_code.h"
 
 namespace nb = nanobind;
@@ -21,13 +23,26 @@ std::string_view bytes_of(const nb::bytes& object) {
   return {static_cast<const char*>(object.data()), object.size()};
 }
 
+[[noreturn]] void raise(const std::system_error& error) {
+  errno = error.code().value();
+  PyErr_SetFromErrno(PyExc_OSError);
+  throw nb::python_error();
+}
+
 void init_loaded_code(LoadedCode* self, const nb::bytes& object) {
   try {
     new (self) LoadedCode(bytes_of(object));
   } catch (const std::system_error& error) {
-    errno = error.code().value();
-    PyErr_SetFromErrno(PyExc_OSError);
-    throw nb::python_error();
+    raise(error);
+  }
+}
+
+nb::bytes stamps_of(const std::string& folder) {
+  try {
+    const std::string stamps = file_stamps(folder);
+    return nb::bytes(stamps.data(), stamps.size());
+  } catch (const std::system_error& error) {
+    raise(error);
   }
 }
 
@@ -78,6 +93,7 @@ void bind_code(nb::module_& m) {
     const std::string identity = cpu_identity();
     return nb::bytes(identity.data(), identity.size());
   });
+  m.def("file_stamps", &stamps_of, "folder"_a);
   nb::class_<SignalHandlers>(m, "SignalHandlers")
       .def(nb::init<>())
       .def("restore", &SignalHandlers::restore);
