@@ -35,7 +35,7 @@ from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.lower.background import finish_all_later
 from shlo_disc.lower.host.record import Unfused
-from shlo_disc.lower.plan import named
+from shlo_disc.lower.plan import any_copies, chosen_kernels, named
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
@@ -285,6 +285,18 @@ class Executable(OfThisProcess):
     def compile_for_all_sizes(self) -> None:
         """Have the kernels that no call has needed compiled in the background."""
         finish_all_later(self._kernels)
+
+    def compile_near(self, sizes: Mapping[str, int]) -> None:
+        """Have the kernels compiled in the background that calls near `sizes` need.
+
+        These are sizes larger by one: few rows have kernels of their own. A later process whose
+        first call is there then loads all of its code.
+        """
+        near = {name: size + 1 for name, size in sizes.items()}
+        plans = (use.plan for use in self.host.uses)
+        wanted = {k.source for plan in plans for k in chosen_kernels(plan.steps, near, any_copies)}
+        kernels = zip(self.host.kernels, self._kernels, strict=True)
+        finish_all_later(function for kernel, function in kernels if kernel.source in wanted)
 
     @property
     def late_kernels(self) -> int:

@@ -392,6 +392,43 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
         yield from kernels_of(step.otherwise)
 
 
+def chosen_kernels(
+    steps: tuple[Step, ...],
+    sizes: Mapping[str, int] | None,
+    lacks: Callable[[Pack], bool | None],
+) -> Iterator[Kernel]:
+    """The kernels that a call at `sizes` may run; None: any call.
+
+    `lacks`: whether it does without the copies of a pack; None where it may or may not.
+    """
+    for step in steps:
+        if isinstance(step, Launch):
+            yield from (step.kernel, *step.calls)
+        elif isinstance(step, If):
+            holds = None if sizes is None else holds_at(step.condition, sizes)
+            if holds is not False:
+                yield from chosen_kernels(step.then, sizes, lacks)
+            if not holds:
+                yield from chosen_kernels(step.otherwise, sizes, lacks)
+        elif isinstance(step, Pack):
+            lacked = lacks(step)
+            if not lacked:
+                yield from chosen_kernels(tuple(part.fill for part in step.parts), sizes, lacks)
+                yield from chosen_kernels(step.then, sizes, lacks)
+            if sizes is None or lacked is not False:
+                yield from chosen_kernels(step.otherwise, sizes, lacks)
+
+
+def any_copies(_: Pack) -> None:
+    """Of calls that ask for kernels before they know."""
+
+
+def holds_at(condition: Condition | All, sizes: Mapping[str, int]) -> bool | None:
+    """Whether `condition` holds at `sizes`; None where that is unknown."""
+    asked = {s for c in condition.conditions for e in (c.lhs, c.rhs) for s in e.symbols()}
+    return condition.holds(sizes) if asked <= sizes.keys() else None
+
+
 def rewritten(
     steps: tuple[Step, ...],
     launch: Callable[[Launch], Launch],

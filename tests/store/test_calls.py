@@ -17,6 +17,7 @@ from jax.extend.core import Primitive
 import shlo_disc
 from shlo_disc import cache
 from shlo_disc.jax.equations.digest import NamelessError, _Digest, digest_of
+from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -142,6 +143,39 @@ def test_nothing_stands_in_for_long(of_two_rows, monkeypatch):
     h = shlo_disc.jit(lambda x: x.T, name="columns")
     h(np.ones((4, 100), np.float32))
     assert not version_of(h).stands_in
+
+
+def slope(p, x):
+    def loss(p, h):
+        for w, b in p:
+            h = jax.nn.relu(h @ w + b)
+        return (h**2).mean()
+
+    return jax.grad(loss)(p, x)
+
+
+def test_kernels_of_calls_near_the_first_one_are_on_disk(monkeypatch):
+    monkeypatch.setenv("SHLO_DISC_COMPILE_AHEAD", "1")
+    made = codegen._made
+    compiled = []
+    monkeypatch.setattr(codegen, "_made", lambda *a, **k: (compiled.append(a), made(*a, **k))[1])
+    draw = np.random.default_rng(0).standard_normal
+    p = [(draw((64, 64), np.float32) / 8, np.ones(64, np.float32)) for _ in range(3)]
+    counts = []
+    for rows in (2, 3, 300):
+        x = draw((rows, 64), np.float32)
+        g = shlo_disc.jit(slope)
+        compiled.clear()
+        results = g(p, x)
+        counts.append(len(compiled))
+        for found, wanted in zip(*map(jax.tree.leaves, (results, slope(p, x))), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        assert shlo_disc.finish_compiling()
+        del g
+        forget()
+        shlo_disc.trim()
+    assert counts[1] == 0
+    assert counts[2] > 0  # a call far from the first one compiles what it needs
 
 
 def test_what_is_told_of_it_is_told():

@@ -39,7 +39,7 @@ from shlo_disc.jax.sizes.fresh import FreshSizes
 from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.versions.tracing import check
 from shlo_disc.jax.versions.versions import Version, typed_keys_of
-from shlo_disc.lower.background import release_later
+from shlo_disc.lower.background import do_later, release_later
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS
 
@@ -238,6 +238,9 @@ class KeptCalls:
         if key is not None and self._hint is not None:
             self._verify(key, executable)
             keep_call(key, self._hint, executable)
+            if flags.compile_ahead():
+                sizes = version.pattern.values(self._call.shapes)
+                do_later(partial(executable.compile_near, sizes))
         return ""
 
     def _why_not(self, version: Version) -> str:

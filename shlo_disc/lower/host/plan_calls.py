@@ -30,14 +30,11 @@ from shlo_disc.lower.host.plans import Kept
 from shlo_disc.lower.host.record import Mark, Parts, PlanFunction, Site
 from shlo_disc.lower.host.writer import HostWriter
 from shlo_disc.lower.plan import (
-    All,
     Buffer,
     Call,
-    Condition,
     FftCall,
     If,
     Input,
-    Kernel,
     KernelPlan,
     KernelText,
     Launch,
@@ -47,6 +44,9 @@ from shlo_disc.lower.plan import (
     Part,
     Step,
     Workspace,
+    any_copies,
+    chosen_kernels,
+    holds_at,
     rewritten,
     with_sizes,
 )
@@ -91,12 +91,14 @@ class PlanCalls:
         sizes = frame.shapes.at_call
         if frame.loops:
             self._in_place(plan, op)
-            for kernel in _chosen(plan.steps, sizes, _unknown):
+            for kernel in chosen_kernels(plan.steps, sizes, any_copies):
                 if kernel.source in self.tables.asked_before:  # others have copies, or are wanted
                     self.tables.kernel(kernel, wanted=True)
             return
-        with_copies = dict.fromkeys(_chosen(plan.steps, sizes, _copied))
-        without = dict.fromkeys(_chosen(plan.steps, sizes, lambda pack: self._lacks(pack, op)))
+        with_copies = dict.fromkeys(chosen_kernels(plan.steps, sizes, _copied))
+        without = dict.fromkeys(
+            chosen_kernels(plan.steps, sizes, lambda pack: self._lacks(pack, op))
+        )
         for kernel in without if flags.compile_ahead() else with_copies:
             self.tables.kernel(kernel, wanted=True)
         if any(isinstance(step, If | Pack) for step in plan.steps):
@@ -180,7 +182,7 @@ class PlanCalls:
         sizes = self.frame.shapes.at_call
         if pack.may_wait is None or not self._can_wait(pack, op):
             return False
-        return None if sizes is None else _holds(pack.may_wait, sizes)
+        return None if sizes is None else holds_at(pack.may_wait, sizes)
 
     # ---------------------------------------------------------------- by a function
 
@@ -396,43 +398,6 @@ def _packs(steps: tuple[Step, ...]) -> Iterator[Pack]:
             yield from _packs((*step.then, *step.otherwise))
 
 
-def _chosen(
-    steps: tuple[Step, ...],
-    sizes: Mapping[str, int] | None,
-    lacks: Callable[[Pack], bool | None],
-) -> Iterator[Kernel]:
-    """The kernels that a call at `sizes` may run; None: any call.
-
-    `lacks`: whether it does without the copies of a pack; None where it may or may not.
-    """
-    for step in steps:
-        if isinstance(step, Launch):
-            yield from (step.kernel, *step.calls)
-        elif isinstance(step, If):
-            holds = None if sizes is None else _holds(step.condition, sizes)
-            if holds is not False:
-                yield from _chosen(step.then, sizes, lacks)
-            if not holds:
-                yield from _chosen(step.otherwise, sizes, lacks)
-        elif isinstance(step, Pack):
-            lacked = lacks(step)
-            if not lacked:
-                yield from _chosen(tuple(part.fill for part in step.parts), sizes, lacks)
-                yield from _chosen(step.then, sizes, lacks)
-            if sizes is None or lacked is not False:
-                yield from _chosen(step.otherwise, sizes, lacks)
-
-
 def _copied(_: Pack) -> bool:
     """Of calls that find all copies, or make them."""
     return False
-
-
-def _unknown(_: Pack) -> None:
-    """Of calls that ask for kernels before they know."""
-
-
-def _holds(condition: Condition | All, sizes: Mapping[str, int]) -> bool | None:
-    """Whether `condition` holds at `sizes`; None where that is unknown."""
-    asked = {s for c in condition.conditions for e in (c.lhs, c.rhs) for s in e.symbols()}
-    return condition.holds(sizes) if asked <= sizes.keys() else None
