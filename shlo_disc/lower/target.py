@@ -30,6 +30,11 @@ _MODULES = {
 }
 """Family of a target to the module that has it."""
 
+_ARTIFACTS = ("shlo_disc.lower.cpu.target",)
+"""Modules with a function `artifact_target(name: str, cores: int) -> Target | None`."""
+ARTIFACT_TARGETS = ("x86-64-v3", "x86-64-v4")
+"""Their names; programs for AVX-512 run on few machines, those for AVX2 on nearly all."""
+
 Emitter = Callable[["Planned[Any]", Any], KernelPlan]
 """Gives the plan of a fusion. The last argument is the target's `machine`."""
 
@@ -180,6 +185,20 @@ def parse(name: str) -> Target:
     target = _target(family, architecture)
     _known[target.name] = target
     return target
+
+
+def artifact_target(name: str, cores: int) -> Target:
+    """A machine that runs artifacts, such as "x86-64-v3", with `cores`; this one may be another.
+
+    Its functions are object files, which this process does not load. Raises UnsupportedError for an
+    unknown name.
+    """
+    for module in _ARTIFACTS:
+        found: Target | None = importlib.import_module(module).artifact_target(name, cores)
+        if found is not None:
+            return found
+    known = ", ".join(map(repr, ARTIFACT_TARGETS))
+    raise UnsupportedError(f"artifacts for {name!r} are not supported; targets: {known}")
 
 
 def kept_code(family: str) -> KeptCode | None:

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
@@ -15,16 +15,26 @@ from shlo_disc.dynamic.expr import Expr
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 
-_AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
-ARCHITECTURES: dict[str, tuple[int, frozenset[str]]] = {
-    "sse2": (16, frozenset()),
-    "avx2": (32, _AVX2),
-    "avx512": (64, _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-}
-"""Name of a level of x86-64 to its vector bytes and what it has beyond SSE2.
 
-Source: the levels x86-64-v3 and x86-64-v4 of the System V ABI.
-"""
+class Level(NamedTuple):
+    """A level of x86-64."""
+
+    vector_bytes: int
+    features: frozenset[str]
+    """What it has beyond SSE2."""
+    abi_name: str
+    """Its name in the System V ABI, which LLVM takes for a CPU."""
+
+
+_AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+ARCHITECTURES: dict[str, Level] = {
+    "sse2": Level(16, frozenset(), "x86-64"),
+    "avx2": Level(32, _AVX2, "x86-64-v3"),
+    "avx512": Level(
+        64, _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}, "x86-64-v4"
+    ),
+}
+"""The levels of x86-64 by the names that targets have. Source: the System V ABI."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +97,19 @@ def machine_of(architecture: str) -> Machine:
         raise UnsupportedError(
             f"target 'cpu:{architecture}' is unknown; architectures: {', '.join(ARCHITECTURES)}"
         )
-    vector_bytes, features = ARCHITECTURES[architecture]
+    vector_bytes, features, _ = ARCHITECTURES[architecture]
     if missing := features - host.features:
         raise UnsupportedError(
             f"target 'cpu:{architecture}' needs {', '.join(sorted(missing))}; this CPU has none"
         )
     beyond = frozenset(name for name in host.features - features if name.startswith(_VECTOR))
     return replace(host, vector_bytes=vector_bytes, features=features | {"sse2"}, without=beyond)
+
+
+def machine_of_level(architecture: str, cores: int) -> Machine:
+    """Any machine of a level, with `cores` and common caches; this machine may be another one."""
+    level = ARCHITECTURES[architecture]
+    return Machine(level.vector_bytes, cores=cores, features=level.features | {"sse2"})
 
 
 _VECTOR = ("amx", "avx", "bmi", "f16c", "fma")

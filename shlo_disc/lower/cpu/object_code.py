@@ -325,6 +325,18 @@ def made(
     return _object_code(module, name, level), is_best
 
 
+def best_module(text: str, level: int | None) -> tuple[ir.Module, int]:
+    """The module in the LLVM dialect that the best code is made of, and the level of LLVM for it.
+
+    `level`: as of :func:`made`.
+    """
+    is_host = level is None
+    if level is None:
+        level = _LOOPS if _has_loops(text) else _ONCE
+    module = lowered(text, "", host=is_host, quickly=level == _QUICK)
+    return module, _QUICK if _is_made_once(module) else level
+
+
 def generated(text: str, name: str, features: str) -> bytes:
     """The object file of `text`, which has a function `name`, made quickly."""
     return _object_code(lowered(text, features, quickly=True), name, _QUICK)

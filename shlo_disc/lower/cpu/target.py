@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.ir.mlir import is_in_loop
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.host_memory import CpuMemory
-from shlo_disc.lower.cpu.machine import Machine, machine_of
+from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine, machine_of, machine_of_level
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import Target
@@ -21,6 +22,8 @@ _Emit = Callable[[Planned[Any], Machine], KernelPlan]
 
 emit_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "emit_few_elements")
 has_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "has_few_elements")
+ObjectBuilder = imported_later("shlo_disc.lower.cpu.objects", "ObjectBuilder")
+ObjectMaker = imported_later("shlo_disc.lower.cpu.objects", "ObjectMaker")
 probes = imported_later("shlo_disc.lower.cpu.probes", "probes")
 
 
@@ -63,7 +66,27 @@ EMITTERS: dict[str, _Emit] = {
 
 def target(architecture: str) -> Target:
     """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
-    machine = machine_of(architecture)
+    return _target(architecture, machine_of(architecture))
+
+
+def artifact_target(level: str, cores: int) -> Target | None:
+    """Any CPU of a level that has `cores`; `level` as the ABI names it. None for another name.
+
+    Its functions are object files, which this process does not run.
+    """
+    names = [name for name, row in ARCHITECTURES.items() if row.abi_name == level]
+    if not names:
+        return None
+    maker = ObjectMaker(names[0])
+    return replace(
+        _target(names[0], machine_of_level(names[0], cores)),
+        generator=lambda: ObjectBuilder(maker),
+        compile_host=maker.host,
+        code_names=None,
+    )
+
+
+def _target(architecture: str, machine: Machine) -> Target:
     return Target(
         name=f"cpu:{architecture}" if architecture else "cpu",
         machine=machine,

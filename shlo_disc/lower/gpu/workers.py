@@ -1,4 +1,4 @@
-"""The processes that run LLVM for GPUs; see `worker.py`.
+"""The processes that run LLVM for GPUs, and for CPUs other than this one; see `worker.py`.
 
 They start when the first kernel is compiled, at most one a core, and end with this process or with
 :func:`stop`. A forked child starts its own.
@@ -16,11 +16,11 @@ import sys
 import tempfile
 from dataclasses import field
 from pathlib import Path
+from typing import Protocol
 
 from shlo_disc.base import locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.lower.gpu.machine import Machine
 
 LEAST_LLVMLITE = (0, 48)
 """The first release whose LLVM (22) reads what torch-mlir's (24) writes."""
@@ -28,7 +28,25 @@ LEAST_LLVMLITE = (0, 48)
 _MOST = 8
 """Processes at most: each holds about 150 MB."""
 
+_OTHERS = "GPUs and for artifacts"
+
 _WORKER = Path(__file__).parent / "worker.py"
+
+
+class LlvmMachine(Protocol):
+    """A machine as LLVM knows it."""
+
+    @property
+    def triple(self) -> str:
+        """Of its code."""
+
+    @property
+    def architecture(self) -> str:
+        """LLVM's name of the CPU or GPU."""
+
+    @property
+    def features(self) -> str:
+        """Those beyond what LLVM knows of the architecture, as LLVM spells them."""
 
 
 class _LostWorkerError(Exception):
@@ -112,16 +130,27 @@ def _give_back(worker: _Worker) -> None:
         worker.end()
 
 
-def compiled(text: str, machine: Machine, *, form: str = "assembly", level: int = 3) -> bytes:
-    """The code of LLVM IR for `machine`: PTX, or with `form` "object" an object file of AMD's.
+def compiled(
+    text: str,
+    machine: LlvmMachine,
+    *,
+    form: str = "assembly",
+    level: int = 3,
+    code_level: int = 3,
+    model: str = "default",
+) -> bytes:
+    """The code of LLVM IR for `machine`: PTX, or with `form` "object" an object file.
 
-    Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+    `level` is that of LLVM's passes, `code_level` that of its code generator, `model` its code
+    model. Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
     """
     request: dict[str, object] = {
         "triple": machine.triple,
         "chip": machine.architecture,
         "features": machine.features,
         "level": level,
+        "code_level": code_level,
+        "model": model,
         "form": form,
     }
     return _answered(request, text.encode())
@@ -169,8 +198,8 @@ def _folders() -> list[str]:
     advice = f"install it: pip install 'llvmlite>={wanted}', or 'shlo_disc[gpu]'"
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise UnsupportedError(f"kernels of a GPU need llvmlite, which is not installed; {advice}")
+        raise UnsupportedError(f"code for {_OTHERS} needs llvmlite, which is not installed; {advice}")
     found = importlib.metadata.version("llvmlite")
     if tuple(int(part) for part in found.split(".")[:2]) < LEAST_LLVMLITE:
-        raise UnsupportedError(f"kernels of a GPU need llvmlite {wanted}, found {found}; {advice}")
+        raise UnsupportedError(f"code for {_OTHERS} needs llvmlite {wanted}, found {found}; {advice}")
     return [str(Path(spec.origin).parents[1])]
