@@ -11,6 +11,8 @@ from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy.typing as npt
+
 from shlo_disc.base import flags
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import Later, imported_later
@@ -41,6 +43,7 @@ from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP, planning
 
+fix_arguments = imported_later("shlo_disc.ingest.fixed_arguments", "fix_arguments")
 apart_of = imported_later("shlo_disc.driver.parts", "apart_of")
 compile_several = imported_later("shlo_disc.driver.parts", "compile_several")
 
@@ -166,17 +169,22 @@ class Code(NamedTuple):
 
 
 @lets_others_run
-def compile_code(request: Request, target: Target) -> Code:
+def compile_code(request: Request, target: Target, fixed: Mapping[int, npt.NDArray[Any]]) -> Code:
     """What `request` asks for, compiled for `target` in place of its own.
 
-    Raises what :func:`compile_request` raises, and NeedsSeveralPrograms.
+    Arguments with an array in `fixed` become constants. Raises what :func:`compile_request`
+    raises, and NeedsSeveralPrograms.
     """
     stated, options, times = request.stated, request.options, StageTimes()
     module = ingested(stated, target)
+    donated = [k - sum(j < k for j in fixed) for k in options.donated if k not in fixed]
+    if fixed:
+        with module.context, ir.Location.unknown():
+            fix_arguments(main_function(module).opview, fixed)
     times.done("ingest")
     has_apart = apart_of(module, options) is not None
     return _compiled(
-        module, target, request.name, times, options.weak_results, options.likely, options.donated,
+        module, target, request.name, times, options.weak_results, options.likely, donated,
         None, has_apart, None,
     )  # fmt: skip
 

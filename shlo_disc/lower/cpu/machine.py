@@ -21,18 +21,21 @@ class Level(NamedTuple):
 
     vector_bytes: int
     features: frozenset[str]
-    """What it has beyond SSE2."""
+    """What it has beyond SSE2 and generated code asks for."""
     abi_name: str
     """Its name in the System V ABI, which LLVM takes for a CPU."""
+    abi_features: tuple[str, ...]
+    """What code of kernels may use of it beyond SSE2, by LLVM's names."""
 
 
 _AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+_V2 = ("popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 ARCHITECTURES: dict[str, Level] = {
-    "sse2": Level(16, frozenset(), "x86-64"),
-    "avx2": Level(32, _AVX2, "x86-64-v3"),
-    "avx512": Level(
-        64, _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}, "x86-64-v4"
-    ),
+    "sse2": Level(16, frozenset(), "x86-64", ()),
+    "avx2": Level(32, _AVX2, "x86-64-v3", _V3),
+    "avx512": Level(64, _AVX2 | _AVX512, "x86-64-v4", (*_V3, *sorted(_AVX512))),
 }
 """The levels of x86-64 by the names that targets have. Source: the System V ABI."""
 
@@ -97,7 +100,7 @@ def machine_of(architecture: str) -> Machine:
         raise UnsupportedError(
             f"target 'cpu:{architecture}' is unknown; architectures: {', '.join(ARCHITECTURES)}"
         )
-    vector_bytes, features, _ = ARCHITECTURES[architecture]
+    vector_bytes, features, *_ = ARCHITECTURES[architecture]
     if missing := features - host.features:
         raise UnsupportedError(
             f"target 'cpu:{architecture}' needs {', '.join(sorted(missing))}; this CPU has none"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import Job, Workers
 from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
 from shlo_disc.lower.cpu.code_key import code_key
-from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine
+from shlo_disc.lower.cpu.machine import ARCHITECTURES
 from shlo_disc.lower.cpu.object_code import best_module, keep_a_context
 from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.llvm_text import for_older_llvm
@@ -172,5 +172,3 @@ class ObjectBuilder:
         if refused:
             raise KernelsRefused(refused) from next(iter(refused.values()))
         return made
-
-

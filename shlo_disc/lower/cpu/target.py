@@ -13,7 +13,7 @@ from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine, machine_of, machine_of_level
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.plan import KernelPlan, text_of
-from shlo_disc.lower.target import Target
+from shlo_disc.lower.target import ArtifactTarget, Target
 from shlo_disc.passes.records import Planned
 
 __all__ = ["EMITTERS", "Machine", "target"]
@@ -69,21 +69,19 @@ def target(architecture: str) -> Target:
     return _target(architecture, machine_of(architecture))
 
 
-def artifact_target(level: str, cores: int) -> Target | None:
-    """Any CPU of a level that has `cores`; `level` as the ABI names it. None for another name.
-
-    Its functions are object files, which this process does not run.
-    """
-    names = [name for name, row in ARCHITECTURES.items() if row.abi_name == level]
-    if not names:
+def artifact_target(name: str, cores: int) -> ArtifactTarget | None:
+    """Any CPU of a level of x86-64 that has `cores`; None for another name."""
+    known = [own for own, level in ARCHITECTURES.items() if level.abi_name == name]
+    if not known:
         return None
-    maker = ObjectMaker(names[0])
-    return replace(
-        _target(names[0], machine_of_level(names[0], cores)),
+    maker = ObjectMaker(known[0])
+    made = replace(
+        _target(known[0], machine_of_level(known[0], cores)),
         generator=lambda: ObjectBuilder(maker),
         compile_host=maker.host,
         code_names=None,
     )
+    return ArtifactTarget(name, "x86-64", ARCHITECTURES[known[0]].abi_features, made)
 
 
 def _target(architecture: str, machine: Machine) -> Target:

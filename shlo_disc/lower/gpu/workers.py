@@ -28,8 +28,6 @@ LEAST_LLVMLITE = (0, 48)
 _MOST = 8
 """Processes at most: each holds about 150 MB."""
 
-_OTHERS = "GPUs and for artifacts"
-
 _WORKER = Path(__file__).parent / "worker.py"
 
 
@@ -196,10 +194,11 @@ def _folders() -> list[str]:
     """
     wanted = ".".join(map(str, LEAST_LLVMLITE))
     advice = f"install it: pip install 'llvmlite>={wanted}', or 'shlo_disc[gpu]'"
+    needed = "code for GPUs and for artifacts needs llvmlite"
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise UnsupportedError(f"code for {_OTHERS} needs llvmlite, which is not installed; {advice}")
+        raise UnsupportedError(f"{needed}, which is not installed; {advice}")
     found = importlib.metadata.version("llvmlite")
     if tuple(int(part) for part in found.split(".")[:2]) < LEAST_LLVMLITE:
-        raise UnsupportedError(f"code for {_OTHERS} needs llvmlite {wanted}, found {found}; {advice}")
+        raise UnsupportedError(f"{needed} {wanted}, found {found}; {advice}")
     return [str(Path(spec.origin).parents[1])]
