@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.ir.mlir import is_in_loop
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, foreign_code
 from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.machine import Machine, machine_of
 from shlo_disc.lower.cpu.model import MODEL
@@ -62,9 +63,12 @@ EMITTERS: dict[str, _Emit] = {
 
 
 def target(architecture: str) -> Target:
-    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
+    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is).
+
+    Or a CPU that code can be made for, but does not run here.
+    """
     machine = machine_of(architecture)
-    return Target(
+    own = Target(
         name=f"cpu:{architecture}" if architecture else "cpu",
         machine=machine,
         model=MODEL,
@@ -81,6 +85,22 @@ def target(architecture: str) -> Target:
         code=codegen.RECENT,
         probes=lambda: probes(machine),
         details=lambda: _details(machine),
+    )
+    return own if machine.is_this_one else _foreign(own, foreign_code.Objects(machine))
+
+
+def _foreign(own: Target, objects: foreign_code.Objects) -> Target:
+    """`own` with code for a machine that this process does not run on."""
+    return replace(
+        own,
+        generator=lambda: foreign_code.Builder(objects),
+        compile_host=lambda text: foreign_code.host_functions(objects, text),
+        views={
+            "llvm": own.views["llvm"],
+            "asm": lambda sources: "\n".join(map(objects.assembly_of, map(text_of, sources))),
+        },
+        code=foreign_code.RECENT,
+        probes=None,
     )
 
 
