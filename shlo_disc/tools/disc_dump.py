@@ -67,7 +67,7 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
         if numbers:
             yield f"  {what} {', '.join(names[number] for number in numbers)}"
     for guard in target.guards[:-1]:
-        yield f"  requires {guard}"
+        yield f"  guard: {guard}"
 
 
 def _kernels(artifact: Artifact, target: Target) -> Iterator[str]:
