@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from shlo_disc.base import flags
 from shlo_disc.base.late_module import LateModule
+from shlo_disc.base.later import imported_later
 from shlo_disc.driver.kept import (
     Place,
     check,
@@ -28,6 +30,8 @@ from shlo_disc.lower.background import release_later
 from shlo_disc.report.peak import MEASURES
 
 __all__ = ["compile", "compile_one"]
+
+_save = imported_later("shlo_disc.driver.save", "save")
 
 
 def compile(
@@ -115,6 +119,7 @@ def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSize
         loaded = load(found, request)
         if request.stated.seen is None:  # no call tells what it needs
             loaded.compile_for_all_sizes()
+        _have_saved(loaded, request)
         return loaded
     # Only here: what compiles takes longer to load than a program.
     from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
@@ -130,7 +135,14 @@ def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSize
     finally:
         if claim is not None:
             release_later(claim)
+    _have_saved(made, request)
     return made
+
+
+def _have_saved(made: Executable | DataSizedExecutable, request: Request) -> None:
+    """Have `made` know how it is saved."""
+    if isinstance(made, Executable):
+        made.saver = partial(_save, request)
 
 
 def _measured(target: str) -> tuple[float, list[tuple[int, float]]]:

@@ -1,5 +1,4 @@
-// Runs programs of files, without Python: linked with the core of the runtime alone. See test_core.py,
-// and tools/emulated.py, which has it run by an emulator of another machine.
+// Runs programs of files, without Python: linked with the core of the runtime alone. See test_core.py.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -52,9 +51,8 @@ struct Argument {
   std::vector<int64_t> sizes;
 };
 
-// `sizes`: those of all results, a line each.
 bool run(const Executable& executable, std::vector<Argument>& arguments, std::string* results,
-         std::string* sizes, std::string* failure) {
+         std::string* failure) {
   Call call(executable);
   Results memory;
   bool done = true;
@@ -65,65 +63,19 @@ bool run(const Executable& executable, std::vector<Argument>& arguments, std::st
   if (done) call.read_size_elements(call.arguments());
   done = done && call.prepare() && call.run(memory);
   *results = memory.all();
-  const int64_t* size = call.result_sizes();
-  for (const ResultSpec& result : executable.spec().results) {
-    for (int64_t i = 0; i < result.rank; ++i) *sizes += std::to_string(*size++) + " ";
-    *sizes += "\n";
-  }
   *failure = call.failure.text(executable.spec().name);
   return done;
 }
 
-int load_all(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  int loaded = 0;
-  for (uint64_t bytes; file.read(reinterpret_cast<char*>(&bytes), sizeof(bytes));) {
-    std::string object(bytes, 0);
-    file.read(object.data(), static_cast<std::streamsize>(bytes));
-    try {
-      const LoadedCode code(object);
-      uint64_t sum = 0;
-      for (const LoadedCode::Function& function : code.functions()) {
-        for (size_t i = 0; i < function.bytes; ++i) {
-          sum += reinterpret_cast<const unsigned char*>(function.address)[i];  // there is memory
-        }
-      }
-      loaded += sum != 1;
-    } catch (const ObjectCodeError&) {
-      continue;
-    }
-  }
-  std::cout << loaded << std::endl;
-  return 0;
-}
-
-int call_function(int argc, char** argv) {
-  const LoadedCode code(bytes_of(argv[0]));
-  for (const LoadedCode::Function& function : code.functions()) {
-    if (function.name != argv[1]) continue;
-    for (int i = 2; i < argc; ++i) {
-      const auto run = reinterpret_cast<int64_t (*)(int64_t)>(function.address);
-      std::cout << run(std::stoll(argv[i])) << std::endl;
-    }
-  }
-  return 0;
-}
-
 }  // namespace
 
-// Lines of PROGRAM: its parts, then calls, whose results are in the files they name then. "once" prints
-// the sizes of the results, "call" prints "done" when every thread has had the same results every time.
-// Either prints why it failed. FILES in place of PROGRAM: one object file behind the other, with the bytes
-// of each in front. The program loads each, tells how many it has loaded, and jumps to none. FILE NAME
-// NUMBERS: the function of an object file is called with each number, and what it gives is printed.
-int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "load") return load_all(argv[2]);
-  if (argc >= 4 && std::string(argv[1]) == "function") return call_function(argc - 2, argv + 2);
+// Lines of PROGRAM: its parts, then calls. A call prints "done" when every thread has had the same results
+// every time, which are in the file it names then; or why it failed.
+int main(int, char** argv) {
   std::map<std::string, std::unique_ptr<LoadedCode>> codes;
   std::vector<std::unique_ptr<KernelCell>> cells;
   std::vector<Argument> arguments;
   std::unique_ptr<Executable> executable;
-  std::vector<std::string> constants;
   ProgramSpec spec;
   spec.make_kernel = [](int64_t, bool, std::string* message) {
     *message = "there is no compiler";
@@ -141,14 +93,6 @@ int main(int argc, char** argv) {
     } else if (word == "guard") {
       std::getline(line >> std::ws, name);
       spec.guards.push_back(name);
-    } else if (word == "layout") {
-      std::getline(line >> std::ws, name);
-      spec.pack_layouts.push_back(name);
-    } else if (word == "constant") {
-      line >> name;
-      constants.push_back(bytes_of(name));
-    } else if (word == "sized_by") {
-      for (const int64_t i : rest_of(line)) spec.size_arguments.push_back(static_cast<size_t>(i));
     } else if (word == "prepare" || word == "run" || word == "kernel") {
       std::string path;
       uintptr_t address = 0;
@@ -177,20 +121,12 @@ int main(int argc, char** argv) {
       std::string path;
       line >> path >> name;
       arguments.push_back({bytes_of(path), dtype_from_name(name), rest_of(line)});
-    } else if (word == "call" || word == "once") {
-      if (executable == nullptr) {
-        executable = std::make_unique<Executable>(std::move(spec));
-        for (const std::string& constant : constants) {
-          if (!executable->add_constant(constant.data(), constant.size(), nullptr)) return 4;
-        }
-      }
+    } else if (word == "call") {
+      if (executable == nullptr) executable = std::make_unique<Executable>(std::move(spec));
       line >> name;
-      std::string results, sizes, failure;
-      if (!run(*executable, arguments, &results, &sizes, &failure)) {
+      std::string results, failure;
+      if (!run(*executable, arguments, &results, &failure)) {
         std::cout << failure << std::endl;
-      } else if (word == "once") {
-        std::ofstream(name, std::ios::binary) << results;
-        std::cout << sizes << std::flush;
       } else {
         std::ofstream(name, std::ios::binary) << results;
         std::atomic<int> other{0};
@@ -199,7 +135,7 @@ int main(int argc, char** argv) {
           threads.emplace_back([&] {
             for (int k = 0; k < 100; ++k) {
               std::string again, unused;
-              if (!run(*executable, arguments, &again, &unused, &unused) || again != results) ++other;
+              if (!run(*executable, arguments, &again, &unused) || again != results) ++other;
             }
           });
         }

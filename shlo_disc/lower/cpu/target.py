@@ -8,12 +8,12 @@ from typing import Any
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.ir.mlir import is_in_loop
-from shlo_disc.lower.cpu import codegen, foreign_code
+from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.host_memory import CpuMemory
-from shlo_disc.lower.cpu.machine import Machine, machine_of
+from shlo_disc.lower.cpu.machine import AARCH64, ARCHITECTURES, Machine, machine_of, machine_of_level
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.plan import KernelPlan, text_of
-from shlo_disc.lower.target import Target
+from shlo_disc.lower.target import ArtifactTarget, Target
 from shlo_disc.passes.records import Planned
 
 __all__ = ["EMITTERS", "Machine", "target"]
@@ -22,6 +22,8 @@ _Emit = Callable[[Planned[Any], Machine], KernelPlan]
 
 emit_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "emit_few_elements")
 has_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "has_few_elements")
+ObjectBuilder = imported_later("shlo_disc.lower.cpu.objects", "ObjectBuilder")
+ObjectMaker = imported_later("shlo_disc.lower.cpu.objects", "ObjectMaker")
 probes = imported_later("shlo_disc.lower.cpu.probes", "probes")
 
 
@@ -63,12 +65,33 @@ EMITTERS: dict[str, _Emit] = {
 
 
 def target(architecture: str) -> Target:
-    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is).
+    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
+    return _target(architecture, machine_of(architecture))
 
-    Or a CPU that code can be made for, but does not run here.
-    """
-    machine = machine_of(architecture)
-    own = Target(
+
+def artifact_target(name: str, cores: int) -> ArtifactTarget | None:
+    """Any CPU of AArch64 or of a level of x86-64 that has `cores`; None for another name."""
+    known = [own for own, level in ARCHITECTURES.items() if level.abi_name == name]
+    features: tuple[str, ...] = ()
+    if known:
+        architecture, features = known[0], ARCHITECTURES[known[0]].abi_features
+        machine = machine_of_level(architecture, cores)
+    elif name == AARCH64.instruction_set:
+        architecture, machine = name, replace(AARCH64, cores=cores)
+    else:
+        return None
+    maker = ObjectMaker(name)
+    made = replace(
+        _target(architecture, machine),
+        generator=lambda: ObjectBuilder(maker),
+        compile_host=maker.host,
+        code_names=None,
+    )
+    return ArtifactTarget(name, machine.instruction_set, features, made)
+
+
+def _target(architecture: str, machine: Machine) -> Target:
+    return Target(
         name=f"cpu:{architecture}" if architecture else "cpu",
         machine=machine,
         model=MODEL,
@@ -85,22 +108,6 @@ def target(architecture: str) -> Target:
         code=codegen.RECENT,
         probes=lambda: probes(machine),
         details=lambda: _details(machine),
-    )
-    return own if machine.is_this_one else _foreign(own, foreign_code.Objects(machine))
-
-
-def _foreign(own: Target, objects: foreign_code.Objects) -> Target:
-    """`own` with code for a machine that this process does not run on."""
-    return replace(
-        own,
-        generator=lambda: foreign_code.Builder(objects),
-        compile_host=lambda text: foreign_code.host_functions(objects, text),
-        views={
-            "llvm": own.views["llvm"],
-            "asm": lambda sources: "\n".join(map(objects.assembly_of, map(text_of, sources))),
-        },
-        code=foreign_code.RECENT,
-        probes=None,
     )
 
 

@@ -5,10 +5,9 @@ machine code, by nvJitLink.
 
 FOLDERS are where Python finds llvmlite. LLVM may end the process, and llvmlite takes one call at a
 time: so there are several such processes. Each answers requests from its standard input, one after
-the other, until that is closed. A request is a line of JSON (`triple`, `chip`, `features`, `level`,
-`form`: "assembly" or "object", `size`), and `size` bytes of LLVM IR. Or it has `library` (a path of
-nvJitLink's) and `chip`, and PTX. The answer is a line of JSON (`error` or None, `size`), and `size`
-bytes.
+the other, until that is closed. A request is a line of JSON, and `size` bytes of LLVM IR: `triple`,
+`chip`, `features`, `level` of the passes, `code_level`, `model` of the code, `form`, `size`. The
+`form` is "assembly" or "object". Or it has `library` (a path of nvJitLink's) and `chip`, and PTX. The answer is a line of JSON (`error` or None, `size`), and `size` bytes.
 
 Nothing of shlo_disc is imported here.
 """
@@ -28,9 +27,9 @@ def _machine(llvm: Any, request: dict[str, Any]) -> Any:
     return target.create_target_machine(
         cpu=request["chip"],
         features=request["features"],
-        opt=request["level"],
+        opt=request["code_level"],
         reloc="pic" if is_amd else "default",
-        codemodel="default",
+        codemodel=request["model"],
     )
 
 

@@ -1,4 +1,4 @@
-"""The processes that run LLVM for other machines; see `worker.py`.
+"""The processes that run LLVM for GPUs, and for CPUs other than this one; see `worker.py`.
 
 They start when the first kernel is compiled, at most one a core, and end with this process or with
 :func:`stop`. A forked child starts its own.
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from dataclasses import field
 from pathlib import Path
+from typing import Protocol
 
 from shlo_disc.base import locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
@@ -28,6 +29,22 @@ _MOST = 8
 """Processes at most: each holds about 150 MB."""
 
 _WORKER = Path(__file__).parent / "worker.py"
+
+
+class LlvmMachine(Protocol):
+    """A machine as LLVM knows it."""
+
+    @property
+    def triple(self) -> str:
+        """Of its code."""
+
+    @property
+    def architecture(self) -> str:
+        """LLVM's name of the CPU or GPU."""
+
+    @property
+    def features(self) -> str:
+        """Those beyond what LLVM knows of the architecture, as LLVM spells them."""
 
 
 class _LostWorkerError(Exception):
@@ -112,17 +129,26 @@ def _give_back(worker: _Worker) -> None:
 
 
 def compiled(
-    text: str, triple: str, chip: str, features: str, *, form: str = "assembly", level: int = 3
+    text: str,
+    machine: LlvmMachine,
+    *,
+    form: str = "assembly",
+    level: int = 3,
+    code_level: int = 3,
+    model: str = "default",
 ) -> bytes:
-    """The code of LLVM IR for a machine that LLVM calls so; `form`: "assembly" or "object".
+    """The code of LLVM IR for `machine`: PTX, or with `form` "object" an object file.
 
-    Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+    `level` is that of LLVM's passes, `code_level` that of its code generator, `model` its code
+    model. Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
     """
     request: dict[str, object] = {
-        "triple": triple,
-        "chip": chip,
-        "features": features,
+        "triple": machine.triple,
+        "chip": machine.architecture,
+        "features": machine.features,
         "level": level,
+        "code_level": code_level,
+        "model": model,
         "form": form,
     }
     return _answered(request, text.encode())
@@ -168,14 +194,11 @@ def _folders() -> list[str]:
     """
     wanted = ".".join(map(str, LEAST_LLVMLITE))
     advice = f"install it: pip install 'llvmlite>={wanted}', or 'shlo_disc[gpu]'"
+    needed = "code for GPUs and for artifacts needs llvmlite"
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise UnsupportedError(
-            f"code for this target needs llvmlite, which is not installed; {advice}"
-        )
+        raise UnsupportedError(f"{needed}, which is not installed; {advice}")
     found = importlib.metadata.version("llvmlite")
     if tuple(int(part) for part in found.split(".")[:2]) < LEAST_LLVMLITE:
-        raise UnsupportedError(
-            f"code for this target needs llvmlite {wanted}, found {found}; {advice}"
-        )
+        raise UnsupportedError(f"{needed} {wanted}, found {found}; {advice}")
     return [str(Path(spec.origin).parents[1])]
