@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix shlo_disc/ral/,include/*.h src/*.* src/core/*.*))
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix shlo_disc/ral/,include/*.h src/*.* src/core/*.* src/capi/*.*))
 
 export JAX_PLATFORMS ?= cpu
 

@@ -149,12 +149,13 @@ typedef struct disc_array {
 } disc_array;
 
 /* A result. Caller's memory begins at a multiple of 64 and meets no argument, but for the one that may be
- * donated to it. */
+ * donated to it. A buffer filled by one call can be given to the next: memory of the library is used again,
+ * or replaced if it is too small. */
 typedef struct disc_buffer {
   void* data;          /* in: caller's memory, or null for memory of the library; out: the result */
-  size_t bytes;        /* in: of caller's memory; out: of the result */
+  size_t bytes;        /* in: of the memory; out: of the result */
   int64_t* sizes;      /* null, or room for as many as the result's rank; out: the sizes */
-  disc_memory* memory; /* out: what disc_memory_release takes; null: the memory is the caller's */
+  disc_memory* memory; /* null at first; out: what disc_memory_release takes; null: the memory is the caller's */
 } disc_buffer;
 
 typedef struct disc_needs {
@@ -171,8 +172,7 @@ DISC_CHECKED disc_error* disc_program_measure(const disc_program* program, const
                                               size_t argument_count, int64_t* result_sizes,
                                               disc_needs* needs);
 
-/* Runs the program. After an error no result holds memory of the library, and caller's memory may hold
- * anything. */
+/* Runs the program. After an error the buffers are as they were, and their memory may hold anything. */
 DISC_CHECKED disc_error* disc_program_run(const disc_program* program, const disc_array* arguments,
                                           size_t argument_count, disc_buffer* results, size_t result_count);
 DISC_API void disc_memory_release(disc_memory* memory); /* null is fine */

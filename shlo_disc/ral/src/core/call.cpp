@@ -95,13 +95,8 @@ bool Call::run(CallMemory& memory) {
     sizes += executable.spec().results[i].rank;
   }
   const GpuPlace* const place = memory.place();
-  ScopedBlock block;
   void* arena = nullptr;
-  if (place == nullptr) {
-    block = ScopedBlock(pool_acquire(static_cast<size_t>(arena_bytes_), Hold::kCall));
-    arena = block.data();
-  }
-  if (place == nullptr ? arena == nullptr : !memory.arena(arena_bytes_, &arena)) {
+  if (!memory.arena(arena_bytes_, &arena)) {
     return failure.set(Failure::Kind::kOutOfMemory,
                        "temporary values take " + std::to_string(arena_bytes_) +
                            " bytes, which cannot be allocated; call with smaller arrays");

@@ -424,19 +424,26 @@ void ObjectCode::place(char* image) const {
   }
 }
 
-LoadedCode::LoadedCode(std::string_view file) {
+LoadedCode::LoadedCode(const std::vector<std::string_view>& files) {
 #if !defined(__x86_64__) && !defined(__aarch64__)
   refuse("machine code is loaded on x86-64 and AArch64 only");
 #endif
-  const ObjectCode code(file);
-  mapped_bytes_ = aligned(code.image_bytes(), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
-  for (const ObjectCode::Function& function : code.functions()) {
-    functions_.push_back({function.name, function.offset, function.bytes});
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<ObjectCode> codes;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < files.size(); ++i) {
+    codes.emplace_back(files[i]);
+    places.push_back(mapped_bytes_);
+    for (const ObjectCode::Function& function : codes[i].functions()) {
+      functions_.push_back({function.name, mapped_bytes_ + function.offset, function.bytes, i});
+    }
+    mapped_bytes_ += aligned(codes[i].image_bytes(), page);
+    if (mapped_bytes_ > kMostBytes) refuse("too large");
   }
   void* const image =
       mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (image == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
-  code.place(static_cast<char*>(image));
+  for (size_t i = 0; i < codes.size(); ++i) codes[i].place(static_cast<char*>(image) + places[i]);
   // CPUs of Arm's do not see in their caches of instructions what was written as data.
   __builtin___clear_cache(static_cast<char*>(image), static_cast<char*>(image) + mapped_bytes_);
   // Never writable and executable at once.

@@ -76,11 +76,12 @@ class ObjectCode {
   friend class ObjectReader;
 };
 
-// Executable memory with the code of an object file; freed with this object.
+// Executable memory with the code of object files; freed with this object.
 class LoadedCode {
  public:
   // Throws ObjectCodeError, and std::system_error where the system gives no executable memory.
-  explicit LoadedCode(std::string_view file);
+  explicit LoadedCode(std::string_view file) : LoadedCode(std::vector{file}) {}
+  explicit LoadedCode(const std::vector<std::string_view>& files);
   ~LoadedCode();
   LoadedCode(const LoadedCode&) = delete;
   LoadedCode& operator=(const LoadedCode&) = delete;
@@ -89,6 +90,7 @@ class LoadedCode {
     std::string name;
     uintptr_t address;
     size_t bytes;
+    size_t file;
   };
   const std::vector<Function>& functions() const { return functions_; }
   size_t mapped_bytes() const { return mapped_bytes_; }
