@@ -12,8 +12,8 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base.errors import InternalError
-from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.rocm import elf
 from shlo_disc.lower.rocm.linker import link
 from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of

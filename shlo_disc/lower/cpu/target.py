@@ -10,7 +10,13 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.ir.mlir import is_in_loop
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.host_memory import CpuMemory
-from shlo_disc.lower.cpu.machine import AARCH64, ARCHITECTURES, Machine, machine_of, machine_of_level
+from shlo_disc.lower.cpu.machine import (
+    AARCH64,
+    ARCHITECTURES,
+    Machine,
+    machine_of,
+    machine_of_level,
+)
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import ArtifactTarget, Target
@@ -77,7 +83,7 @@ def artifact_target(name: str, cores: int) -> ArtifactTarget | None:
         architecture, features = known[0], ARCHITECTURES[known[0]].abi_features
         machine = machine_of_level(architecture, cores)
     elif name == AARCH64.instruction_set:
-        architecture, machine = name, replace(AARCH64, cores=cores)
+        architecture, machine, features = name, replace(AARCH64, cores=cores), ("neon",)
     else:
         return None
     maker = ObjectMaker(name)

@@ -14,11 +14,11 @@ from types import TracebackType
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.threads import Job, Workers
-from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused

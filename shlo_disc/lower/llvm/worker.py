@@ -5,9 +5,11 @@ machine code, by nvJitLink.
 
 FOLDERS are where Python finds llvmlite. LLVM may end the process, and llvmlite takes one call at a
 time: so there are several such processes. Each answers requests from its standard input, one after
-the other, until that is closed. A request is a line of JSON, and `size` bytes of LLVM IR: `triple`,
-`chip`, `features`, `level` of the passes, `code_level`, `model` of the code, `form`, `size`. The
-`form` is "assembly" or "object". Or it has `library` (a path of nvJitLink's) and `chip`, and PTX. The answer is a line of JSON (`error` or None, `size`), and `size` bytes.
+the other, until that is closed. A request is a line of JSON, and then LLVM IR. The line has
+`triple`, `chip`, `features`, the `level` of passes, the `code_level`, the `model` of the code, and
+the `form`: "assembly" or "object". The `size` of the rest is in bytes. Or it has `library` (a path
+of nvJitLink's) and `chip`, and PTX follows. The answer is a line of JSON (`error` or None, `size`),
+and `size` bytes.
 
 Nothing of shlo_disc is imported here.
 """
