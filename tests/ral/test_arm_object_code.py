@@ -25,16 +25,16 @@ llvm.func @first(%n: i64) -> i64 attributes {passthrough = ["noinline"]} {
 }"""
 
 
-def element(bits: int) -> str:
-    """Reads the third element of a table that stays in memory."""
+def element(bits: int, size: int = 4, index: int = 2) -> str:
+    """Reads an element of a table of odd numbers that stays in memory."""
     type_ = f"i{bits}"
     wide = "%x" if bits == 64 else "%w"
     widened = "" if bits == 64 else f"%w = llvm.zext %x : {type_} to i64"
     return f"""
-llvm.mlir.global private constant @t(dense<[3, 5, 7, 9]> : tensor<4x{type_}>) : !llvm.array<4 x {type_}>
+llvm.mlir.global private constant @t(dense<{[*range(3, 3 + 2 * size, 2)]}> : tensor<{size}x{type_}>) : !llvm.array<{size} x {type_}>
 llvm.func @function(%n: i64) -> i64 {{
   %p = llvm.mlir.addressof @t : !llvm.ptr
-  %q = llvm.getelementptr %p[2] : (!llvm.ptr) -> !llvm.ptr, {type_}
+  %q = llvm.getelementptr %p[{index}] : (!llvm.ptr) -> !llvm.ptr, {type_}
   %x = llvm.load volatile %q : !llvm.ptr -> {type_}
   {widened}
   %s = llvm.add {wide}, %n : i64
@@ -96,6 +96,7 @@ llvm.func @function(%n: i64) -> i64 {
   llvm.return %r : i64
 }""",
     **{f"element{bits}": element(bits) for bits in (8, 16, 32, 64)},
+    **{f"page{page}": element(64, 3000, 512 * page) for page in (1, 2, 3, 4, 5)},
     **{f"apart{bits}": apart(bits) for bits in (32, 64)},
 }  # fmt: skip
 WANTED = {
@@ -103,6 +104,7 @@ WANTED = {
     "table": x86.WANTED["table"],
     "vector": lambda n: (1, 2, -3, 7)[n] if n < 4 else None,
     **{f"element{bits}": lambda n: 7 + n for bits in (8, 16, 32, 64)},
+    **{f"page{k}": lambda n, k=k: 3 + 1024 * k + n for k in (1, 2, 3, 4, 5)},
     **{name: lambda n: 3 * n for name in ("tail", "pointers", "apart32", "apart64")},
 }
 ADRP, ADD, BRANCH, CALL = 275, 277, 282, 283
