@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from collections.abc import Callable
 
 import numpy as np
@@ -53,6 +54,9 @@ def _chosen(artifact: Artifact, wanted: str | None) -> tuple[Row, ProgramRecord]
     refused = []
     for row in artifact.manifest.targets:
         if wanted not in (None, row.name):
+            continue
+        if row.machine != platform.machine().replace("_", "-"):
+            refused.append(f"{row.name}: this machine is {platform.machine()}")
             continue
         record = _record(artifact, row)
         family, _, architecture = record.target.partition(":")

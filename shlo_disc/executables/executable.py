@@ -198,10 +198,10 @@ class Executable(OfThisProcess):
     ) -> None:
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
-        It is compiled anew for each of `targets`: "x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512),
-        whatever this machine is. `cores`: those of the machine that will run it, by default as many
-        as this process has. They decide the order of some long sums. `fixed`: arguments, by their
-        numbers, that become constants of the artifact.
+        It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
+        "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
+        default as many as this process has. They decide the order of some long sums. `fixed`:
+        arguments, by their numbers, that become constants of the artifact.
 
         An existing file is replaced in one step. Raises UnsupportedError for a program that an
         artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file

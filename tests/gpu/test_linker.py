@@ -46,7 +46,9 @@ define amdgpu_kernel void @looks_up(ptr %out, i64 %n) {
 
 @functools.cache
 def made(text: str, architecture: str = "gfx942") -> bytes:
-    return workers.compiled(text, machine_of(architecture), form="object")
+    machine = machine_of(architecture)
+    names = machine.triple, machine.architecture, machine.features
+    return workers.compiled(text, *names, form="object")
 
 
 def kernel(body: str, more: str = "") -> str:

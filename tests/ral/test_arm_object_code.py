@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shlo_disc.lower.cpu.objects import ObjectMaker
+from shlo_disc.lower.cpu.foreign_code import object_code
 from shlo_disc.ral import LoadedCode, ObjectCodeError, check_object_code
 from tests.emulator import needs_emulator
 from tests.ral import test_object_code as x86
@@ -114,7 +114,7 @@ KNOWN = {257, 260, 261, ADRP, ADD, 278, BRANCH, CALL, 284, 285, 286, 299}
 
 @functools.cache
 def object_of(kind: str) -> bytes:
-    return ObjectMaker("aarch64").of_text(TEXTS[kind], "function")
+    return object_code(TEXTS[kind], "aarch64")
 
 
 def relocations(file: bytes) -> dict[int, int]:

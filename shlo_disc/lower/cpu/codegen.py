@@ -315,7 +315,7 @@ _ALONE = 20_000
 """Characters of a text that is compiled by itself: what a module takes matters less.
 
 The best code of a kernel alone can be kept on disk."""
-_BEST = 3
+BEST = 3
 """The level of LLVM for kernels."""
 
 
@@ -337,7 +337,7 @@ class Builder:
     again; the builder keeps the functions it was asked for.
     """
 
-    def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
+    def __init__(self, opt_level: int = BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
         self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
@@ -447,7 +447,7 @@ class Builder:
 
 def code_names(host: str, kernels: Sequence[str], machine: Machine | None = None) -> CodeNames:
     """The symbols and keys of the text of a host program and of kernel texts."""
-    sources = [_host_source(host, machine), *(_kernel_source(k, _BEST, machine) for k in kernels)]
+    sources = [_host_source(host, machine), *(_kernel_source(k, BEST, machine) for k in kernels)]
     names, *others = [(source.symbol, source.key) for source in sources]
     return CodeNames(names, tuple(others))
 
@@ -477,7 +477,7 @@ def _kept_function(
 ) -> Function:
     """The function of a kernel text that programs share; the store may have its code."""
     source = _Source(
-        symbol, (symbol,), lambda: _with_names({symbol: text()}), _BEST, machine, known_key=key
+        symbol, (symbol,), lambda: _with_names({symbol: text()}), BEST, machine, known_key=key
     )
     return _functions.setdefault(symbol, Function(symbol, source))
 
@@ -488,7 +488,7 @@ def _length(source: KernelText) -> int:
 
 
 def compile_functions(
-    texts: Sequence[str], machine: Machine | None = None, opt_level: int = _BEST
+    texts: Sequence[str], machine: Machine | None = None, opt_level: int = BEST
 ) -> list[Function | LateFunction]:
     """The functions in `texts` (see :class:`Builder`), with their best code."""
     with Builder(opt_level, machine) as builder:
@@ -598,7 +598,7 @@ def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
         return ""  # an engine without functions makes no object
     if len(texts) > 1:
         return "".join(assembly([text], machine) for text in texts)
-    object_code, _ = _made(_kernel_source(texts[0], _BEST, machine))
+    object_code, _ = _made(_kernel_source(texts[0], BEST, machine))
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(object_code)
         file.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,7 +50,7 @@ class Machine:
     l2_bytes: int = 1024 * 1024
     cores: int = 1
     features: frozenset[str] = frozenset()
-    """Names as in /proc/cpuinfo: avx2, fma, avx512f, ..."""
+    """Names as in /proc/cpuinfo: avx2, fma, avx512f, ...; of others, those in :data:`OTHERS`."""
     without: frozenset[str] = frozenset()
     """Features that this process's CPU has and that generated code must not use."""
     instruction_set: str = "x86-64"
@@ -86,40 +87,47 @@ class Machine:
         return 32 if has_many else 16
 
     @property
+    def is_this_one(self) -> bool:
+        """True if this process can run its code."""
+        return self.instruction_set == _instruction_set()
+
+    @property
     def has_fma(self) -> bool:
         """True if a multiply-add is one instruction, rounded once."""
         return "fma" in self.features or self.vector_bytes == 64
 
 
-AARCH64 = Machine(
-    instruction_set="aarch64",
-    vector_bytes=16,
-    l1_bytes=64 * 1024,
-    l2_bytes=1024 * 1024,
-    features=frozenset({"asimd", "fma"}),
-)
-"""Any machine of Armv8-A: 32 registers of 16 bytes, and multiply-adds that round once.
+OTHERS: dict[str, Machine] = {
+    "aarch64": Machine(
+        instruction_set="aarch64",
+        vector_bytes=16,
+        l1_bytes=64 * 1024,
+        l2_bytes=1024 * 1024,
+        features=frozenset({"asimd", "fma"}),
+    ),
+}
+"""Name of an instruction set to what all its machines have, and to the caches of a usual one.
 
-The caches are those of a Neoverse N1.
+Armv8-A has 32 registers of 16 bytes, and multiply-adds that round once. The caches are those of a
+Neoverse N1.
 """
 
 
 def machine_of(architecture: str) -> Machine:
     """The machine this process runs on, used as one of :data:`ARCHITECTURES` ("": as it is).
 
-    Raises UnsupportedError for another name, and where this machine lacks a feature.
+    Or one of :data:`OTHERS`, with as many cores. Raises UnsupportedError for another name, and
+    where this machine lacks a feature.
     """
     host = host_machine()
     if not architecture:
         return host
-    if architecture == AARCH64.instruction_set:
-        raise UnsupportedError(
-            f"target 'cpu:{architecture}' does not run here: compile for 'cpu', and save the "
-            f"executable with targets=['{architecture}']"
-        )
+    if architecture in OTHERS:
+        return replace(OTHERS[architecture], cores=host.cores)
     if architecture not in ARCHITECTURES:
         raise UnsupportedError(
-            f"target 'cpu:{architecture}' is unknown; architectures: {', '.join(ARCHITECTURES)}"
+            f"target 'cpu:{architecture}' is unknown; architectures: "
+            f"{', '.join([*ARCHITECTURES, *OTHERS])}"
         )
     vector_bytes, features, *_ = ARCHITECTURES[architecture]
     if missing := features - host.features:
@@ -142,8 +150,18 @@ _VECTOR = ("amx", "avx", "bmi", "f16c", "fma")
 
 @functools.cache
 def host_machine() -> Machine:
-    """The machine this process runs on; a plain SSE2 machine where nothing can be read."""
+    """The machine this process runs on; a plain machine where nothing can be read."""
     features = _host_features()
+    if _instruction_set() in OTHERS:
+        other = OTHERS[_instruction_set()]
+        caches = _cache_bytes()
+        return replace(
+            other,
+            l1_bytes=caches.get("1", other.l1_bytes),
+            l2_bytes=caches.get("2", other.l2_bytes),
+            cores=len(os.sched_getaffinity(0)),
+            features=features | other.features,
+        )
     width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
     caches = _cache_bytes()
     return Machine(
@@ -153,6 +171,12 @@ def host_machine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         features=features,
     )
+
+
+def _instruction_set() -> str:
+    """Of this process's machine; x86-64 has many names."""
+    name = platform.machine()
+    return name if name in OTHERS else "x86-64"
 
 
 def _host_features() -> frozenset[str]:

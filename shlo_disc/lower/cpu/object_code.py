@@ -25,10 +25,12 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.base.threads import begins
 from shlo_disc.ir.library_folder import LIBRARY_FOLDER
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
+from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
 from shlo_disc.lower.background import free_later
 from shlo_disc.lower.cpu import host_parts
 from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR
 from shlo_disc.lower.host.writer import INLINED
+from shlo_disc.lower.llvm.llvm_text import for_older_llvm
 from shlo_disc.lower.plan import ONCE, SMALL_STEPS
 from shlo_disc.store.loader import SignalHandlers
 
@@ -314,7 +316,7 @@ def made(
     """
     is_host, is_best = level is None, not quickly
     if level is None:
-        level = _LOOPS if _has_loops(text) else _ONCE
+        level = _host_level(text)
     if level == _ONCE or (is_host and SMALL_STEPS in text):
         is_best = True
     elif quickly:
@@ -325,20 +327,26 @@ def made(
     return _object_code(module, name, level), is_best
 
 
-def best_module(text: str, level: int | None) -> tuple[ir.Module, int]:
-    """The module in the LLVM dialect that the best code is made of, and the level of LLVM for it.
+def _host_level(text: str) -> int:
+    """The level of LLVM for a host program."""
+    return _LOOPS if _has_loops(text) else _ONCE
 
-    `level`: as of :func:`made`. No function is ever unwound, so there are no tables for that.
+
+def llvm_ir(text: str, level: int | None) -> tuple[str, int]:
+    """LLVM IR of `text` as the LLVM of llvmlite reads it, and the level that its best code needs.
+
+    `level`: as of :func:`made`. No function is unwound, so tables for that are left out.
     """
-    is_host = level is None
+    module = lowered(text, "", host=level is None)
     if level is None:
-        level = _LOOPS if _has_loops(text) else _ONCE
-    module = lowered(text, "", host=is_host, quickly=level == _QUICK)
+        level = _host_level(text)
+    elif _is_made_once(module):
+        level = _QUICK
     with module.context:
         for view in module.body.operations:
             if view.operation.name == "llvm.func":
                 view.operation.attributes["no_unwind"] = ir.UnitAttr.get()
-    return module, _QUICK if _is_made_once(module) else level
+        return for_older_llvm(translate_module_to_llvmir(module.operation)), level
 
 
 def generated(text: str, name: str, features: str) -> bytes:

@@ -8,11 +8,11 @@ from typing import Any
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.ir.mlir import is_in_loop
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, foreign_code
 from shlo_disc.lower.cpu.host_memory import CpuMemory
 from shlo_disc.lower.cpu.machine import (
-    AARCH64,
     ARCHITECTURES,
+    OTHERS,
     Machine,
     machine_of,
     machine_of_level,
@@ -28,8 +28,6 @@ _Emit = Callable[[Planned[Any], Machine], KernelPlan]
 
 emit_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "emit_few_elements")
 has_few_elements = imported_later("shlo_disc.lower.cpu.few_elements", "has_few_elements")
-ObjectBuilder = imported_later("shlo_disc.lower.cpu.objects", "ObjectBuilder")
-ObjectMaker = imported_later("shlo_disc.lower.cpu.objects", "ObjectMaker")
 probes = imported_later("shlo_disc.lower.cpu.probes", "probes")
 
 
@@ -71,29 +69,31 @@ EMITTERS: dict[str, _Emit] = {
 
 
 def target(architecture: str) -> Target:
-    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
-    return _target(architecture, machine_of(architecture))
+    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is).
+
+    Or a CPU that code can be made for, but does not run here.
+    """
+    machine = machine_of(architecture)
+    own = _target(architecture, machine)
+    return own if machine.is_this_one else _foreign(own, foreign_code.Objects(machine))
 
 
 def artifact_target(name: str, cores: int) -> ArtifactTarget | None:
-    """Any CPU of AArch64 or of a level of x86-64 that has `cores`; None for another name."""
-    known = [own for own, level in ARCHITECTURES.items() if level.abi_name == name]
-    features: tuple[str, ...] = ()
-    if known:
-        architecture, features = known[0], ARCHITECTURES[known[0]].abi_features
-        machine = machine_of_level(architecture, cores)
-    elif name == AARCH64.instruction_set:
-        architecture, machine, features = name, replace(AARCH64, cores=cores), ("neon",)
+    """Any CPU of a level of x86-64, or of Arm's, that has `cores`; None for another name."""
+    if name in OTHERS:
+        features: tuple[str, ...] = ("neon",)
+        architecture = family = name
+        machine = replace(OTHERS[name], cores=cores)
     else:
-        return None
-    maker = ObjectMaker(name)
-    made = replace(
-        _target(architecture, machine),
-        generator=lambda: ObjectBuilder(maker),
-        compile_host=maker.host,
-        code_names=None,
-    )
-    return ArtifactTarget(name, machine.instruction_set, features, made)
+        known = [own for own, level in ARCHITECTURES.items() if level.abi_name == name]
+        if not known:
+            return None
+        (architecture,), family = known, "x86-64"
+        machine = machine_of_level(architecture, cores)
+        features = ARCHITECTURES[architecture].abi_features
+    objects = foreign_code.Objects(machine, "" if name in OTHERS else name)
+    made = _foreign(_target(architecture, machine), objects)
+    return ArtifactTarget(name, family, features, replace(made, code_names=None))
 
 
 def _target(architecture: str, machine: Machine) -> Target:
@@ -114,6 +114,21 @@ def _target(architecture: str, machine: Machine) -> Target:
         code=codegen.RECENT,
         probes=lambda: probes(machine),
         details=lambda: _details(machine),
+    )
+
+
+def _foreign(own: Target, objects: foreign_code.Objects) -> Target:
+    """`own` with code for a machine that this process does not run on."""
+    return replace(
+        own,
+        generator=lambda: foreign_code.Builder(objects),
+        compile_host=lambda text: foreign_code.host_functions(objects, text),
+        views={
+            "llvm": own.views["llvm"],
+            "asm": lambda sources: "\n".join(map(objects.assembly_of, map(text_of, sources))),
+        },
+        code=foreign_code.RECENT,
+        probes=None,
     )
 
 

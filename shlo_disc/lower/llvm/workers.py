@@ -1,4 +1,4 @@
-"""The processes that run LLVM for GPUs, and for CPUs other than this one; see `worker.py`.
+"""The processes that run LLVM for other machines; see `worker.py`.
 
 They start when the first kernel is compiled, at most one a core, and end with this process or with
 :func:`stop`. A forked child starts its own.
@@ -16,7 +16,6 @@ import sys
 import tempfile
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol
 
 from shlo_disc.base import locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
@@ -29,22 +28,6 @@ _MOST = 8
 """Processes at most: each holds about 150 MB."""
 
 _WORKER = Path(__file__).parent / "worker.py"
-
-
-class LlvmMachine(Protocol):
-    """A machine as LLVM knows it."""
-
-    @property
-    def triple(self) -> str:
-        """Of its code."""
-
-    @property
-    def architecture(self) -> str:
-        """LLVM's name of the CPU or GPU."""
-
-    @property
-    def features(self) -> str:
-        """Those beyond what LLVM knows of the architecture, as LLVM spells them."""
 
 
 class _LostWorkerError(Exception):
@@ -130,24 +113,24 @@ def _give_back(worker: _Worker) -> None:
 
 def compiled(
     text: str,
-    machine: LlvmMachine,
+    triple: str,
+    chip: str,
+    features: str,
     *,
     form: str = "assembly",
     level: int = 3,
-    code_level: int = 3,
     model: str = "default",
 ) -> bytes:
-    """The code of LLVM IR for `machine`: PTX, or with `form` "object" an object file.
+    """The code of LLVM IR for a machine that LLVM calls so; `form`: "assembly" or "object".
 
-    `level` is that of LLVM's passes, `code_level` that of its code generator, `model` its code
-    model. Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+    `model` is LLVM's name of the code model. Raises UnsupportedError without llvmlite,
+    InternalError for what LLVM does not accept.
     """
     request: dict[str, object] = {
-        "triple": machine.triple,
-        "chip": machine.architecture,
-        "features": machine.features,
+        "triple": triple,
+        "chip": chip,
+        "features": features,
         "level": level,
-        "code_level": code_level,
         "model": model,
         "form": form,
     }

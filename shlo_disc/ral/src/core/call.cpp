@@ -52,8 +52,13 @@ bool Call::take(void* data, DType dtype, int64_t rank, const int64_t* sizes) {
 
 bool Call::prepare() {
   const ProgramSpec& spec = executable.spec();
-  const int64_t status = spec.prepare()(sizes_.data(), symbols_.data(), result_sizes_.data(),
-                                        &arena_bytes_);
+  const disc_prepare prepare = spec.prepare();
+  if (prepare == nullptr) {
+    return failure.set(Failure::Kind::kDevice,
+                       "the program has code for another machine: save it, and load it there");
+  }
+  const int64_t status =
+      prepare(sizes_.data(), symbols_.data(), result_sizes_.data(), &arena_bytes_);
   if (status != 0) {
     failure.index = status - 1;
     const auto guard = static_cast<size_t>(failure.index);
