@@ -120,9 +120,14 @@ SANITIZED_WHOLE := -m "not slow and not unsanitized" -n $(JOBS) --dist loadfile
 trust: $(VENV)/.installed .venv-torch/.installed  ## Programs of ../shared that went wrong once, beside jax.jit and PyTorch (TRUST=--all: all)
 	$(RUN) tools/trust.py $(TRUST)
 
+.PHONY: test-arm
+test-arm: $(VENV)/.installed  ## Artifacts for AArch64 in qemu: 220 programs of others, 100 000 damaged object files
+	tools/emulator.sh
+	$(RUN) -m pytest -q tests/ral/test_arm_object_code.py tests/artifacts/test_emulated.py
+
 .PHONY: acceptance
-acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ../shared (SAMPLE=60: so many)
-	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE))
+acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ../shared (SAMPLE=60: so many; ARM=1: in qemu)
+	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ARM),--emulated)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000; TEXT=1: StableHLO modules; GPU=1 or cuda:sm_80)

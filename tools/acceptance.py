@@ -14,7 +14,7 @@ case fails that `shlo_disc/tools/acceptance_exceptions.py` does not list, and if
 passes, fails for another cause, or does not exist. On machines without AVX-512 that is different
 for sums: see `judge`.
 
-With `--emulated` programs are compiled for AArch64, and run by qemu (`emulated.py`).
+With `--emulated` programs are saved for AArch64, and run by qemu (`emulated.py`).
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Output:
 
 
 Compile = Callable[..., Any]
-"""`shlo_disc.compile`, or what compiles for another machine: results have `run_numpy`."""
+"""`shlo_disc.compile`, or what has calls run by an emulator: results have `run_numpy`."""
 
 
 def of_export(data: Any, compile_: Compile) -> Iterator[Output]:
@@ -401,15 +401,15 @@ def reason_of(error: BaseException) -> str:
 
 def emulated() -> Compile:
     """Compiles programs whose calls run in qemu."""
-    from emulated import TARGET, Emulated, built_core, core_folder  # noqa: PLC0415 - beside this file
+    from emulated import Emulated, built_runner  # noqa: PLC0415 - beside this file
 
     import shlo_disc  # noqa: PLC0415
 
-    core, folder = built_core(core_folder()), Path(tempfile.mkdtemp())
+    runner, folder = built_runner(), Path(tempfile.mkdtemp())
 
     def compile_(program: Any, name: str) -> Emulated:
         shutil.rmtree(folder, ignore_errors=True)
-        return Emulated(shlo_disc.compile(program, name=name, target=TARGET), core, folder)
+        return Emulated(shlo_disc.compile(program, name=name), runner, folder)
 
     return compile_
 

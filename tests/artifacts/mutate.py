@@ -1,4 +1,4 @@
-"""Opens damaged artifacts: `python -m tests.artifacts.mutate FOLDER COUNT SEED`.
+"""Opens damaged artifacts: `python -m tests.artifacts.mutate LIBRARY FOLDER COUNT SEED`.
 
 `FOLDER` is that of checks.c. Each artifact is refused with a named error, or it gives the results
 of the whole one. Some have a manifest or code that was damaged before its digest was made; these
@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from shlo_disc import ral
 from shlo_disc.artifacts import container
 from tests.artifacts.building import manifest_of, parts_of, put_together, with_code
 
@@ -78,8 +77,8 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 class Opener:
     """The library; it checks what opened artifacts tell and give."""
 
-    def __init__(self, folder: Path):
-        self.library = lib = ctypes.CDLL(ral.library())
+    def __init__(self, library: str, folder: Path):
+        self.library = lib = ctypes.CDLL(library)
         lib.disc_error_message.restype = ctypes.c_char_p
         lib.disc_program_arguments.restype = lib.disc_program_results.restype = ctypes.c_size_t
         for name in ("open_memory", "argument", "result", "run"):
@@ -132,8 +131,8 @@ class Opener:
         return 0
 
 
-def main(folder: Path, count: int, seed: int) -> None:
-    opener, file = Opener(folder), (folder / "m.disc").read_bytes()
+def main(library: str, folder: Path, count: int, seed: int) -> None:
+    opener, file = Opener(library, folder), (folder / "m.disc").read_bytes()
     parts, known = parts_of(file), manifest_of(file)
     code = next(i for i, m in enumerate(known.members) if m.name == "code/host.bin")
     assert opener.outcome(file, True) == 0
@@ -158,4 +157,4 @@ def main(folder: Path, count: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

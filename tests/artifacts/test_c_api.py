@@ -83,6 +83,14 @@ def test_every_function_and_every_error(folder, tmp_path):
     assert (ran.stdout, ran.stderr, ran.returncode) == ("0 failures\n", "", 0)
 
 
+@pytest.mark.unsanitized
+def test_a_call_allocates_nothing(folder, tmp_path):
+    program = built(HERE / "hot.c", tmp_path)
+    ran = subprocess.run([program, folder, "1000"], capture_output=True, text=True, check=True)
+    _, _, for_library, _, for_caller = ran.stdout.split()
+    assert (for_library, for_caller) == ("0", "0")
+
+
 def test_python_reads_what_it_wrote(folder):
     known = manifest_of((folder / "m.disc").read_bytes())
     assert [target.name for target in known.targets] == ["arm", "later", "host"]
@@ -130,8 +138,9 @@ def test_cmake_finds_it(tmp_path):
 
 def mutate(folder, count, seed):
     """Damaged artifacts, in a process of their own."""
-    program = [sys.executable, "-m", "tests.artifacts.mutate", folder, str(count), str(seed)]
-    ran = subprocess.run(program, capture_output=True, text=True, check=False)
+    program = [sys.executable, "-m", "tests.artifacts.mutate"]
+    given = [ral.library(), folder, str(count), str(seed)]
+    ran = subprocess.run([*program, *given], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     counts = dict(ast.literal_eval(ran.stdout))
     assert sum(counts.values()) == count

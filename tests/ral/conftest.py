@@ -17,7 +17,6 @@ from jax._src import core
 from jax._src.lib import _jax
 
 from shlo_disc import ral
-from tools import emulated
 
 SOURCE = Path(__file__).with_name("standins.c")
 
@@ -130,9 +129,3 @@ def tensors(tmp_path_factory):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="session")
-def arm_core() -> Path:
-    """The runtime's core for AArch64, which is built once for all runs."""
-    return emulated.built_core(emulated.core_folder())

@@ -15,7 +15,7 @@ from shlo_disc.ral import LoadedCode, ObjectCodeError, check_object_code
 from tests.emulator import needs_emulator
 from tests.ral import test_object_code as x86
 from tests.ral.test_object_code import HUGE, mutated, patched, symbol, table
-from tools.emulated import run_core
+from tools.emulated import told
 
 FIRST = """
 llvm.func @first(%n: i64) -> i64 attributes {passthrough = ["noinline"]} {
@@ -25,16 +25,16 @@ llvm.func @first(%n: i64) -> i64 attributes {passthrough = ["noinline"]} {
 }"""
 
 
-def element(bits: int) -> str:
-    """Reads the third element of a table that stays in memory."""
+def element(bits: int, size: int = 4, index: int = 2) -> str:
+    """Reads an element of a table of odd numbers that stays in memory."""
     type_ = f"i{bits}"
     wide = "%x" if bits == 64 else "%w"
     widened = "" if bits == 64 else f"%w = llvm.zext %x : {type_} to i64"
     return f"""
-llvm.mlir.global private constant @t(dense<[3, 5, 7, 9]> : tensor<4x{type_}>) : !llvm.array<4 x {type_}>
+llvm.mlir.global private constant @t(dense<{[*range(3, 3 + 2 * size, 2)]}> : tensor<{size}x{type_}>) : !llvm.array<{size} x {type_}>
 llvm.func @function(%n: i64) -> i64 {{
   %p = llvm.mlir.addressof @t : !llvm.ptr
-  %q = llvm.getelementptr %p[2] : (!llvm.ptr) -> !llvm.ptr, {type_}
+  %q = llvm.getelementptr %p[{index}] : (!llvm.ptr) -> !llvm.ptr, {type_}
   %x = llvm.load volatile %q : !llvm.ptr -> {type_}
   {widened}
   %s = llvm.add {wide}, %n : i64
@@ -96,6 +96,7 @@ llvm.func @function(%n: i64) -> i64 {
   llvm.return %r : i64
 }""",
     **{f"element{bits}": element(bits) for bits in (8, 16, 32, 64)},
+    **{f"page{page}": element(64, 3000, 512 * page) for page in (1, 2, 3, 4, 5)},
     **{f"apart{bits}": apart(bits) for bits in (32, 64)},
 }  # fmt: skip
 WANTED = {
@@ -103,6 +104,7 @@ WANTED = {
     "table": x86.WANTED["table"],
     "vector": lambda n: (1, 2, -3, 7)[n] if n < 4 else None,
     **{f"element{bits}": lambda n: 7 + n for bits in (8, 16, 32, 64)},
+    **{f"page{k}": lambda n, k=k: 3 + 1024 * k + n for k in (1, 2, 3, 4, 5)},
     **{name: lambda n: 3 * n for name in ("tail", "pointers", "apart32", "apart64")},
 }
 ADRP, ADD, BRANCH, CALL = 275, 277, 282, 283
@@ -146,12 +148,12 @@ def test_every_relocation_that_is_known_is_tried():
 
 @needs_emulator
 @pytest.mark.parametrize("kind", TEXTS)
-def test_it_runs(kind, arm_core, tmp_path):
+def test_it_runs(kind, arm_runner, tmp_path):
     path = tmp_path / "object.o"
     path.write_bytes(object_of(kind))
     numbers = [n for n in (0, 1, 3, 4, 29) if WANTED[kind](n) is not None]
-    told = run_core(arm_core, "function", str(path), "function", *map(str, numbers))
-    assert [int(line) for line in told.split()] == [WANTED[kind](n) for n in numbers]
+    lines = told(arm_runner, "function", str(path), "function", *map(str, numbers))
+    assert [*map(int, lines)] == [WANTED[kind](n) for n in numbers]
 
 
 def code_at(file: bytes, record: int) -> int:
@@ -239,25 +241,25 @@ def accepted(count: int, seed: int) -> list[bytes]:
     return taken
 
 
-def loaded(files: list[bytes], core: Path, folder: Path) -> int:
+def loaded(files: list[bytes], runner: Path, folder: Path) -> int:
     """How many of `files` the runtime for AArch64 loads, in one process."""
     path = folder / "objects"
     path.write_bytes(b"".join(struct.pack("<Q", len(file)) + file for file in files))
-    return int(run_core(core, "load", str(path)))
+    return int(told(runner, "load", str(path))[0].split()[0])
 
 
 @needs_emulator
-def test_mutations(arm_core, tmp_path):
+def test_mutations(arm_runner, tmp_path):
     taken = accepted(4000, 0)
     assert 0.05 < len(taken) / 4000 < 0.9  # instructions may be anything; headers may not
     refused = [DAMAGE[name]() for name in DAMAGE]
-    assert loaded([*taken, *refused], arm_core, tmp_path) == len(taken)
+    assert loaded([*taken, *refused], arm_runner, tmp_path) == len(taken)
 
 
 @needs_emulator
 @pytest.mark.slow
-def test_a_hundred_thousand_mutations(arm_core, tmp_path):
+def test_a_hundred_thousand_mutations(arm_runner, tmp_path):
     for seed in range(1, 11):
         taken = accepted(10_000, seed)
         assert 0.05 < len(taken) / 10_000 < 0.9
-        assert loaded(taken, arm_core, tmp_path) == len(taken)
+        assert loaded(taken, arm_runner, tmp_path) == len(taken)

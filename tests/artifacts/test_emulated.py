@@ -17,7 +17,7 @@ import shlo_disc
 from shlo_disc.base.errors import ShapeMismatchError
 from tests.cases import slow
 from tests.emulator import needs_emulator
-from tools.emulated import TARGET, Emulated
+from tools.emulated import Emulated
 
 ROOT = Path(__file__).parents[2]
 ACCEPTANCE = ROOT.parent / "shared/acceptance"
@@ -25,8 +25,8 @@ ACCEPTANCE = ROOT.parent / "shared/acceptance"
 pytestmark = [needs_emulator, pytest.mark.unsanitized]
 
 
-def both(function, *specs, core: Path, folder: Path):
-    """A function of arrays of `specs` (dtype, sizes) compiled for AArch64 and for this machine."""
+def both(function, *specs, runner: Path, folder: Path):
+    """A function of arrays of `specs` (dtype, sizes): on AArch64, and on this machine."""
     scope = export.SymbolicScope()
     with jax.enable_x64(True):
         shapes = [
@@ -34,8 +34,8 @@ def both(function, *specs, core: Path, folder: Path):
             for dtype, sizes in specs
         ]
         exported = export.export(jax.jit(function))(*shapes)
-    foreign = Emulated(shlo_disc.compile(exported, target=TARGET), core, folder)
-    return foreign, shlo_disc.compile(exported)
+    own = shlo_disc.compile(exported)
+    return Emulated(own, runner, folder), own
 
 
 def numbers(dtype: str, *sizes: int, seed: int = 0) -> np.ndarray:
@@ -82,8 +82,8 @@ NOT_OF_SPECIAL = {"integers", "unsigned"}
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_elements_have_the_bits_of_x86(name, arm_core, tmp_path):
-    foreign, own = both(ELEMENTWISE[name], ("f4", "n, m"), core=arm_core, folder=tmp_path)
+def test_elements_have_the_bits_of_x86(name, arm_runner, tmp_path):
+    foreign, own = both(ELEMENTWISE[name], ("f4", "n, m"), runner=arm_runner, folder=tmp_path)
     for sizes in ((7, 9), (1, 1), (40, 65)):
         x = numbers("f4", *sizes)
         if name in NOT_OF_SPECIAL:
@@ -93,13 +93,13 @@ def test_elements_have_the_bits_of_x86(name, arm_core, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", slow(["f8", "f2", "bfloat16", "i1", "i4", "i8", "u2"]))
-def test_elements_of_all_types(dtype, arm_core, tmp_path):
+def test_elements_of_all_types(dtype, arm_runner, tmp_path):
     def function(x):
         if jnp.issubdtype(x.dtype, jnp.inexact):
             return jnp.exp(x) + jnp.tanh(x) * x, jnp.sin(x), jnp.round(x)
         return x * 3 + x // 7, x % 5, x.astype(jnp.float32), x << 1
 
-    foreign, own = both(function, (dtype, "n"), core=arm_core, folder=tmp_path)
+    foreign, own = both(function, (dtype, "n"), runner=arm_runner, folder=tmp_path)
     for size in (1, 13, 300):
         x = numbers(dtype, size)
         for got, want in zip(foreign.run_numpy([x]), own.run_numpy([x]), strict=True):
@@ -112,12 +112,12 @@ def near(got: np.ndarray, exact: np.ndarray, magnitude: np.ndarray, terms: int) 
     assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
 
 
-def test_products_and_sums(arm_core, tmp_path):
+def test_products_and_sums(arm_runner, tmp_path):
     def function(x, w):
         return x @ w, x.sum(1), x.sum(0)
 
     specs = ("f4", "n, k"), ("f4", "k, 96")
-    foreign, _ = both(function, *specs, core=arm_core, folder=tmp_path)
+    foreign, _ = both(function, *specs, runner=arm_runner, folder=tmp_path)
     rng = np.random.default_rng(0)
     for n, k in ((1, 64), (33, 200), (130, 777)):
         x, w = (rng.normal(size=s).astype("f4") for s in ((n, k), (k, 96)))
@@ -129,7 +129,7 @@ def test_products_and_sums(arm_core, tmp_path):
             near(result, one @ other, np.abs(one) @ np.abs(other), one.shape[1])
 
 
-def test_kernels_of_many_kinds(arm_core, tmp_path):
+def test_kernels_of_many_kinds(arm_runner, tmp_path):
     """Sorts, scans, transforms, windows, attention: as here, up to the order of sums."""
 
     def function(x, i):
@@ -138,7 +138,7 @@ def test_kernels_of_many_kinds(arm_core, tmp_path):
         exact = jnp.sort(x, 1), jnp.argsort(x, 0), pooled, x[i], x.at[i].add(1.0)
         return *exact, jnp.cumsum(x, 0), jnp.abs(jnp.fft.rfft(x)), scores, jnp.var(x, 1)
 
-    foreign, own = both(function, ("f4", "n, 48"), ("i4", "k"), core=arm_core, folder=tmp_path)
+    foreign, own = both(function, ("f4", "n, 48"), ("i4", "k"), runner=arm_runner, folder=tmp_path)
     rng = np.random.default_rng(1)
     for n, k in ((5, 3), (70, 11)):
         given = [rng.normal(size=(n, 48)).astype("f4"), rng.integers(0, n, k).astype("i4")]
@@ -150,19 +150,19 @@ def test_kernels_of_many_kinds(arm_core, tmp_path):
                 np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
 
-def test_constants_and_packed_copies(arm_core, tmp_path):
+def test_constants_and_packed_copies(arm_runner, tmp_path):
     weight = np.random.default_rng(2).normal(size=(256, 300)).astype("f4")
     function = lambda x: jnp.maximum(x @ weight, 0)  # noqa: E731
-    foreign, own = both(function, ("f4", "n, 256"), core=arm_core, folder=tmp_path)
+    foreign, own = both(function, ("f4", "n, 256"), runner=arm_runner, folder=tmp_path)
     for n in (1, 50):
         x = np.random.default_rng(3).normal(size=(n, 256)).astype("f4")
         (got,), (want,) = foreign.run_numpy([x]), own.run_numpy([x])
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
 
 
-def test_wrong_sizes_are_told(arm_core, tmp_path):
+def test_wrong_sizes_are_told(arm_runner, tmp_path):
     specs = ("f4", "n, m"), ("f4", "n, m")
-    foreign, _ = both(lambda x, y: x + y, *specs, core=arm_core, folder=tmp_path)
+    foreign, _ = both(lambda x, y: x + y, *specs, runner=arm_runner, folder=tmp_path)
     with pytest.raises(ShapeMismatchError, match=r"argument 1 \('y'\): dimension 1 must be m"):
         foreign.run_numpy([np.zeros((3, 4), "f4"), np.zeros((3, 5), "f4")])
 
