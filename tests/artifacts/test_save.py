@@ -81,6 +81,19 @@ def test_a_host_without_avx512_writes_the_same_bytes_and_loads_avx2(saved, tmp_p
         shlo_disc.load(path, "x86-64-v4")
 
 
+def test_arm_beside_x86(saved, tmp_path):
+    path = tmp_path / "m.disc"
+    shlo_disc.compile(export(PROGRAMS["product"])).save(path, ["aarch64", "x86-64-v3"], cores=4)
+    assert {row.name: row.machine for row in read(path).manifest.targets} == {
+        "x86-64-v3": "x86-64",
+        "aarch64": "aarch64",
+    }
+    given = arguments(PROGRAMS["product"], {"n": 7})
+    same_bits(shlo_disc.load(path)(*given), shlo_disc.load(saved("product"), "x86-64-v3")(*given))
+    with pytest.raises(UnsupportedError, match="aarch64: this machine is x86_64"):
+        shlo_disc.load(path, "aarch64")
+
+
 def test_registers_of_512_bits_are_used(saved):
     # LLVM prefers 256 bits for x86-64-v4 where it chooses by itself.
     artifact = read(saved("product"))
