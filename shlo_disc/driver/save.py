@@ -65,11 +65,8 @@ def save(
         )
         for spec, shape in zip(signature.arguments, record.program.arguments, strict=True)
     )
-    told = {
-        machine.name: describe_program(_Described.of(code.record))
-        for machine, code in zip(machines, made, strict=True)
-    }
-    contents.add("explain.json", json.dumps(told, sort_keys=True).encode())
+    told = describe_program(_Described.of(record))
+    contents.add("explain.json", json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
     whole = manifest.Manifest(
         compiler=f"shlo_disc {version('shlo_disc')}",
         members=contents.members(),

@@ -20,7 +20,12 @@ from shlo_disc.base.errors import ShloDiscError
 
 @click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--kernels", "with_kernels", is_flag=True, help="Kernels, with their source lines.")
+@click.option(
+    "--kernels",
+    "with_kernels",
+    is_flag=True,
+    help="Kernels of the first machine, with their lines.",
+)
 def main(path: Path, with_kernels: bool) -> None:
     """See the module."""
     try:
@@ -33,9 +38,9 @@ def main(path: Path, with_kernels: bool) -> None:
     for target in manifest.targets:
         for line in _about(artifact, target):
             click.echo(line)
-        if with_kernels:
-            for line in _kernels(artifact, target):
-                click.echo(line)
+    if with_kernels:
+        for line in _kernels(artifact):
+            click.echo(line)
     click.echo("members:")
     for member in manifest.members:
         click.echo(f"  {member.size:>12,} bytes  {member.name}  {member.digest.hex()[:16]}")
@@ -70,8 +75,9 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
         yield f"  guard: {guard}"
 
 
-def _kernels(artifact: Artifact, target: Target) -> Iterator[str]:
-    told = json.loads(bytes(artifact.members["explain.json"]))[target.name]
+def _kernels(artifact: Artifact) -> Iterator[str]:
+    """Those of the first target."""
+    told = json.loads(bytes(artifact.members["explain.json"]))
     for kernel in told["kernels"]:
         where = ", ".join(kernel["where"])
         yield f"  {kernel['number']:>4}  {kernel['kind']:<10}  {kernel['name']}  {where}"

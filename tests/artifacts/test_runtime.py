@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -168,3 +169,12 @@ def test_wrong_files(saved, tmp_path):
         shlo_disc_runtime.load(tmp_path / "m.disc")
     with pytest.raises(shlo_disc_runtime.UnsupportedError):
         shlo_disc_runtime.load(saved("integers"), target="aarch64")
+
+
+def test_the_distribution_of_the_runtime_has_the_version_and_needs_numpy_alone():
+    own, whole = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        for folder in ("packaging/shlo_disc_runtime", ".")
+    )
+    assert own["version"] == whole["version"]
+    assert own["dependencies"] == [d for d in whole["dependencies"] if d.startswith("numpy")]

@@ -67,13 +67,14 @@ def object_code(text: str, cpu: str) -> bytes:
 
     Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
     """
-    return _code(text, codegen.BEST, cpu, "object")
+    return _code(text, cpu, "object", is_host=False)
 
 
-def _code(text: str, level: int | None, cpu: str, form: str) -> bytes:
-    llvm, (ir, least) = _LLVM[cpu], llvm_ir(text, level)
+def _code(text: str, cpu: str, form: str, *, is_host: bool) -> bytes:
+    llvm, ir = _LLVM[cpu], llvm_ir(text, is_host=is_host)
     names = llvm.triple, llvm.chip, llvm.features
-    code: bytes = compiled(ir, *names, form=form, level=max(1, least), model=llvm.model)
+    # Whatever the level of a quick first call: what is made here is made once, and runs for long.
+    code: bytes = compiled(ir, *names, form=form, level=codegen.BEST, model=llvm.model)
     return code
 
 
@@ -94,11 +95,11 @@ class Objects:
 
         Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
         """
-        return self._made(named(text, self.kernel_name(text)), codegen.BEST)
+        return self._made(named(text, self.kernel_name(text)))
 
     def of_host(self, text: str) -> bytes:
         """The object file of a host program, with :data:`HOST_FUNCTIONS`. Raises as `of_kernel`."""
-        return self._made(text, None)
+        return self._made(text, is_host=True)
 
     def kernel_name(self, text: str) -> str:
         """The name of the function of a kernel text."""
@@ -106,27 +107,24 @@ class Objects:
 
     def assembly_of(self, text: str) -> str:
         """The assembly of a kernel text. Raises as `of_kernel`."""
-        return self._compiled(
-            named(text, self.kernel_name(text)), codegen.BEST, "assembly"
+        return _code(
+            named(text, self.kernel_name(text)), self._cpu, "assembly", is_host=False
         ).decode()
 
-    def _made(self, text: str, level: int | None) -> bytes:
-        key = code_key(text, "object file", self._cpu, level, _versions())
+    def _made(self, text: str, *, is_host: bool = False) -> bytes:
+        key = code_key(text, "object file", self._cpu, is_host, _versions())
         known = RECENT.get(key.hex())
         if known is not None:
             return known
         store = current()
         made = None if store is None or flags.cache_verifies() else store.read(key)
         if made is None:
-            made = self._compiled(text, level)
+            made = _code(text, self._cpu, "object", is_host=is_host)
             check_object_code(made, self.machine.instruction_set)
             if store is not None:
                 store.write(key, made)
         RECENT.add(key.hex(), made)
         return made
-
-    def _compiled(self, text: str, level: int | None, form: str = "object") -> bytes:
-        return _code(text, level, self._cpu, form)
 
 
 @functools.cache

@@ -316,7 +316,7 @@ def made(
     """
     is_host, is_best = level is None, not quickly
     if level is None:
-        level = _host_level(text)
+        level = _LOOPS if _has_loops(text) else _ONCE
     if level == _ONCE or (is_host and SMALL_STEPS in text):
         is_best = True
     elif quickly:
@@ -327,26 +327,17 @@ def made(
     return _object_code(module, name, level), is_best
 
 
-def _host_level(text: str) -> int:
-    """The level of LLVM for a host program."""
-    return _LOOPS if _has_loops(text) else _ONCE
+def llvm_ir(text: str, *, is_host: bool = False) -> str:
+    """LLVM IR of `text` as the LLVM of llvmlite reads it.
 
-
-def llvm_ir(text: str, level: int | None) -> tuple[str, int]:
-    """LLVM IR of `text` as the LLVM of llvmlite reads it, and the level that its best code needs.
-
-    `level`: as of :func:`made`. No function is unwound, so tables for that are left out.
+    `is_host`: it is a host program. No function is unwound, so tables for that are left out.
     """
-    module = lowered(text, "", host=level is None)
-    if level is None:
-        level = _host_level(text)
-    elif _is_made_once(module):
-        level = _QUICK
+    module = lowered(text, "", host=is_host)
     with module.context:
         for view in module.body.operations:
             if view.operation.name == "llvm.func":
                 view.operation.attributes["no_unwind"] = ir.UnitAttr.get()
-        return for_older_llvm(translate_module_to_llvmir(module.operation)), level
+        return for_older_llvm(translate_module_to_llvmir(module.operation))
 
 
 def generated(text: str, name: str, features: str) -> bytes:
