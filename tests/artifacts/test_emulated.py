@@ -14,10 +14,10 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.base.errors import ShapeMismatchError
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
 from tests.cases import slow
 from tests.emulator import needs_emulator
-from tools.emulated import Emulated
+from tools.emulated import TARGET, Emulated
 
 ROOT = Path(__file__).parents[2]
 ACCEPTANCE = ROOT.parent / "shared/acceptance"
@@ -165,6 +165,23 @@ def test_wrong_sizes_are_told(arm_runner, tmp_path):
     foreign, _ = both(lambda x, y: x + y, *specs, runner=arm_runner, folder=tmp_path)
     with pytest.raises(ShapeMismatchError, match=r"argument 1 \('y'\): dimension 1 must be m"):
         foreign.run_numpy([np.zeros((3, 4), "f4"), np.zeros((3, 5), "f4")])
+
+
+def test_one_file_for_several_machines(arm_runner, tmp_path):
+    foreign, own = both(jnp.exp, ("f4", "n"), runner=arm_runner, folder=tmp_path)
+    x = numbers("f4", 33)
+    (want,) = own.run_numpy([x])
+    own.save(foreign.artifact, targets=["x86-64-v3", TARGET])
+    (here,) = shlo_disc.load(foreign.artifact).run_numpy([x])
+    (there,) = foreign.run_numpy([x])
+    assert equal_bits(there, want)
+    assert equal_bits(here, want)
+    own.save(foreign.artifact, targets=["x86-64-v3"])
+    with pytest.raises(ShapeMismatchError, match="is for x86-64, this is aarch64"):
+        foreign.run_numpy([x])
+    own.save(foreign.artifact, targets=[TARGET])
+    with pytest.raises(UnsupportedError, match="saved for aarch64, none of which runs here"):
+        shlo_disc.load(foreign.artifact)
 
 
 @pytest.mark.slow
