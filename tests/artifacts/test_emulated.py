@@ -150,6 +150,29 @@ def test_kernels_of_many_kinds(arm_runner, tmp_path):
                 np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["f4", *slow(["f8"])])
+def test_transforms(dtype, arm_runner, tmp_path):
+    """Of powers, products of small primes, primes, and long ones that threads share.
+
+    Those of float32 have the bits of x86-64. Roots of float64 are rounded once from long doubles,
+    which have other lengths.
+    """
+    lengths = (64, 48, 97, 1000, 15, 1 << 15, 10007)
+
+    def function(*arrays):
+        return [(jnp.fft.rfft(x), jnp.fft.ifft(x)) for x in arrays]
+
+    specs = [(dtype, f"b, {length}") for length in lengths]
+    foreign, own = both(function, *specs, runner=arm_runner, folder=tmp_path)
+    rng = np.random.default_rng(4)
+    for b in (1, 5):
+        given = [rng.normal(size=(b, length)).astype(dtype) for length in lengths]
+        found = zip(foreign.run_numpy(given), own.run_numpy(given), strict=True)
+        for place, (got, want) in enumerate(found):
+            bound = 0 if dtype == "f4" else 4 * np.finfo(dtype).eps * np.abs(want).max()
+            assert np.abs(got - want).max() <= bound, lengths[place // 2]
+
+
 def test_constants_and_packed_copies(arm_runner, tmp_path):
     weight = np.random.default_rng(2).normal(size=(256, 300)).astype("f4")
     function = lambda x: jnp.maximum(x @ weight, 0)  # noqa: E731
