@@ -111,32 +111,31 @@ class Opener:
                 assert all(spec.texts[k] is not None for k in range(spec.rank))
                 assert all(spec.sizes[k] >= -1 for k in range(spec.rank))
 
-    def outcome(self, data: bytes, runs: bool) -> int:
-        """The code of the error; 0: it is opened, and right."""
+    def outcome(self, data: bytes, runs: bool = False) -> tuple[int, str]:
+        """The code and the message of the error; (0, ""): it is opened, and right."""
         program = ctypes.c_void_p()
         opened = self.library.disc_program_open_memory
         error = opened(data, ctypes.c_size_t(len(data)), None, ctypes.byref(program))
         if error is not None:
             error = ctypes.c_void_p(error)
             code = self.library.disc_error_code(error)
-            message = self.library.disc_error_message(error)
+            message = self.library.disc_error_message(error).decode()
+            self.library.disc_error_free(error)
             assert code in (DAMAGED, NEWER, NO_TARGET), message
             assert message
-            self.library.disc_error_free(error)
-            return code
+            return code, message
         self.ask(program)
         if runs:
             self.run(program)
         self.library.disc_program_close(program)
-        return 0
+        return 0, ""
 
 
 def main(library: str, folder: Path, count: int, seed: int) -> None:
     opener, file = Opener(library, folder), (folder / "m.disc").read_bytes()
     parts, known = parts_of(file), manifest_of(file)
-    code = next(i for i, m in enumerate(known.members) if m.name == "code/host.bin")
-    assert opener.outcome(file, True) == 0
-    assert opener.outcome(put_together(parts), True) == 0
+    host = next(i for i, m in enumerate(known.members) if m.name == "code/host.bin")
+    assert opener.outcome(file, True) == (0, "")
     counts: Counter[tuple[str, int]] = Counter()
     for number in range(count):
         rng = random.Random(f"{seed} {number}")
@@ -147,10 +146,11 @@ def main(library: str, folder: Path, count: int, seed: int) -> None:
             changed = mutated(parts[container.MANIFEST], rng)
             data = put_together(parts | {container.MANIFEST: changed})
         else:
-            name = known.members[code].name
-            data = put_together(with_code(parts, code, mutated(parts[name], rng)))
+            name = known.members[host].name
+            data = put_together(with_code(parts, host, mutated(parts[name], rng)))
         try:
-            counts[kind, opener.outcome(data, kind == "file")] += 1
+            code, _ = opener.outcome(data, kind == "file")
+            counts[kind, code] += 1
         except AssertionError as error:
             sys.exit(f"mutation {number} of seed {seed}: {error}")
     print(sorted(counts.items()))

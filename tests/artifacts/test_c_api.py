@@ -26,6 +26,7 @@ from tests.artifacts.building import (
     place_of,
     put_together,
 )
+from tests.artifacts.mutate import Opener
 
 TEXTS = ((("n", "m"), ("n", "m"), ("m", "48")), (("n", "m"), ("n", "48")))
 TARGETS = (
@@ -134,6 +135,147 @@ def test_cmake_finds_it(tmp_path):
     subprocess.run([*cmake, "--build", build], capture_output=True, check=True)
     ran = subprocess.run([build / "server"], capture_output=True, text=True, check=True)
     assert ran.stdout == "1"
+
+
+@pytest.fixture(scope="module")
+def refusal(folder):
+    """Why the library does not open a file; "": it does, and the file has the right results."""
+    opener = Opener(ral.library(), folder)
+    return lambda file: opener.outcome(file, runs=True)[1]
+
+
+def test_the_whole_file_is_opened(refusal, folder):
+    file = (folder / "m.disc").read_bytes()
+    assert refusal(file) == ""
+    assert put_together(parts_of(file)) == file
+
+
+TARGET_CHANGES = [
+    (lambda t, s: {"objects": (replace(s, member=99), *t.objects[1:])}, "an index out of bounds"),
+    (lambda t, s: {"constants": (replace(s, offset=-1),)}, "an index out of bounds"),
+    (lambda t, s: {"constants": (replace(s, offset=s.size + 1),)}, "an index out of bounds"),
+    (lambda t, s: {"constants": (replace(s, offset=64),)}, "an index out of bounds"),
+    (lambda t, s: {"constants": (replace(s, size=s.size + 1),)}, "an index out of bounds"),
+    (lambda t, s: {"run": manifest.Function(0, "walk")}, "the code of host has no walk"),
+    (lambda t, s: {"run": manifest.Function(len(t.objects), "run")}, "an index out of bounds"),
+    (lambda t, s: {"symbols": -1}, "a number out of bounds"),
+    (lambda t, s: {"symbols": 2**40}, "a number out of bounds"),
+    (lambda t, s: {"packable": (3,)}, "an index out of bounds"),
+    (lambda t, s: {"donated": (-1,)}, "an index out of bounds"),
+    (lambda t, s: {"reuses": ((0, 2),)}, "an index out of bounds"),
+    (lambda t, s: {"reuses": ((0, 1, 2),)}, "no pair"),
+    (lambda t, s: {"size_arguments": (0,)}, "too many elements that are sizes"),
+    (lambda t, s: {"guards": ("a\0b",)}, "a null in a text"),
+    (lambda t, s: {"machine": "riscv"}, "is for riscv"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), TARGET_CHANGES)
+def test_targets_that_lie_are_refused(refusal, folder, change, why):
+    parts = parts_of((folder / "m.disc").read_bytes())
+    known = manifest.unpacked(parts[container.MANIFEST])
+    target = known.targets[2]
+    changed = replace(known, targets=(replace(target, **change(target, target.constants[0])),))
+    packed = manifest.packed(changed)
+    assert why in refusal(put_together(parts | {container.MANIFEST: packed}))
+
+
+MANIFEST_CHANGES = [
+    ({"members": ()}, "an index out of bounds"),
+    ({"targets": ()}, "it has no targets"),
+    ({"arguments": (manifest.Argument("x", "float31", (), ()),)}, "an unknown dtype"),
+    ({"arguments": (manifest.Argument("x", "float32", (-2,), ("n",)),)}, "out of bounds"),
+    ({"arguments": (manifest.Argument("x", "float32", (-1,), ()),)}, "a size without a text"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), MANIFEST_CHANGES)
+def test_manifests_that_lie_are_refused(refusal, folder, change, why):
+    parts = parts_of((folder / "m.disc").read_bytes())
+    known = manifest.unpacked(parts[container.MANIFEST])
+    packed = manifest.packed(replace(known, **change))
+    assert why in refusal(put_together(parts | {container.MANIFEST: packed}))
+
+
+def test_texts_are_utf8(refusal, folder):
+    """Those that Python decodes are opened, and no others."""
+    parts = parts_of((folder / "m.disc").read_bytes())
+    known = manifest.unpacked(parts[container.MANIFEST])
+    packed = manifest.packed(replace(known, name="$" * 8))
+    texts = [b"\x00", b"\x80", b"\xc1\x81", b"\xc3\xa4", b"\xc3", b"\xe0\x9f\xbf", b"\xe0\xa0\x80"]
+    texts += [b"\xed\x9f\xbf", b"\xed\xa0\x80", b"\xef\xbf\xbf", b"\xe2\x82", b"\xf0\x8f\xbf\xbf"]
+    texts += [
+        b"\xf0\x9f\x98\x80",
+        b"\xf4\x8f\xbf\xbf",
+        b"\xf4\x90\x80\x80",
+        b"\xf8\x88\x80\x80\x80",
+    ]
+    for text in texts:
+        changed = packed.replace(b"$" * 8, text.rjust(8, b"a"))
+        try:
+            text.decode()
+            wanted = "a null in a text" if b"\0" in text else ""
+        except UnicodeDecodeError:
+            wanted = "a text that is not UTF-8"
+        why = refusal(put_together(parts | {container.MANIFEST: changed}))
+        assert why.endswith(wanted), text
+        assert bool(why) == bool(wanted)
+
+
+def test_members_are_those_of_the_manifest(refusal, folder):
+    parts = parts_of((folder / "m.disc").read_bytes())
+    names, differ = [*parts], "the members are not those that the manifest names"
+    assert differ in refusal(put_together(parts | {"more": b""}))
+    assert differ in refusal(put_together({name: parts[name] for name in names[:-1]}))
+    assert differ in refusal(put_together(parts | {names[1]: parts[names[1]] + b"\0"}))
+    assert "no manifest" in refusal(put_together({name: parts[name] for name in reversed(names)}))
+    assert "an unlikely name of a member" in refusal(put_together(parts | {"a b": b""}))
+    rows = [(name, [data]) for name, data in parts.items()]
+    digest = container.digest_of(parts[container.MANIFEST])
+    assert "two members of a name" in refusal(b"".join(container._zip([*rows, rows[-1]], digest)))
+
+
+HEADER_CHANGES = [
+    ("local", 0, b"PK\3\5", "no header of a member"),
+    ("local", 6, b"\1", "encrypted or streamed"),
+    ("local", 8, b"\x08", "a member is compressed"),
+    ("local", 14, b"\0\1\2\3", "two headers of a member differ"),
+    ("local", 18, b"\0\0\0\0", "a member is compressed"),
+    ("local", 18, b"\1\0\0\0\1\0\0\0", "two headers of a member differ"),
+    ("local", 28, b"\xff\xff", "an unlikely header of a member"),
+    ("local", 30, b"C", "two headers of a member differ"),
+    ("row", 0, b"PK\1\1", "no row of the directory"),
+    ("row", 20, b"\xff\xff\xff\xff", "a member is compressed"),
+    ("row", 20, b"\xff\xff\xff\xff\xff\xff\xff\xff", "two headers of a member differ"),
+    ("row", 28, b"\0\0", "an unlikely name of a member"),
+    ("row", 30, b"\4", "an unknown row of the directory"),
+    ("row", 32, b"\1", "a comment of a member"),
+    ("row", 42, b"\0", "members overlap, or have gaps between them"),
+    ("end", 0, b"PK\5\7", "no artifact of shlo_disc, or a truncated one"),
+    ("end", 4, b"\1", "one of several files"),
+    ("end", 8, b"\0\0\0\0", "an unlikely number of members"),
+    ("end", 8, b"\2\0\2\0", "bytes that no member has"),
+    ("end", 12, b"\0", "the directory is elsewhere"),
+    ("end", 20, b"\0", "another comment"),
+    ("end", 22, b"S", "no artifact of shlo_disc"),
+    ("end", 32, b"g", "the digest of the manifest is no number"),
+    ("end", 32, b"0123", "the manifest has a wrong digest"),
+]
+
+
+@pytest.mark.parametrize(("where", "offset", "data", "why"), HEADER_CHANGES)
+def test_headers_that_lie_are_refused(refusal, folder, where, offset, data, why):
+    """`where`: the first header of the second member, its row in the directory, the end record."""
+    file = bytearray((folder / "m.disc").read_bytes())
+    rows = file.index(b"PK\1\2")
+    places = {
+        "local": file.index(b"PK\3\4", 4),
+        "row": file.index(b"PK\1\2", rows + 4),
+        "end": file.index(b"PK\5\6"),
+    }
+    at = places[where] + offset
+    file[at : at + len(data)] = data
+    assert why in refusal(bytes(file))
 
 
 def mutate(folder, count, seed):

@@ -14,10 +14,10 @@ import pytest
 from jax import export
 
 import shlo_disc
-from shlo_disc.base.errors import ShapeMismatchError
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
 from tests.cases import slow
 from tests.emulator import needs_emulator
-from tools.emulated import Emulated
+from tools.emulated import TARGET, Emulated
 
 ROOT = Path(__file__).parents[2]
 ACCEPTANCE = ROOT.parent / "shared/acceptance"
@@ -150,6 +150,29 @@ def test_kernels_of_many_kinds(arm_runner, tmp_path):
                 np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["f4", *slow(["f8"])])
+def test_transforms(dtype, arm_runner, tmp_path):
+    """Of powers, products of small primes, primes, and long ones that threads share.
+
+    Those of float32 have the bits of x86-64. Roots of float64 are rounded once from long doubles,
+    which have other lengths.
+    """
+    lengths = (64, 48, 97, 1000, 15, 1 << 15, 10007)
+
+    def function(*arrays):
+        return [(jnp.fft.rfft(x), jnp.fft.ifft(x)) for x in arrays]
+
+    specs = [(dtype, f"b, {length}") for length in lengths]
+    foreign, own = both(function, *specs, runner=arm_runner, folder=tmp_path)
+    rng = np.random.default_rng(4)
+    for b in (1, 5):
+        given = [rng.normal(size=(b, length)).astype(dtype) for length in lengths]
+        found = zip(foreign.run_numpy(given), own.run_numpy(given), strict=True)
+        for place, (got, want) in enumerate(found):
+            bound = 0 if dtype == "f4" else 4 * np.finfo(dtype).eps * np.abs(want).max()
+            assert np.abs(got - want).max() <= bound, lengths[place // 2]
+
+
 def test_constants_and_packed_copies(arm_runner, tmp_path):
     weight = np.random.default_rng(2).normal(size=(256, 300)).astype("f4")
     function = lambda x: jnp.maximum(x @ weight, 0)  # noqa: E731
@@ -165,6 +188,23 @@ def test_wrong_sizes_are_told(arm_runner, tmp_path):
     foreign, _ = both(lambda x, y: x + y, *specs, runner=arm_runner, folder=tmp_path)
     with pytest.raises(ShapeMismatchError, match=r"argument 1 \('y'\): dimension 1 must be m"):
         foreign.run_numpy([np.zeros((3, 4), "f4"), np.zeros((3, 5), "f4")])
+
+
+def test_one_file_for_several_machines(arm_runner, tmp_path):
+    foreign, own = both(jnp.exp, ("f4", "n"), runner=arm_runner, folder=tmp_path)
+    x = numbers("f4", 33)
+    (want,) = own.run_numpy([x])
+    own.save(foreign.artifact, targets=["x86-64-v3", TARGET])
+    (here,) = shlo_disc.load(foreign.artifact).run_numpy([x])
+    (there,) = foreign.run_numpy([x])
+    assert equal_bits(there, want)
+    assert equal_bits(here, want)
+    own.save(foreign.artifact, targets=["x86-64-v3"])
+    with pytest.raises(ShapeMismatchError, match="is for x86-64, this is aarch64"):
+        foreign.run_numpy([x])
+    own.save(foreign.artifact, targets=[TARGET])
+    with pytest.raises(UnsupportedError, match="saved for aarch64, none of which runs here"):
+        shlo_disc.load(foreign.artifact)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,6 +82,21 @@ def test_texts_have_no_words_of_another_machine(program):
 def test_products_use_multiply_adds_of_vectors(program):
     assert "fmla\tv" in program.as_text("asm")
     assert "llvm.fma.v4f32" in program.as_text("llvm")
+
+
+def test_the_loop_of_products_keeps_its_sums_in_registers():
+    product = shlo_disc.compile(exported(jnp.matmul, "n, 768", "768, 768"), target=TARGET)
+    labels, shortest = {}, 1000
+    lines = product.as_text("asm").splitlines()
+    for number, line in enumerate(lines):
+        if label := re.match(r"(\.LBB\w+):", line):
+            labels[label[1]] = number
+        branch = re.search(r"\tb\.ne\t(\.LBB\w+)", line)
+        if branch and branch[1] in labels:
+            body = lines[labels[branch[1]] + 1 : number + 1]
+            if sum("fmla" in one for one in body) == 24:  # 8 rows of 12 columns
+                shortest = min(shortest, len(body))
+    assert shortest <= 40  # with the loads of 3 registers of B and 8 elements of A
 
 
 def test_a_call_here_is_refused(program):

@@ -103,7 +103,8 @@ typedef struct disc_options {
 /* The digests of constants are not checked: opening does not read weights. Without this flag it does. */
 #define DISC_TRUST_CONSTANTS 1u
 
-/* `options` may be null. The file is mapped: replace it, never write into it while it is open. */
+/* `options` may be null. The file is mapped: replace it, never write into it while it is open. Anyone may own it,
+ * but a file that everyone may write to is refused. Texts are UTF-8. */
 DISC_CHECKED disc_error* disc_program_open(const char* path, const disc_options* options,
                                            disc_program** program);
 /* The same for bytes in memory, which stay as they are until the program is closed. Constants are read
