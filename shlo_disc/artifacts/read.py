@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping
 
 from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of
-from shlo_disc.artifacts.manifest import Manifest, ManifestError, Span, unpacked
+from shlo_disc.artifacts.manifest import Manifest, ManifestError, Span, Target, unpacked
 from shlo_disc.base.errors import ArtifactError
 from shlo_disc.base.records import dataclass
 
@@ -77,11 +77,21 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> Artifact:
         if len(data) != member.size or digest != member.digest:
             raise ArtifactError(f"{member.name} is not what was written")
     for target in manifest.targets:
-        for span in (*target.objects, *target.constants):
-            size = manifest.members[span.member].size
-            if not 0 <= span.offset <= span.offset + span.size <= size:
-                raise ArtifactError("a part is outside its member")
+        _check_places(manifest, target)
     return Artifact(manifest, found)
+
+
+def _check_places(manifest: Manifest, target: Target) -> None:
+    """Raise ArtifactError unless all that a row names is there."""
+    for span in (*target.objects, *target.constants):
+        if not 0 <= span.member < len(manifest.members):
+            raise ArtifactError("a part is of no member")
+        size = manifest.members[span.member].size
+        if not 0 <= span.offset <= span.offset + span.size <= size:
+            raise ArtifactError("a part is outside its member")
+    for function in (target.prepare, target.run, *target.kernels):
+        if not 0 <= function.object_file < len(target.objects):
+            raise ArtifactError(f"the function {function.name} is in no object file")
 
 
 def _contents(file: memoryview, info: zipfile.ZipInfo) -> memoryview:

@@ -209,8 +209,8 @@ class Executable(OfThisProcess):
         """
         if self.saver is None:
             raise UnsupportedError(
-                f"{self.name} cannot be saved: it was loaded from the disk for calls of one size; "
-                "save what f.lower(*args).compile() gives"
+                f"{self.name} cannot be saved: nobody knows its source; save what "
+                "shlo_disc.compile or f.lower(*args).compile() gives"
             )
         self.saver(path, targets, cores, fixed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.artifacts import container
 from shlo_disc.artifacts.read import read
 from shlo_disc.base.errors import ArtifactError, UnsupportedError
 from shlo_disc.lower.cpu import machine
 from tests.artifacts.programs import PROGRAMS, arguments, export
+from tests.test_data_sized import POSITIVE
 
 pytest.importorskip("llvmlite")
 
@@ -181,6 +184,74 @@ def test_a_program_that_xla_runs_a_part_of_is_refused(tmp_path):
         UnsupportedError, match=r"cannot be saved: it (runs in parts|calls the FFI)"
     ):
         compiled.save(tmp_path / "f.disc")
+
+
+REGION = """
+func.func public @main(%x: tensor<?xf32> {disc.shape = ["n"]},
+                       %y: tensor<?xf32> {disc.shape = ["m"]}, %p: tensor<i1>) -> tensor<?xf32> {
+  %r = "stablehlo.if"(%p) ({
+    %z = stablehlo.add %x, %y : tensor<?xf32>
+    stablehlo.return %z : tensor<?xf32>
+  }, {
+    stablehlo.return %x : tensor<?xf32>
+  }) : (tensor<i1>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}"""
+
+
+def test_a_region_that_may_not_run_is_refused_unless_it_always_could(tmp_path):
+    executable = shlo_disc.compile(REGION)
+    same_bits(executable(np.ones(2, "f4"), np.ones(3, "f4"), np.bool_(False)), [np.ones(2, "f4")])
+    with pytest.raises(UnsupportedError, match="has a region that may not run, and that needs"):
+        executable.save(tmp_path / "m.disc")
+    shlo_disc.compile(REGION, constraints="n == m").save(tmp_path / "m.disc", ["x86-64-v3"])
+    loaded = shlo_disc.load(tmp_path / "m.disc")
+    given = np.ones(2, "f4"), np.ones(2, "f4"), np.bool_(True)
+    same_bits(loaded(*given), [np.full(2, 2, "f4")])
+
+
+def test_sizes_from_data_are_refused(tmp_path):
+    with pytest.raises(UnsupportedError, match="sizes come from data"):
+        shlo_disc.compile(POSITIVE).save(tmp_path / "m.disc")
+
+
+def test_a_loaded_artifact_is_not_saved_again(saved, tmp_path):
+    with pytest.raises(UnsupportedError, match="cannot be saved: nobody knows its source"):
+        shlo_disc.load(saved("integers")).save(tmp_path / "m.disc")
+
+
+def rewritten(path, out, change):
+    """An artifact of `path` whose manifest is what `change` makes of it, with true digests."""
+    artifact, contents = read(path), container.Contents()
+    for member in artifact.manifest.members:
+        contents.add(member.name, bytes(artifact.members[member.name]))
+    contents.write(out, change(artifact.manifest))
+
+
+LIES = {
+    "a part of no member": lambda row: replace(row, objects=(replace(row.objects[0], member=99),)),
+    "a part before its member": lambda row: replace(
+        row, objects=(replace(row.objects[0], member=-1),)
+    ),
+    "a part outside": lambda row: replace(row, objects=(replace(row.objects[0], offset=1 << 40),)),
+    "no object file": lambda row: replace(row, run=replace(row.run, object_file=7)),
+    "an object file before the first": lambda row: replace(
+        row, prepare=replace(row.prepare, object_file=-1)
+    ),
+    "no such function": lambda row: replace(row, run=replace(row.run, name="ran")),
+    "another object file": lambda row: replace(row, objects=row.objects[::-1]),
+    "no constants": lambda row: replace(row, constants=()),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_manifest_that_lies_is_refused(lie, saved, tmp_path):
+    def change(whole):
+        return replace(whole, targets=tuple(map(LIES[lie], whole.targets)))
+
+    rewritten(saved("large weights"), tmp_path / "m.disc", change)
+    with pytest.raises(ArtifactError):
+        shlo_disc.load(tmp_path / "m.disc")
 
 
 def test_other_targets_and_wrong_options_are_refused(tmp_path):
