@@ -107,8 +107,12 @@ replay: $(VENV)/.installed  ## Programs whose kernels or host programs have othe
 
 .PHONY: sanitize
 sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)
-	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),tests/ral tests/ffi))
-	$(if $(SAMPLE),,VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py)
+	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),$(SANITIZED)))
+	$(if $(SAMPLE),,VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py \
+		$(C_API)::test_every_function_and_every_error)
+
+C_API := tests/artifacts/test_c_api.py
+SANITIZED := tests/ral tests/ffi $(C_API) --deselect $(C_API)::test_many_damaged_artifacts
 
 # Calls, memory, packed copies and handlers, in half a minute; the build takes 3 minutes of one core, once.
 SANITIZED_SAMPLE := $(addprefix tests/ral/test_,array_kinds.py buffer_pool.py call.py ffi.py pack_cache.py packs_later.py \

@@ -483,6 +483,7 @@ static void check_threads(void) {
   float* large = memory_of((size_t)rows * M * 4);
   disc_array arguments[3];
   disc_buffer alone[2], results[2];
+  disc_program* programs[4];
   int64_t i;
   int kind;
   memset(alone, 0, sizeof alone);
@@ -491,7 +492,6 @@ static void check_threads(void) {
   arguments[0].data = arguments[1].data = large;
   arguments[0].sizes = arguments[1].sizes = sizes;
   for (kind = 0; kind < 4; ++kind) {
-    disc_program* other;
     how = options();
     how.context = &tasks;
     how.threads = kind == 0 ? 1 : kind == 3 ? 0 : 4;
@@ -499,16 +499,16 @@ static void check_threads(void) {
     if (kind == 2) how.parallel_for = own_threads;
     tasks = 0;
     memset(results, 0, sizeof results);
-    WORKS(disc_program_open(path_of("m.disc"), &how, &other));
-    WORKS(disc_program_run(other, arguments, 3, kind == 0 ? alone : results, 2));
+    WORKS(disc_program_open(path_of("m.disc"), &how, &programs[kind]));
+    WORKS(disc_program_run(programs[kind], arguments, 3, kind == 0 ? alone : results, 2));
     if (kind != 0) {
       CHECK(memcmp(alone[0].data, results[0].data, alone[0].bytes) == 0);
       CHECK(memcmp(alone[1].data, results[1].data, alone[1].bytes) == 0);
     }
     CHECK((tasks > 0) == (kind == 2)); /* the last call has the library's threads again */
     release(results);
-    disc_program_close(other);
   }
+  for (kind = 0; kind < 4; ++kind) disc_program_close(programs[kind]);
   release(alone);
   free(large);
 }
