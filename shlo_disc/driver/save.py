@@ -42,6 +42,10 @@ def save(
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if isinstance(targets, str) or not targets:
         raise TypeError(f"targets must be names such as 'x86-64-v3', got {targets!r}")
+    if not request.options.target.startswith("cpu"):
+        raise UnsupportedError(
+            f"programs for {request.options.target} cannot be saved yet; compile it for the CPU"
+        )
     known = len(os.sched_getaffinity(0)) if cores is None else cores
     if known < 1:
         raise ValueError(f"cores must be at least 1, got {cores}")
