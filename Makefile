@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix shlo_disc/ral/,include/*.h src/*.* src/core/*.*))
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard $(addprefix shlo_disc/ral/,include/*.h src/*.* src/core/*.* src/capi/*.*))
 
 export JAX_PLATFORMS ?= cpu
 
@@ -107,8 +107,12 @@ replay: $(VENV)/.installed  ## Programs whose kernels or host programs have othe
 
 .PHONY: sanitize
 sanitize: $(VENV)/.installed  ## Tests with a runtime built for sanitizers of memory and of threads (SAMPLE=1: memory, a few; WHOLE=1: all)
-	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),tests/ral tests/ffi))
-	$(if $(SAMPLE),,VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py)
+	VENV=$(VENV) tools/sanitize.sh address $(if $(SAMPLE),$(SANITIZED_SAMPLE),$(if $(WHOLE),$(SANITIZED_WHOLE),$(SANITIZED)))
+	$(if $(SAMPLE),,VENV=$(VENV) tools/sanitize.sh thread tests/ral/test_thread_pool.py tests/ral/test_buffer_pool.py \
+		$(C_API)::test_every_function_and_every_error)
+
+C_API := tests/artifacts/test_c_api.py
+SANITIZED := tests/ral tests/ffi $(C_API) --deselect $(C_API)::test_many_damaged_artifacts
 
 # Calls, memory, packed copies and handlers, in half a minute; the build takes 3 minutes of one core, once.
 SANITIZED_SAMPLE := $(addprefix tests/ral/test_,array_kinds.py buffer_pool.py call.py ffi.py pack_cache.py packs_later.py \
@@ -120,9 +124,14 @@ SANITIZED_WHOLE := -m "not slow and not unsanitized" -n $(JOBS) --dist loadfile
 trust: $(VENV)/.installed .venv-torch/.installed  ## Programs of ../shared that went wrong once, beside jax.jit and PyTorch (TRUST=--all: all)
 	$(RUN) tools/trust.py $(TRUST)
 
+.PHONY: test-arm
+test-arm: $(VENV)/.installed  ## Artifacts for AArch64 in qemu: 220 programs of others, 100 000 damaged object files
+	tools/emulator.sh
+	$(RUN) -m pytest -q tests/ral/test_arm_object_code.py tests/artifacts/test_emulated.py
+
 .PHONY: acceptance
-acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ../shared (SAMPLE=60: so many)
-	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE))
+acceptance: $(VENV)/.installed  ## Programs of others, with their results, in ../shared (SAMPLE=60: so many; ARM=1: in qemu)
+	$(RUN) tools/acceptance.py "$${SHLO_DISC_SHARED:-../shared}/acceptance" $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ARM),--emulated)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed  ## Random programs beside jax.jit (COUNT=3000; TEXT=1: StableHLO modules; GPU=1 or cuda:sm_80)

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from shlo_disc.base.errors import (
+    ArtifactError,
     CacheMismatchError,
     ChangedArrayError,
     DeletedArrayError,
@@ -29,6 +30,7 @@ from shlo_disc.base.errors import (
 if TYPE_CHECKING:
     from shlo_disc import cache, numpy
     from shlo_disc.driver.compile import compile
+    from shlo_disc.driver.load import load
     from shlo_disc.driver.process import stats, trim
     from shlo_disc.executables.data_sized import DataSizedExecutable
     from shlo_disc.executables.executable import Executable
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from shlo_disc.lower.background import finish_compiling
 
 __all__ = [
+    "ArtifactError",
     "CacheInfo",
     "CacheMismatchError",
     "ChangedArrayError",
@@ -59,6 +62,7 @@ __all__ = [
     "compile",
     "finish_compiling",
     "jit",
+    "load",
     "numpy",
     "stats",
     "trim",
@@ -79,6 +83,7 @@ _LAZY = {
     "compile": "shlo_disc.driver.compile",
     "finish_compiling": "shlo_disc.lower.background",
     "jit": "shlo_disc.jax.jit",
+    "load": "shlo_disc.driver.load",
     "stats": "shlo_disc.driver.process",
     "trim": "shlo_disc.driver.process",
 }

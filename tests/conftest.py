@@ -105,3 +105,11 @@ def no_packs():
     ral.pack_clear()
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def arm_runner():
+    """The runtime for AArch64, built once for all runs; for tests with `needs_emulator`."""
+    from tools import emulated  # behind the flags
+
+    return emulated.built_runner()

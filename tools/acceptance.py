@@ -13,6 +13,8 @@ failures by reason, most frequent first; the JSON file has every case. The exit 
 case fails that `shlo_disc/tools/acceptance_exceptions.py` does not list, and if one of that list
 passes, fails for another cause, or does not exist. On machines without AVX-512 that is different
 for sums: see `judge`.
+
+With `--emulated` programs are saved for AArch64, and run by qemu (`emulated.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ import json
 import queue
 import random
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -201,12 +205,14 @@ class Output:
     """The program as StableHLO."""
 
 
-def of_export(data: Any) -> Iterator[Output]:
-    """The results of one program of jax_export.zip: one compilation for all sets."""
-    import shlo_disc  # noqa: PLC0415 - only a worker needs it
+Compile = Callable[..., Any]
+"""`shlo_disc.compile`, or what has calls run by an emulator: results have `run_numpy`."""
 
+
+def of_export(data: Any, compile_: Compile) -> Iterator[Output]:
+    """The results of one program of jax_export.zip: one compilation for all sets."""
     meta, vhlo = json.loads(bytes(data["meta"])), bytes(data["vhlo"])
-    executable = shlo_disc.compile(vhlo, name=meta["name"])
+    executable = compile_(vhlo, name=meta["name"])
     for shapes in meta["sets"]:
         if "skipped" in shapes:
             continue
@@ -226,16 +232,14 @@ def of_export(data: Any) -> Iterator[Output]:
             )
 
 
-def of_torch(name: str, data: Any) -> Iterator[Output]:
+def of_torch(name: str, data: Any, compile_: Compile) -> Iterator[Output]:
     """The results of one program of torch_e2e.zip: one compilation for all sets."""
-    import shlo_disc  # noqa: PLC0415 - only a worker needs it
-
     meta, text = json.loads(bytes(data["meta"])), bytes(data["mlir"]).decode()
     in_dtypes, out_dtypes = (
         [PYTHON_TYPES.get(t, t).removeprefix("torch.") for t in meta["sets"][0][key]]
         for key in ("in_dtypes", "out_dtypes")
     )
-    executable = shlo_disc.compile(text, name=name)
+    executable = compile_(text, name=name)
     for shapes in meta["sets"]:
         if "skipped" in shapes:
             continue
@@ -249,12 +253,12 @@ def of_torch(name: str, data: Any) -> Iterator[Output]:
             yield Output(results[i], want, "close", tolerance, what, ins, i, lambda: text)
 
 
-def of_stablehlo(entry: dict[str, Any], text: str, data: Any) -> Iterator[Output]:
+def of_stablehlo(
+    entry: dict[str, Any], text: str, data: Any, compile_: Compile
+) -> Iterator[Output]:
     """The results of one case of stablehlo_*.zip."""
-    import shlo_disc  # noqa: PLC0415 - only a worker needs it
-
     ins = [typed(data[f"in{i}"], dtype) for i, dtype in enumerate(entry["in_dtypes"])]
-    results = shlo_disc.compile(text, name=entry["name"]).run_numpy(ins)
+    results = compile_(text, name=entry["name"]).run_numpy(ins)
     for check in entry["checks"]:
         i = check["out"]
         want = typed(data[f"out{i}"], entry["out_dtypes"][i])
@@ -395,11 +399,28 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {message.strip()[:110]}"
 
 
-def work() -> None:
+def emulated() -> Compile:
+    """Compiles programs whose calls run in qemu."""
+    from emulated import Emulated, built_runner  # noqa: PLC0415 - beside this file
+
+    import shlo_disc  # noqa: PLC0415
+
+    runner, folder = built_runner(), Path(tempfile.mkdtemp())
+
+    def compile_(program: Any, name: str) -> Emulated:
+        shutil.rmtree(folder, ignore_errors=True)
+        return Emulated(shlo_disc.compile(program, name=name), runner, folder)
+
+    return compile_
+
+
+def work(is_emulated: bool) -> None:
     """Read cases as JSON lines, answer each with one JSON line."""
+    import shlo_disc  # noqa: PLC0415 - only a worker needs it
     from shlo_disc.lower.cpu.machine import host_machine  # noqa: PLC0415
 
-    holds = host_machine().vector_bytes == 64
+    holds = host_machine().vector_bytes == 64 and not is_emulated
+    compile_: Compile = emulated() if is_emulated else shlo_disc.compile
     archives: dict[str, zipfile.ZipFile] = {}
     answers = sys.stdout
     sys.stdout = sys.stderr
@@ -410,10 +431,14 @@ def work() -> None:
             zipped = archives.setdefault(case.archive, zipfile.ZipFile(case.archive))
             if case.entry:
                 data = np.load(io.BytesIO(zipped.read(case.entry["npz"])))
-                outputs = of_stablehlo(case.entry, zipped.read(case.entry["mlir"]).decode(), data)
+                text = zipped.read(case.entry["mlir"]).decode()
+                outputs = of_stablehlo(case.entry, text, data, compile_)
             else:
                 data = np.load(io.BytesIO(zipped.read(case.name + ".npz")))
-                outputs = of_torch(case.name, data) if "mlir" in data else of_export(data)
+                if "mlir" in data:
+                    outputs = of_torch(case.name, data, compile_)
+                else:
+                    outputs = of_export(data, compile_)
             reason, detail, excused = judge(case, outputs, holds)
         except Exception as error:  # every failure of a case is its outcome
             reason, excused = reason_of(error), False
@@ -429,13 +454,14 @@ def work() -> None:
 class Worker:
     """A process that runs cases one by one; started again after a crash or a hang."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Sequence[str]) -> None:
+        self.options = options
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:
         """A living process, with the answers of this one in `self.answers`."""
         if self.process is None or self.process.poll() is not None:
-            command = [sys.executable, __file__, "--worker"]
+            command = [sys.executable, __file__, "--worker", *self.options]
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
@@ -480,8 +506,10 @@ class Worker:
             self.process = None
 
 
-def run_all(cases: list[Case], jobs: int, timeout: float, console: Console) -> list[Outcome]:
-    """Every outcome, in the order of `cases`."""
+def run_all(
+    cases: list[Case], jobs: int, timeout: float, console: Console, options: Sequence[str]
+) -> list[Outcome]:
+    """Every outcome, in the order of `cases`, of workers with `options`."""
     outcomes: list[Outcome | None] = [None] * len(cases)
     todo = iter(range(len(cases)))
     lock = threading.Lock()
@@ -489,7 +517,7 @@ def run_all(cases: list[Case], jobs: int, timeout: float, console: Console) -> l
         task = progress.add_task("cases", total=len(cases))
 
         def loop() -> None:
-            worker = Worker()
+            worker = Worker(options)
             while True:
                 with lock:
                     i = next(todo, None)
@@ -553,6 +581,7 @@ def show(outcomes: list[Outcome], console: Console, examples: int) -> None:
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write every outcome here.")
 @click.option("--examples", default=2, show_default=True, help="Cases named for each reason.")
 @click.option("--details", is_flag=True, help="Print the whole failure of every case.")
+@click.option("--emulated", "is_emulated", is_flag=True, help="Run code of AArch64 in qemu.")
 @click.option("--worker", is_flag=True, hidden=True)
 def main(
     folder: Path | None,
@@ -564,11 +593,12 @@ def main(
     target: Path | None,
     examples: int,
     details: bool,
+    is_emulated: bool,
     worker: bool,
 ) -> None:
     """Run the programs in the zips of FOLDER and count what fails, by reason."""
     if worker:
-        work()
+        work(is_emulated)
         return
     if folder is None:
         raise click.UsageError("FOLDER is missing")
@@ -584,7 +614,8 @@ def main(
     # Wide enough for a reason when the output is a file.
     console = Console(width=None if sys.stdout.isatty() else 200)
     start = time.perf_counter()
-    outcomes = run_all(cases, jobs, timeout, console)
+    options = ["--emulated"] if is_emulated else []
+    outcomes = run_all(cases, jobs, timeout, console, options)
     if details:
         for o in outcomes:
             if not o.passed:

@@ -56,7 +56,7 @@ def sources() -> Iterator[Path]:
     """The files that `SOURCES` of the Makefile names."""
     yield ROOT / "pyproject.toml"
     yield ROOT / "CMakeLists.txt"
-    for pattern in ("include/*.h", "src/*.*", "src/core/*.*"):
+    for pattern in ("include/*.h", "src/*.*", "src/core/*.*", "src/capi/*.*"):
         yield from sorted((ROOT / "shlo_disc/ral").glob(pattern))
 
 

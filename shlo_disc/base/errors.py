@@ -27,6 +27,10 @@ class UnsupportedError(ShloDiscError, NotImplementedError):
     """
 
 
+class ArtifactError(ShloDiscError, ValueError):
+    """A file is no artifact, is damaged, or was made by a later version."""
+
+
 class ShapeMismatchError(ShloDiscError, TypeError):
     """The arguments of a call break a shape constraint of the compiled program."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from shlo_disc.base import flags
 from shlo_disc.base.late_module import LateModule
+from shlo_disc.base.later import Later, imported_later
 from shlo_disc.driver.kept import (
     Place,
     check,
@@ -28,6 +32,8 @@ from shlo_disc.lower.background import release_later
 from shlo_disc.report.peak import MEASURES
 
 __all__ = ["compile", "compile_one"]
+
+_save = imported_later("shlo_disc.driver.save", "save")
 
 
 def compile(
@@ -115,6 +121,7 @@ def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSize
         loaded = load(found, request)
         if request.stated.seen is None:  # no call tells what it needs
             loaded.compile_for_all_sizes()
+        _have_saved(loaded, request)
         return loaded
     # Only here: what compiles takes longer to load than a program.
     from shlo_disc.driver.stages import compile_request  # noqa: PLC0415
@@ -130,7 +137,31 @@ def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSize
     finally:
         if claim is not None:
             release_later(claim)
+    stated = replace(request.stated, source=_without_objects(request.stated.source))
+    _have_saved(made, replace(request, stated=stated))
     return made
+
+
+def _have_saved(made: Executable | DataSizedExecutable, request: Request) -> None:
+    """Have `made` know how it is saved."""
+    if isinstance(made, Executable):
+        made.saver = partial(_save, request)
+
+
+def _without_objects(source: Any) -> Any:
+    """`source`, which was read, without the objects of MLIR that it holds: a model takes 2 MB."""
+    if not isinstance(source, LateModule):
+        return source
+    written = io.BytesIO()
+    source.module.value.operation.write_bytecode(written)
+    return replace(source, module=Later(partial(_parsed, written.getvalue())))
+
+
+def _parsed(bytecode: bytes) -> Any:
+    from shlo_disc.ir.mlir import new_context, parse_module  # noqa: PLC0415 - as above
+
+    with new_context():
+        return parse_module(bytecode)
 
 
 def _measured(target: str) -> tuple[float, list[tuple[int, float]]]:

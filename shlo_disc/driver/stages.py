@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import UnsupportedError
@@ -41,6 +43,7 @@ from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP, planning
 
+fix_arguments = imported_later("shlo_disc.ingest.fixed_arguments", "fix_arguments")
 apart_of = imported_later("shlo_disc.driver.parts", "apart_of")
 compile_several = imported_later("shlo_disc.driver.parts", "compile_several")
 
@@ -134,8 +137,74 @@ def compile_module(
     before needs the others only. `apart`: compiles the program for calls that break a guard of a
     region; without it they are refused. `kept`: plans on disk.
     """
-    times = times or StageTimes()
-    target = target or parse("cpu")
+    target, times = target or parse("cpu"), times or StageTimes()
+    code = _compiled(
+        module, target, name, times, weak_results, likely, donated, passes, apart is not None, kept
+    )
+    executable = Executable(
+        code.record,
+        target=Later.of(target),
+        kernels=code.kernels,
+        plans=code.plans,
+        entry_points=code.entry_points,
+        apart=None if apart is None else partial(apart, code.record.name),
+    )
+    warn_of_donated(executable)
+    if flags.debug_level() >= 1:
+        _log.warning("compiled %s in %s", executable.name, times)
+    else:
+        _log.info("compiled %s in %s", executable.name, times)
+    if flags.debug_level() >= _CODE:
+        _print_code(executable)
+    return executable
+
+
+class Code(NamedTuple):
+    """A compiled program as data, and its functions."""
+
+    record: ProgramRecord
+    kernels: Sequence[Function]
+    """In the order of their indices."""
+    plans: Sequence[Function]
+    """The functions of plans."""
+    entry_points: tuple[Function, Function]
+    """`prepare` and `run`."""
+
+
+@lets_others_run
+def compile_code(request: Request, target: Target, fixed: Mapping[int, npt.NDArray[Any]]) -> Code:
+    """What `request` asks for, compiled for `target` in place of its own.
+
+    Arguments with an array in `fixed` become constants. Raises what :func:`compile_request`
+    raises, and NeedsSeveralPrograms.
+    """
+    stated, options, times = request.stated, request.options, StageTimes()
+    module = ingested(stated, target)
+    donated = [k - sum(j < k for j in fixed) for k in options.donated if k not in fixed]
+    if fixed:
+        with module.context, ir.Location.unknown():
+            fix_arguments(main_function(module).opview, fixed)
+    times.done("ingest")
+    has_apart = apart_of(module, options) is not None
+    return _compiled(
+        module, target, request.name, times, options.weak_results, options.likely, donated,
+        None, has_apart, None,
+    )  # fmt: skip
+
+
+def _compiled(
+    module: ir.Module,
+    target: Target,
+    name: str | None,
+    times: StageTimes,
+    weak_results: Sequence[bool],
+    likely: Mapping[str, Sequence[int]] | None,
+    donated: Sequence[int],
+    passes: Sequence[Pass] | None,
+    has_apart: bool,
+    kept: KeptPlans | None,
+) -> Code:
+    """As :func:`compile_module`."""
     context = module.context
     with context, ir.Location.unknown(), target.generator() as builder:
         stablehlo = _asm(module)
@@ -180,24 +249,9 @@ def compile_module(
         stage_ms=tuple(times.ms.items()),
         texts=Later.of((("stablehlo", stablehlo), ("disc", native.disc))),
         code=None if target.code_names is None else Later(partial(_code, target, native.host)),
-        has_apart=apart is not None,
+        has_apart=has_apart,
     )
-    executable = Executable(
-        record,
-        target=Later.of(target),
-        kernels=native.kernels,
-        plans=native.plans,
-        entry_points=native.entry_points,
-        apart=None if apart is None else partial(apart, name),
-    )
-    warn_of_donated(executable)
-    if flags.debug_level() >= 1:
-        _log.warning("compiled %s in %s", executable.name, times)
-    else:
-        _log.info("compiled %s in %s", executable.name, times)
-    if flags.debug_level() >= _CODE:
-        _print_code(executable)
-    return executable
+    return Code(record, native.kernels, native.plans, native.entry_points)
 
 
 _CODE = 5

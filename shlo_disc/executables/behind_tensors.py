@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy.typing as npt
+
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.signature import Signature
+from shlo_disc.lower.target import ARTIFACT_TARGETS
 
 
 class BehindTensors(OfThisProcess):
@@ -15,6 +21,39 @@ class BehindTensors(OfThisProcess):
 
     executable: Executable | DataSizedExecutable
     """The program."""
+    name: str
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str] = ARTIFACT_TARGETS,
+        *,
+        cores: int | None = None,
+        weights: str = "inside",
+    ) -> None:
+        """Write an artifact, which runs without the framework: see :meth:`Executable.save`.
+
+        It takes the tensors that the program reads, flat, and gives those of the results. With
+        `weights="inside"` it has the weights, with the values of this moment. With
+        `weights="arguments"` they are arguments, too; `signature` tells which.
+
+        Raises what :meth:`Executable.save` raises, and UnsupportedError where a call does more than
+        to run the program.
+        """
+        if weights not in ("inside", "arguments"):
+            raise ValueError(f"weights must be 'inside' or 'arguments', got {weights!r}")
+        if reason := self._why_not_saved():
+            raise UnsupportedError(f"{self.name} cannot be saved: it {reason}")
+        fixed = self._weight_arrays() if weights == "inside" else {}
+        self.executable.save(path, targets, cores=cores, fixed=fixed)
+
+    def _why_not_saved(self) -> str:
+        """What a call does beyond the program, behind "it"; "" if it does nothing."""
+        return ""
+
+    def _weight_arrays(self) -> dict[int, npt.NDArray[Any]]:
+        """The bytes of the weights, by their places among the arguments of the program."""
+        raise NotImplementedError
 
     @property
     def signature(self) -> Signature:

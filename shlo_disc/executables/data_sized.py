@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import ral
-from shlo_disc.base.errors import InvalidModuleError
+from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.process_bound import OfThisProcess
@@ -89,6 +89,13 @@ class DataSizedExecutable(OfThisProcess):
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
         return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
+
+    def save(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise UnsupportedError: an artifact has one program."""
+        raise UnsupportedError(
+            f"{self.name} cannot be saved: sizes come from data, so it is {len(self.programs)} "
+            "programs in turn, and an artifact has one"
+        )
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -21,6 +23,7 @@ from shlo_disc.base.errors import (
     DeviceError,
     NumberRangeError,
     ShapeMismatchError,
+    UnsupportedError,
 )
 from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
@@ -36,7 +39,7 @@ from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.lower.background import finish_all_later
 from shlo_disc.lower.host.record import Unfused
 from shlo_disc.lower.plan import any_copies, chosen_kernels, named
-from shlo_disc.lower.target import Function, Target
+from shlo_disc.lower.target import ARTIFACT_TARGETS, Function, Target
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
@@ -51,6 +54,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger("shlo_disc")
+
+NO_ARRAYS: Mapping[int, npt.NDArray[Any]] = MappingProxyType({})
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {
     "changed": ChangedArrayError,
@@ -76,6 +81,19 @@ class RegionsApart(Protocol):
 
     def tensor_call(self, tensor_type: type | None) -> Callable[[Sequence[Any]], list[Any]]:
         """As :meth:`Executable.tensor_call`."""
+
+
+class Saver(Protocol):
+    """Compiles a program for other machines and writes an artifact."""
+
+    def __call__(
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str],
+        cores: int | None,
+        fixed: Mapping[int, npt.NDArray[Any]],
+    ) -> None:
+        """As :meth:`Executable.save`."""
 
 
 _FAILURES = (MemoryError, ral.ArgumentError, ral.ForeignError, ral.GuardError)
@@ -155,6 +173,8 @@ class Executable(OfThisProcess):
         self._make_apart = apart
         self._apart: RegionsApart | None = None
         self._making = locks.lock()
+        self.saver: Saver | None = None
+        """Saves the program; None: nobody knows its source any more."""
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
@@ -168,6 +188,32 @@ class Executable(OfThisProcess):
         or rank of arguments).
         """
         return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str] = ARTIFACT_TARGETS,
+        *,
+        cores: int | None = None,
+        fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
+    ) -> None:
+        """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
+
+        It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
+        "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
+        default as many as this process has. They decide the order of some long sums. `fixed`:
+        arguments, by their numbers, that become constants of the artifact.
+
+        An existing file is replaced in one step. Raises UnsupportedError for a program that an
+        artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
+        cannot be written, TypeError and ValueError for wrong options.
+        """
+        if self.saver is None:
+            raise UnsupportedError(
+                f"{self.name} cannot be saved: nobody knows its source; save what "
+                "shlo_disc.compile or f.lower(*args).compile() gives"
+            )
+        self.saver(path, targets, cores, fixed)
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """As calling, from and to lists.

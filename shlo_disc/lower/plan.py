@@ -151,6 +151,11 @@ KernelText = str | LateText | KeptText | HostText | SignedText
 """The text of a kernel, or what it is written from."""
 
 
+def is_of_host(source: KernelText) -> bool:
+    """True for the function of a plan."""
+    return source.of_host if isinstance(source, KeptText) else isinstance(source, HostText)
+
+
 def text_of(source: KernelText) -> str:
     """The text."""
     if isinstance(source, str):

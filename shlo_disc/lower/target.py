@@ -30,6 +30,11 @@ _MODULES = {
 }
 """Family of a target to the module that has it."""
 
+_ARTIFACTS = ("shlo_disc.lower.cpu.target",)
+"""Modules with a function `artifact_target(name: str, cores: int) -> ArtifactTarget | None`."""
+ARTIFACT_TARGETS = ("x86-64-v3", "x86-64-v4")
+"""Machines that artifacts are made for if nobody says which; "aarch64" is another one."""
+
 Emitter = Callable[["Planned[Any]", Any], KernelPlan]
 """Gives the plan of a fusion. The last argument is the target's `machine`."""
 
@@ -162,6 +167,28 @@ class Target:
         return self.name.partition(":")[0]
 
 
+@dataclass(frozen=True)
+class ArtifactTarget:
+    """Machines that an artifact is made for."""
+
+    name: str
+    """`x86-64-v3`."""
+    family: str
+    """Of its instructions: `x86-64`."""
+    features: tuple[str, ...]
+    """What every such machine has, as LLVM names it."""
+    target: Target
+    """Its functions are object files, which this process does not load."""
+
+
+class ObjectFunction(Function, Protocol):
+    """A function of an :class:`ArtifactTarget`."""
+
+    @property
+    def object_code(self) -> bytes:
+        """The object file that has it under its name."""
+
+
 _known: dict[str, Target] = {}
 
 _KEPT: dict[str, Any] = {"cpu": importlib.import_module("shlo_disc.lower.cpu.kept")}
@@ -181,6 +208,19 @@ def parse(name: str) -> Target:
     target = _target(family, architecture)
     _known[target.name] = target
     return target
+
+
+def artifact_target(name: str, cores: int) -> ArtifactTarget:
+    """A machine that runs artifacts, such as "x86-64-v3", with `cores`; this one may be another.
+
+    Raises UnsupportedError for an unknown name.
+    """
+    for module in _ARTIFACTS:
+        found: ArtifactTarget | None = importlib.import_module(module).artifact_target(name, cores)
+        if found is not None:
+            return found
+    known = ", ".join(map(repr, (*ARTIFACT_TARGETS, "aarch64")))
+    raise UnsupportedError(f"artifacts for {name!r} are not supported; targets: {known}")
 
 
 def kept_code(family: str) -> KeptCode | None:

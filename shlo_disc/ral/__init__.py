@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shlo_disc.base import flags
+from shlo_disc.ral import _ral
 from shlo_disc.ral._ral import (
     SIZE_OPERATIONS,
     SIZE_RELATIONS,
@@ -88,6 +89,7 @@ __all__ = [
     "TensorCall",
     "Weights",
     "check_object_code",
+    "cmake_dir",
     "cpu_identity",
     "ffi_handler",
     "ffi_learn_stream",
@@ -101,6 +103,7 @@ __all__ = [
     "gpu_pool_stats",
     "gpu_pool_trim",
     "include_dir",
+    "library",
     "limit_threads",
     "num_threads",
     "numpy_view",
@@ -134,5 +137,15 @@ def ffi_handler(on_gpu: bool = False) -> dict[str, Any]:
 
 
 def include_dir() -> str:
-    """The directory of `disc_ral.h`."""
+    """The directory of `disc_ral.h` and `disc.h`."""
     return str(Path(__file__).parent / "include")
+
+
+def library() -> str:
+    """The shared library with the functions of `disc.h`."""
+    return str(Path(_ral.__file__).parent / "lib" / "libdisc_ral.so")
+
+
+def cmake_dir() -> str:
+    """What CMake's `find_package(disc_ral)` takes as `disc_ral_DIR`."""
+    return str(Path(_ral.__file__).parent / "lib" / "cmake" / "disc_ral")

@@ -170,7 +170,8 @@ class KernelCell:
 class Executable:
     """A compiled program; stateless in calls, callable from any number of threads.
 
-    prepare, run, kernels: cells (see `disc_ral.h`), which keep_alive owns. constants:
+    prepare, run, kernels: cells (see `disc_ral.h`), which keep_alive owns. Where `prepare` and
+    `run` are empty, the code is for another machine, and calls raise DeviceError. constants:
     arrays, copied. arguments: rows `(dtype, sizes with -1 for any, path)`. results: rows `(dtype,
     rank, weak_type)`. symbols: how many `prepare` writes. pack_layouts: the key of each pack slot.
     packable: the arguments that may be packed. guards: what each guard asks, for messages. donated:
@@ -452,8 +453,8 @@ class ObjectCodeError(ValueError):
 class LoadedCode:
     """Executable memory with the machine code of `object`; freed with this object.
 
-    object: a relocatable ELF file of x86-64 as LLVM writes it. It is checked as a whole before any
-    of it is mapped. Memory is never writable and executable at once.
+    object: a relocatable ELF file of this machine's, as LLVM writes it. It is checked as a whole
+    before any of it is mapped. Memory is never writable and executable at once.
     Raises ObjectCodeError, and OSError where the system gives no executable memory.
     """
 
@@ -472,11 +473,14 @@ class SignalHandlers:
     def restore(self) -> None:
         """Have the same functions handle the signals again."""
 
-def check_object_code(object: bytes) -> None:
-    """Raise ObjectCodeError if `LoadedCode` would; maps nothing."""
+def check_object_code(object: bytes, instruction_set: str = "x86-64") -> None:
+    """Raise ObjectCodeError if `LoadedCode` would on a machine of `instruction_set`; maps nothing.
+
+    Raises ValueError for another instruction set than "x86-64" and "aarch64".
+    """
 
 def cpu_identity() -> bytes:
-    """The values of CPUID and XGETBV that LLVM chooses instructions by."""
+    """What tells CPUs apart that LLVM generates other code for, such as values of CPUID."""
 
 def file_stamps(folder: str) -> bytes:
     """Path, size and time of every `*.py` and `*.so` below a folder. Raises OSError."""

@@ -14,7 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.host.record import HostProgram, KernelUse, Work
 from shlo_disc.lower.plan import FfiCall, FftCall, If, Launch, Step
 from shlo_disc.passes.place import At, Place
-from shlo_disc.report.reported import Reported
+from shlo_disc.report.reported import Described, Reported
 
 Json = dict[str, Any]
 
@@ -30,30 +30,44 @@ def describe(
     `calls` are sizes the program was called at and how often: every variant then tells how many
     calls chose it (where copies kept packed decide, the runtime does not say which it was).
     """
-    host, program = executable.host, executable.program
-    memory = memory_formula(host)
-    work = total_work(host)
     copies = executable.copies
     out: Json = {
-        "name": executable.name,
-        "arguments": [str(argument) for argument in executable.signature.arguments],
-        "results": [str(result) for result in executable.signature.results],
-        "symbols": list(program.symbol_names),
-        "bounds": [_bounds(*bounds) for bounds in program.bounds],
-        "sizes": None if sizes is None else dict(sizes),
-        "calls": sum(count for _, count in calls),
-        "checks": executable.checked,
+        **describe_program(executable, sizes, calls),
         "compile_ms": {stage: round(ms, 3) for stage, ms in executable.stage_ms},
         "passes": [
             {"name": record.name, "ms": round(record.time_ms, 3), "changed": record.changed}
             for record in executable.passes
         ],
-        "distinct_kernels": len(host.kernels),
         "loaded_kernels": executable.loaded_kernels,
         "late_kernels": executable.late_kernels,
         "code_bytes": executable.code_bytes,
         "not_kept": executable.not_kept,
         "lowered_anew": executable.lowered_anew,
+        "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
+        "gpu_calls": executable.gpu_calls._asdict(),
+        "unused_donations": executable.unused_donations,
+    }
+    return out
+
+
+def describe_program(
+    described: Described,
+    sizes: Mapping[str, int] | None = None,
+    calls: Sequence[tuple[Mapping[str, int], int]] = (),
+) -> Json:
+    """As :func:`describe`, without what only this process knows of the program."""
+    host, program = described.host, described.program
+    memory = memory_formula(host)
+    return {
+        "name": described.name,
+        "arguments": [str(argument) for argument in described.signature.arguments],
+        "results": [str(result) for result in described.signature.results],
+        "symbols": list(program.symbol_names),
+        "bounds": [_bounds(*bounds) for bounds in program.bounds],
+        "sizes": None if sizes is None else dict(sizes),
+        "calls": sum(count for _, count in calls),
+        "checks": described.checked,
+        "distinct_kernels": len(host.kernels),
         "memory": {
             "temporary": _formula(memory, sizes),
             "slots": [
@@ -64,10 +78,7 @@ def describe(
             "packed_arguments": [program.names[index] for index in sorted(host.packed_arguments)],
             "keeps_packed": True,
         },
-        "copied_arguments": {"calls": copies.calls, "bytes": copies.bytes},
-        "gpu_calls": executable.gpu_calls._asdict(),
-        "unused_donations": executable.unused_donations,
-        "work": _work(work, sizes),
+        "work": _work(total_work(host), sizes),
         "unfused": [
             {
                 "name": unfused.name,
@@ -76,14 +87,13 @@ def describe(
                 "reason": unfused.reason,
                 "parts": unfused.parts,
             }
-            for unfused in executable.unfused
+            for unfused in described.unfused
         ],
         "kernels": [
-            _kernel(number, use, sizes, calls, executable.on_host)
+            _kernel(number, use, sizes, calls, described.on_host)
             for number, use in enumerate(host.uses)
         ],
     }
-    return out
 
 
 def _bounds(name: str, low: int | None, high: int | None) -> str:

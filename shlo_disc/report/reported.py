@@ -56,29 +56,38 @@ class _Signature(Protocol):
     def results(self) -> Sequence[object]: ...
 
 
-class Reported(Protocol):
-    """An executable as reports see it; `Executable` says what the members are."""
+class Described(Protocol):
+    """A program as reports see it; `Executable` says what the members are."""
 
-    name: str
-    program: ShapeProgram
-    host: HostProgram
+    @property
+    def name(self) -> str: ...
+    @property
+    def program(self) -> ShapeProgram: ...
+    @property
+    def host(self) -> HostProgram: ...
+    @property
+    def on_host(self) -> frozenset[str]: ...
+    @property
+    def signature(self) -> _Signature: ...
+    @property
+    def unfused(self) -> tuple[Unfused, ...]: ...
+    @property
+    def checked(self) -> list[str]: ...
+
+
+class Reported(Described, Protocol):
+    """An executable as reports see it."""
+
     donated: frozenset[int]
-    on_host: frozenset[str]
     not_kept: str
     lowered_anew: str
 
-    @property
-    def signature(self) -> _Signature: ...
     @property
     def target(self) -> Target: ...
     @property
     def stage_ms(self) -> tuple[tuple[str, float], ...]: ...
     @property
     def passes(self) -> tuple[PassRecord, ...]: ...
-    @property
-    def unfused(self) -> tuple[Unfused, ...]: ...
-    @property
-    def checked(self) -> list[str]: ...
     @property
     def code_bytes(self) -> int: ...
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 import shlo_disc
@@ -172,6 +173,10 @@ class TensorFlowExecutable(BehindTensors):
         for result, spec in zip(results, specs, strict=True):
             result.set_shape(spec.shape)
         return list(results)
+
+    def _weight_arrays(self) -> dict[int, npt.NDArray[Any]]:
+        first = len(self._call.paths)
+        return {first + k: np.asarray(weight) for k, weight in enumerate(self._weights)}
 
     def __repr__(self) -> str:
         return f"<shlo_disc.tensorflow.TensorFlowExecutable {self.name}{self.signature}>"

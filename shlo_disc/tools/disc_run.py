@@ -1,5 +1,6 @@
-"""disc-run: run a module of any stage, or find where its results go wrong.
+"""disc-run: run an artifact, or a module of any stage, or find where its results go wrong.
 
+`disc-run model.disc --inputs x.npz --outputs y.npz`
 `disc-run model.mlir --size b=3 --outputs y.npz`
 `disc-run dump/04-resolve-shapes.mlir --inputs x.npz --until simplify`
 `disc-run --check dump/16-plan-buffers.mlir --inputs x.npz`
@@ -19,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from shlo_disc.base.errors import ShloDiscError
+from shlo_disc.tools.assignments import assignments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,17 +36,6 @@ _WRONG = 3
 """Exit status where `--check` or `--bisect` found a difference."""
 
 
-def _assignment(_: Any, __: Any, texts: Sequence[str]) -> dict[str, int]:
-    """The options `NAME=NUMBER`."""
-    found = {}
-    for text in texts:
-        name, equals, number = text.partition("=")
-        if not equals or not number.strip().isdigit():
-            raise click.BadParameter(f"{text!r} is not NAME=NUMBER, such as b=3")
-        found[name.strip()] = int(number)
-    return found
-
-
 @click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option(
@@ -56,7 +47,7 @@ def _assignment(_: Any, __: Any, texts: Sequence[str]) -> dict[str, int]:
     "--size",
     "sizes",
     multiple=True,
-    callback=_assignment,
+    callback=assignments,
     metavar="NAME=N",
     help="The value of a symbol, for random inputs. Repeatable.",
 )
@@ -80,7 +71,7 @@ def _assignment(_: Any, __: Any, texts: Sequence[str]) -> dict[str, int]:
     "--likely",
     "likely",
     multiple=True,
-    callback=_assignment,
+    callback=assignments,
     metavar="NAME=N",
     help="A size to have specialised kernels for, as in shlo_disc.jit. Repeatable.",
 )
@@ -132,6 +123,9 @@ def main(
         raise click.UsageError(f"{path} is a folder: use --bisect")
     if bisects and not path.is_dir():
         raise click.UsageError(f"--bisect takes a folder of SHLO_DISC_DUMP; {path} is a file")
+    is_artifact = path.suffix == ".disc"
+    if is_artifact and (modes or engine is not None or likely):
+        raise click.UsageError(f"{path} is compiled: it takes inputs, sizes and outputs alone")
 
     def arguments(executable: Executable, count: int | None = None) -> Sequence[Any]:
         if inputs is not None:
@@ -145,7 +139,11 @@ def main(
         elif bisects:
             wrong = _bisect(out, path, arguments, engine or "as-is", rtol)
         else:
-            _run(out, path, arguments, until, engine, likely, outputs)
+            if is_artifact:
+                results = _run_artifact(path, arguments)
+            else:
+                results = _run(path, arguments, until, engine, likely)
+            _print(out, results, outputs)
             wrong = False
     except (ShloDiscError, NoReferenceError, *_PYTHONS) as error:
         from shlo_disc.tools.failures import failure  # noqa: PLC0415 - after --help
@@ -160,16 +158,20 @@ Arguments = Callable[..., "Sequence[Any]"]
 """Of an executable: its arguments, or those of them that callers pass, which are the first."""
 
 
+def _run_artifact(path: Path, arguments: Arguments) -> list[npt.NDArray[Any]]:
+    from shlo_disc.driver.load import load  # noqa: PLC0415
+
+    executable = load(path)
+    return executable.run_numpy(arguments(executable))
+
+
 def _run(
-    out: Console,
     path: Path,
     arguments: Arguments,
     until: str | None,
     engine: str | None,
     likely: dict[str, int],
-    outputs: Path | None,
-) -> None:
-    from shlo_disc.debug import arrays  # noqa: PLC0415
+) -> list[npt.NDArray[Any]]:
     from shlo_disc.debug.bisect import results_of  # noqa: PLC0415
     from shlo_disc.debug.interpreter import Interpreter  # noqa: PLC0415
     from shlo_disc.debug.stage import load  # noqa: PLC0415
@@ -181,14 +183,19 @@ def _run(
     except NeedsSeveralPrograms:
         if until is not None or engine not in (None, "compiled"):
             raise
-        results = _run_chain(path, arguments, wanted)
-    else:
-        stage = load(path)
-        if until is not None:
-            stage = stage.advance(until)
-        engine = engine or ("compiled" if until is None else "as-is")
-        with Interpreter() as interpreter:
-            results = results_of(stage, given, engine, interpreter, wanted)
+        return _run_chain(path, arguments, wanted)
+    stage = load(path)
+    if until is not None:
+        stage = stage.advance(until)
+    engine = engine or ("compiled" if until is None else "as-is")
+    with Interpreter() as interpreter:
+        return list(results_of(stage, given, engine, interpreter, wanted))
+
+
+def _print(out: Console, results: Sequence[npt.NDArray[Any]], outputs: Path | None) -> None:
+    """Results to `outputs`, or as text."""
+    from shlo_disc.debug import arrays  # noqa: PLC0415
+
     for number, array in enumerate(results):
         out.print(f"result[{number}]: {array.dtype.name}{list(array.shape)}", markup=False)
         if outputs is None:

@@ -279,7 +279,7 @@ def _without_writes(
 
 
 _VIEWS_OF_PRIMS = {torch.ops.prims.squeeze.default: aten.squeeze.dims}
-"""Views that `functionalize` refuses, which rules of :func:`table` are made of -> those it takes."""
+"""Views of :func:`table` that `functionalize` refuses -> those it takes."""
 
 _LEVELS = 4
 """How often the decomposition of an op may have ops that are decomposed into writing ones."""

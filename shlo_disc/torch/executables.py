@@ -7,6 +7,7 @@ import operator
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
+import numpy.typing as npt
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
@@ -245,12 +246,38 @@ class WholeExecutable(TorchExecutable):
         found: torch.Tensor = results[0]
         return found
 
+    def _why_not_saved(self) -> str:
+        binding = self._binding
+        if self._writes:
+            return "writes tensors of the model or of the caller, which an artifact does not know"
+        if binding.has_own:
+            return "takes random numbers that PyTorch draws, or numbers that Python computes"
+        if not binding.is_certain or binding.flag is not None:
+            return (
+                "checks data that an artifact does not, or gives results in another layout; "
+                "without the former compile it with checks=False"
+            )
+        return "relies on conditions that no constraint states" if binding.unstated else ""
+
+    def _weight_arrays(self) -> dict[int, npt.NDArray[Any]]:
+        return {
+            k: _bytes_of(leaf)
+            for k, leaf in enumerate(self._template)
+            if isinstance(leaf, torch.Tensor)
+        }
+
     def explain(self, *, format: str = "text") -> str:
         """Every kernel, with lines of the model, and the operations that draw random numbers."""
         told = super().explain(format=format)
         if format != "text":
             return told
         return "\n".join([*(f"PyTorch draws {op}" for op in self._binding.draws.places), told])
+
+
+def _bytes_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """The elements of a tensor of any type, as bytes."""
+    found: npt.NDArray[Any] = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return found
 
 
 class CutExecutable(TorchExecutable):
@@ -325,6 +352,10 @@ class CutExecutable(TorchExecutable):
         )
 
     cost_analysis = memory_analysis = _refuse
+
+    def _why_not_saved(self) -> str:
+        places = "; ".join(f"{place}: {reason}" for place, reason in self.eager.items())
+        return f"has operations that PyTorch runs: {places}"
 
     def __repr__(self) -> str:
         return (

@@ -12,8 +12,8 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base.errors import InternalError
-from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.rocm import elf
 from shlo_disc.lower.rocm.linker import link
 from shlo_disc.lower.rocm.machine import ARCHITECTURES, machine_of
@@ -46,7 +46,9 @@ define amdgpu_kernel void @looks_up(ptr %out, i64 %n) {
 
 @functools.cache
 def made(text: str, architecture: str = "gfx942") -> bytes:
-    return workers.compiled(text, machine_of(architecture), form="object")
+    machine = machine_of(architecture)
+    names = machine.triple, machine.architecture, machine.features
+    return workers.compiled(text, *names, form="object")
 
 
 def kernel(body: str, more: str = "") -> str:

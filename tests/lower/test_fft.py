@@ -206,7 +206,7 @@ def test_vectors_are_those_of_the_target(architecture):
         "(tensor<?x?xf64>, tensor<?x?xf64>) -> (tensor<?x?xf64>, tensor<?x?xf64>)",
         [f"r#0: {sizes} {element}"],
     )
-    width, features = ARCHITECTURES[architecture]
+    width, features, *_ = ARCHITECTURES[architecture]
     plan = plan_of(emit_fft, text, Machine(vector_bytes=width, features=features)).plan
     (call,) = plan.steps
     assert isinstance(call, FftCall)
@@ -222,7 +222,7 @@ def test_pairs_are_one_buffer():
         "(tensor<?x?x?x2xf32>) -> tensor<?x?x?x2xf32>",
         ["r: b, n, c, 2 f32"],
     )
-    width, features = ARCHITECTURES["avx2"]
+    width, features, *_ = ARCHITECTURES["avx2"]
     plan = plan_of(emit_fft, text, Machine(vector_bytes=width, features=features)).plan
     (call,) = plan.steps
     assert call.options == KINDS["FFT"] | PAIRS_IN | PAIRS_OUT | width << VECTOR_SHIFT

@@ -41,7 +41,7 @@ ALLOWED = {
     "whether it has loops. A pass too many changes nothing",
     "lower/cuda/assembler.py": "what the assemblers of NVIDIA say, and names in their code",
     "lower/cuda/overlap.py": "PTX as LLVM wrote it, which has no way to put an instruction first",
-    "lower/gpu/llvm_text.py": "LLVM IR as one release wrote it, for an older one",
+    "lower/llvm/llvm_text.py": "LLVM IR as one release wrote it, for an older one",
     "lower/host/launches.py": "the length of a text",
     "lower/identity.py": "whether MLIR prints elements or a name of them, at any depth",
 }

@@ -15,8 +15,8 @@ from shlo_disc.passes.region import Region
 PACKAGE = Path(__file__).parents[2] / "shlo_disc"
 STAGES = ("ingest", "dynamic", "passes", "lower", "ral")
 ROOMS = (
-    "base", "ral", "store", "ir", "jax_private", "ffi", "ingest", "dynamic", "passes", "lower",
-    "report", "executables", "driver", "jax.sizes", "jax.generic", "jax.arguments",
+    "base", "artifacts", "ral", "store", "ir", "jax_private", "ffi", "ingest", "dynamic", "passes",
+    "lower", "report", "executables", "driver", "jax.sizes", "jax.generic", "jax.arguments",
     "jax.equations", "jax.symbols", "jax.splits", "jax.calls", "jax.derived", "jax.versions",
     "jax", "torch", "tensorflow", "debug", "tools",
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,6 +32,11 @@ class CompiledCall(Protocol):
 
     def compile_for_all_sizes(self) -> None:
         """Have the kernels that no call has needed compiled in the background."""
+
+    def save(
+        self, path: str | os.PathLike[str], targets: Sequence[str], *, cores: int | None
+    ) -> None:
+        """Write an artifact."""
 
     def as_text(self, stage: str = "disc") -> str:
         """The program at a stage of compilation."""

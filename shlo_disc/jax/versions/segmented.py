@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -130,6 +130,13 @@ class Segmented:
     def told(self) -> list[str]:
         """What XLA runs, and why: `fft (model.py:7): element type complex64 is not compiled`."""
         return list(dict.fromkeys(text for v in self._variants for text in v.kinds.told()))
+
+    def save(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise UnsupportedError: an artifact has one program."""
+        why = "; ".join(self.told) or "sizes come from data"
+        raise UnsupportedError(
+            f"{self.name} cannot be saved: it runs in parts, and an artifact has one program: {why}"
+        )
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """Run on concrete arrays; donated ones are deleted. Each part runs where its arrays are."""

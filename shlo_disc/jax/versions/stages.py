@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.lowered import LoweredModule
 from shlo_disc.jax.calls.under_jax import by_xla
 from shlo_disc.jax.versions.tracing import InParts
+from shlo_disc.lower.target import ARTIFACT_TARGETS
 
 FirstCall = Callable[
     [tuple[Any, ...], dict[str, Any]],
@@ -165,6 +167,20 @@ class Compiled(_OfCall):
         return self.calls(*args, **kwargs)
 
     call = __call__
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str] = ARTIFACT_TARGETS,
+        *,
+        cores: int | None = None,
+    ) -> None:
+        """Write an artifact: see :meth:`shlo_disc.Executable.save`.
+
+        It takes the leaves of the arguments that the program reads, in order, and gives the leaves
+        of the results.
+        """
+        self.executable.save(path, targets, cores=cores)
 
     def runtime_executable(self) -> CompiledCall:
         """The object that runs, `executable`."""

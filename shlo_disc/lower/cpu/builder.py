@@ -35,6 +35,12 @@ SCALAR = "noimplicitfloat"
 EITHER = "disc-either"
 """The attribute of a function that may have :data:`SCALAR` or not."""
 
+_HIDDEN = {"x86-64": "=v,0", "aarch64": "=w,0"}
+"""What inline assembly calls a vector register that it takes and gives, by instruction set."""
+
+_YIELD = 1
+"""The number of Arm's hint that this thread waits. Source: Arm ARM, C6.2, HINT."""
+
 _REGISTER_BYTES = 64
 _WHOLE_REGISTER_BITS = 512
 """Masked stores of at least so many bits are AVX-512's, which are as fast as whole ones. Elsewhere
@@ -65,7 +71,8 @@ class CpuBuilder(KernelBuilder):
 
     def _hidden(self, value: V) -> V:
         """The register `value`, of which LLVM does not know how it is computed."""
-        right = f'llvm.inline_asm "", "=v,0" {value} : ({value.type}) -> {value.type}'
+        registers = _HIDDEN[self.machine.instruction_set]
+        right = f'llvm.inline_asm "", "{registers}" {value} : ({value.type}) -> {value.type}'
         return self.define(type(value), right, value.type, [value])
 
     def shuffle(self, a: V, b: V, lanes: Sequence[int]) -> V:
@@ -219,7 +226,10 @@ class CpuBuilder(KernelBuilder):
 
     def pause(self) -> None:
         """Tell the core that this thread waits for another one, where it has a way to."""
-        if "sse2" in self.machine.features:
+        if self.machine.instruction_set == "aarch64":
+            hint = self.constant(_YIELD, "i32")
+            self.emit(f'llvm.call_intrinsic "llvm.aarch64.hint"({hint}) : (i32) -> ()')
+        elif "sse2" in self.machine.features:
             self.emit('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()')
 
 

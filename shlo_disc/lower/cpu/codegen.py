@@ -322,7 +322,7 @@ _ALONE = 20_000
 The best code of a kernel alone can be kept on disk."""
 _LESS = 4
 """So much less work for LLVM is a line of a host program than one of a kernel."""
-_BEST = 3
+BEST = 3
 """The level of LLVM for kernels."""
 
 
@@ -349,7 +349,7 @@ class Builder:
     again; the builder keeps the functions it was asked for.
     """
 
-    def __init__(self, opt_level: int = _BEST, machine: Machine | None = None) -> None:
+    def __init__(self, opt_level: int = BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
         self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
         self._lock = locks.lock()
@@ -409,7 +409,7 @@ class Builder:
             return _functions.setdefault(made.symbol, Function(made.symbol, made))
         if not isinstance(source, KeptText):
             return self._function(text_of(source))
-        level = None if source.of_host else _BEST
+        level = None if source.of_host else BEST
         return _kept_function(
             source.symbol, source.key, partial(text_of, source), level, self._machine
         )
@@ -473,7 +473,7 @@ def code_names(
 
     return CodeNames(
         name(_host_source(host, machine)),
-        tuple(name(_kernel_source(text, _BEST, machine)) for text in kernels),
+        tuple(name(_kernel_source(text, BEST, machine)) for text in kernels),
         tuple(name(_plan_source(text, machine)) for text in plans),
     )
 
@@ -488,7 +488,7 @@ def kept_functions(
     Kernels get their code when a call needs it. Texts are asked for where the store has no code.
     """
     kernels = [
-        _kept_function(symbol, key, partial(_text, details, 1, number), _BEST, machine)
+        _kept_function(symbol, key, partial(_text, details, 1, number), BEST, machine)
         for number, (symbol, key) in enumerate(names.kernels)
     ]
     plans = [
@@ -528,7 +528,7 @@ def _length(source: KernelText) -> int:
 
 
 def compile_functions(
-    texts: Sequence[str], machine: Machine | None = None, opt_level: int = _BEST
+    texts: Sequence[str], machine: Machine | None = None, opt_level: int = BEST
 ) -> list[Function | LateFunction]:
     """The functions in `texts` (see :class:`Builder`), with their best code."""
     with Builder(opt_level, machine) as builder:
@@ -638,7 +638,7 @@ def assembly(texts: Sequence[str], machine: Machine | None = None) -> str:
         return ""  # an engine without functions makes no object
     if len(texts) > 1:
         return "".join(assembly([text], machine) for text in texts)
-    object_code, _ = _made(_kernel_source(texts[0], _BEST, machine))
+    object_code, _ = _made(_kernel_source(texts[0], BEST, machine))
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(object_code)
         file.flush()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.codegen import Function
+from shlo_disc.lower.cpu.foreign_code import ForeignFunction, Objects, kept_functions
 from shlo_disc.lower.cpu.machine import machine_of
 from shlo_disc.lower.host.record import CodeNames
 
@@ -17,7 +18,13 @@ def identity(architecture: str) -> bytes:
     Raises UnsupportedError as `machine_of`.
     """
     machine = machine_of(architecture)
-    numbers = machine.vector_bytes, machine.l1_bytes, machine.l2_bytes, machine.cores
+    numbers = (
+        machine.instruction_set,
+        machine.vector_bytes,
+        machine.l1_bytes,
+        machine.l2_bytes,
+        machine.cores,
+    )
     return code_key("", numbers, sorted(machine.features), sorted(machine.without))
 
 
@@ -25,6 +32,12 @@ def functions(
     architecture: str,
     names: CodeNames,
     texts: Callable[[], tuple[str, Sequence[str], Sequence[str]]],
-) -> tuple[list[Function], list[Function], tuple[Function, Function]]:
+) -> (
+    tuple[list[Function], list[Function], tuple[Function, Function]]
+    | tuple[list[ForeignFunction], list[ForeignFunction], tuple[ForeignFunction, ForeignFunction]]
+):
     """The functions that `names` tells of: of kernels, of plans, and those of a host program."""
-    return codegen.kept_functions(names, texts, machine_of(architecture))
+    machine = machine_of(architecture)
+    if not machine.is_this_one:
+        return kept_functions(Objects(machine), texts)
+    return codegen.kept_functions(names, texts, machine)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
@@ -15,30 +16,45 @@ from shlo_disc.dynamic.expr import Expr
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 
-_AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
-ARCHITECTURES: dict[str, tuple[int, frozenset[str]]] = {
-    "sse2": (16, frozenset()),
-    "avx2": (32, _AVX2),
-    "avx512": (64, _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-}
-"""Name of a level of x86-64 to its vector bytes and what it has beyond SSE2.
 
-Source: the levels x86-64-v3 and x86-64-v4 of the System V ABI.
-"""
+class Level(NamedTuple):
+    """A level of x86-64."""
+
+    vector_bytes: int
+    features: frozenset[str]
+    """What it has beyond SSE2 and generated code asks for."""
+    abi_name: str
+    """Its name in the System V ABI, which LLVM takes for a CPU."""
+    abi_features: tuple[str, ...]
+    """What code of kernels may use of it beyond SSE2, by LLVM's names."""
+
+
+_AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+_V2 = ("popcnt", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+ARCHITECTURES: dict[str, Level] = {
+    "sse2": Level(16, frozenset(), "x86-64", ()),
+    "avx2": Level(32, _AVX2, "x86-64-v3", _V3),
+    "avx512": Level(64, _AVX2 | _AVX512, "x86-64-v4", (*_V3, *sorted(_AVX512))),
+}
+"""The levels of x86-64 by the names that targets have. Source: the System V ABI."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU: vector width, caches, instruction set features."""
+    """A CPU: vector width, caches, instruction set and features of it."""
 
     vector_bytes: int = 64
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
     cores: int = 1
     features: frozenset[str] = frozenset()
-    """Names as in /proc/cpuinfo: avx2, fma, avx512f, ..."""
+    """Names as in /proc/cpuinfo: avx2, fma, avx512f, ...; of others, those in :data:`OTHERS`."""
     without: frozenset[str] = frozenset()
     """Features that this process's CPU has and that generated code must not use."""
+    instruction_set: str = "x86-64"
+    """The other one is "aarch64"."""
 
     def lanes(self, element_bytes: int) -> int:
         """Elements in one vector register."""
@@ -67,7 +83,13 @@ class Machine:
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
-        return 32 if self.vector_bytes == 64 else 16
+        has_many = self.vector_bytes == 64 or self.instruction_set == "aarch64"
+        return 32 if has_many else 16
+
+    @property
+    def is_this_one(self) -> bool:
+        """True if this process can run its code."""
+        return self.instruction_set == _instruction_set()
 
     @property
     def has_fma(self) -> bool:
@@ -75,19 +97,39 @@ class Machine:
         return "fma" in self.features or self.vector_bytes == 64
 
 
+OTHERS: dict[str, Machine] = {
+    "aarch64": Machine(
+        instruction_set="aarch64",
+        vector_bytes=16,
+        l1_bytes=64 * 1024,
+        l2_bytes=1024 * 1024,
+        features=frozenset({"asimd", "fma"}),
+    ),
+}
+"""Name of an instruction set to what all its machines have, and to the caches of a usual one.
+
+Armv8-A has 32 registers of 16 bytes, and multiply-adds that round once. The caches are those of a
+Neoverse N1.
+"""
+
+
 def machine_of(architecture: str) -> Machine:
     """The machine this process runs on, used as one of :data:`ARCHITECTURES` ("": as it is).
 
-    Raises UnsupportedError for another name, and where this machine lacks a feature.
+    Or one of :data:`OTHERS`, with as many cores. Raises UnsupportedError for another name, and
+    where this machine lacks a feature.
     """
     host = host_machine()
     if not architecture:
         return host
+    if architecture in OTHERS:
+        return replace(OTHERS[architecture], cores=host.cores)
     if architecture not in ARCHITECTURES:
         raise UnsupportedError(
-            f"target 'cpu:{architecture}' is unknown; architectures: {', '.join(ARCHITECTURES)}"
+            f"target 'cpu:{architecture}' is unknown; architectures: "
+            f"{', '.join([*ARCHITECTURES, *OTHERS])}"
         )
-    vector_bytes, features = ARCHITECTURES[architecture]
+    vector_bytes, features, *_ = ARCHITECTURES[architecture]
     if missing := features - host.features:
         raise UnsupportedError(
             f"target 'cpu:{architecture}' needs {', '.join(sorted(missing))}; this CPU has none"
@@ -96,14 +138,30 @@ def machine_of(architecture: str) -> Machine:
     return replace(host, vector_bytes=vector_bytes, features=features | {"sse2"}, without=beyond)
 
 
+def machine_of_level(architecture: str, cores: int) -> Machine:
+    """Any machine of a level, with `cores` and common caches; this machine may be another one."""
+    level = ARCHITECTURES[architecture]
+    return Machine(level.vector_bytes, cores=cores, features=level.features | {"sse2"})
+
+
 _VECTOR = ("amx", "avx", "bmi", "f16c", "fma")
 """Prefixes of the names of features that change what is generated."""
 
 
 @functools.cache
 def host_machine() -> Machine:
-    """The machine this process runs on; a plain SSE2 machine where nothing can be read."""
+    """The machine this process runs on; a plain machine where nothing can be read."""
     features = _host_features()
+    if _instruction_set() in OTHERS:
+        other = OTHERS[_instruction_set()]
+        caches = _cache_bytes()
+        return replace(
+            other,
+            l1_bytes=caches.get("1", other.l1_bytes),
+            l2_bytes=caches.get("2", other.l2_bytes),
+            cores=len(os.sched_getaffinity(0)),
+            features=features | other.features,
+        )
     width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
     caches = _cache_bytes()
     return Machine(
@@ -113,6 +171,12 @@ def host_machine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         features=features,
     )
+
+
+def _instruction_set() -> str:
+    """Of this process's machine; x86-64 has many names."""
+    name = platform.machine()
+    return name if name in OTHERS else "x86-64"
 
 
 def _host_features() -> frozenset[str]:

@@ -25,10 +25,12 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.base.threads import begins
 from shlo_disc.ir.library_folder import LIBRARY_FOLDER
 from shlo_disc.ir.mlir import PassManager, ir, kernel_context, pointer, run_pipeline, walk
+from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
 from shlo_disc.lower.background import free_later
 from shlo_disc.lower.cpu import host_parts
 from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR
 from shlo_disc.lower.host.writer import INLINED
+from shlo_disc.lower.llvm.llvm_text import for_older_llvm
 from shlo_disc.lower.plan import ONCE, SMALL_STEPS
 from shlo_disc.store.loader import SignalHandlers
 
@@ -323,6 +325,19 @@ def made(
     if _is_made_once(module):
         level, is_best = _QUICK, True
     return _object_code(module, name, level), is_best
+
+
+def llvm_ir(text: str, *, is_host: bool = False) -> str:
+    """LLVM IR of `text` as the LLVM of llvmlite reads it.
+
+    `is_host`: it is a host program. No function is unwound, so tables for that are left out.
+    """
+    module = lowered(text, "", host=is_host)
+    with module.context:
+        for view in module.body.operations:
+            if view.operation.name == "llvm.func":
+                view.operation.attributes["no_unwind"] = ir.UnitAttr.get()
+        return for_older_llvm(translate_module_to_llvmir(module.operation))
 
 
 def generated(text: str, name: str, features: str) -> bytes:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.ir.mlir import is_in_loop
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, foreign_code
 from shlo_disc.lower.cpu.host_memory import CpuMemory
-from shlo_disc.lower.cpu.machine import Machine, machine_of
+from shlo_disc.lower.cpu.machine import (
+    ARCHITECTURES,
+    OTHERS,
+    Machine,
+    machine_of,
+    machine_of_level,
+)
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.plan import KernelPlan, text_of
-from shlo_disc.lower.target import Target
+from shlo_disc.lower.target import ArtifactTarget, Target
 from shlo_disc.passes.records import Planned
 
 __all__ = ["EMITTERS", "Machine", "target"]
@@ -62,8 +69,34 @@ EMITTERS: dict[str, _Emit] = {
 
 
 def target(architecture: str) -> Target:
-    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is)."""
+    """The CPU of this process, used as `architecture` (see `machine_of`; "": as it is).
+
+    Or a CPU that code can be made for, but does not run here.
+    """
     machine = machine_of(architecture)
+    own = _target(architecture, machine)
+    return own if machine.is_this_one else _foreign(own, foreign_code.Objects(machine))
+
+
+def artifact_target(name: str, cores: int) -> ArtifactTarget | None:
+    """Any CPU of a level of x86-64, or of Arm's, that has `cores`; None for another name."""
+    if name in OTHERS:
+        features: tuple[str, ...] = ("neon",)
+        architecture = family = name
+        machine = replace(OTHERS[name], cores=cores)
+    else:
+        known = [own for own, level in ARCHITECTURES.items() if level.abi_name == name]
+        if not known:
+            return None
+        (architecture,), family = known, "x86-64"
+        machine = machine_of_level(architecture, cores)
+        features = ARCHITECTURES[architecture].abi_features
+    objects = foreign_code.Objects(machine, "" if name in OTHERS else name)
+    made = _foreign(_target(architecture, machine), objects)
+    return ArtifactTarget(name, family, features, replace(made, code_names=None))
+
+
+def _target(architecture: str, machine: Machine) -> Target:
     return Target(
         name=f"cpu:{architecture}" if architecture else "cpu",
         machine=machine,
@@ -81,6 +114,21 @@ def target(architecture: str) -> Target:
         code=codegen.RECENT,
         probes=lambda: probes(machine),
         details=lambda: _details(machine),
+    )
+
+
+def _foreign(own: Target, objects: foreign_code.Objects) -> Target:
+    """`own` with code for a machine that this process does not run on."""
+    return replace(
+        own,
+        generator=lambda: foreign_code.Builder(objects),
+        compile_host=lambda text: foreign_code.host_functions(objects, text),
+        views={
+            "llvm": own.views["llvm"],
+            "asm": lambda sources: "\n".join(map(objects.assembly_of, map(text_of, sources))),
+        },
+        code=foreign_code.RECENT,
+        probes=None,
     )
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, UnsupportedError
-from shlo_disc.lower.gpu import workers
+from shlo_disc.lower.llvm import workers
 
 _PTXAS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
 _NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")

@@ -14,11 +14,11 @@ from types import TracebackType
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.threads import Job, Workers
-from shlo_disc.lower.gpu import workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.lower.refused import KernelsRefused
@@ -32,7 +32,11 @@ def function_name(text: str, machine: Machine) -> str:
 
 def assembly(source: KernelText, machine: Machine) -> str:
     """A kernel as PTX, or as assembly of AMD's."""
-    return _rewritten(workers.compiled(_llvm(source, machine), machine), machine).decode()
+    return _rewritten(_compiled(_llvm(source, machine), machine), machine).decode()
+
+
+def _compiled(ir: str, machine: Machine, form: str = "assembly") -> bytes:
+    return workers.compiled(ir, machine.triple, machine.architecture, machine.features, form=form)
 
 
 def _llvm(source: KernelText, machine: Machine) -> str:
@@ -53,9 +57,9 @@ def image(source: KernelText, machine: Machine) -> KernelImage:
     name, signature = function_name(text_of(source), machine), signed(source).signature
     lowered = llvm_text(signed(source), name, machine)
     if machine.link is not None:
-        code = machine.link(workers.compiled(lowered, machine, form="object"))
+        code = machine.link(_compiled(lowered, machine, "object"))
         return KernelImage(name, code, signature)
-    code = _rewritten(workers.compiled(lowered, machine), machine)
+    code = _rewritten(_compiled(lowered, machine), machine)
     machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
     return KernelImage(name, code, signature, machine_code)
 

@@ -35,6 +35,7 @@ from shlo_disc.lower.plan import (
     FftCall,
     If,
     Input,
+    Kernel,
     KernelPlan,
     KernelText,
     Launch,

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "dlpack_result.h"
+#include "dlpack_capsule.h"
 
 namespace shlo_disc {
 namespace {

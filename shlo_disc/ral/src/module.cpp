@@ -168,7 +168,8 @@ void init_executable(
     const nb::object& keep_alive, const std::vector<int64_t>& size_arguments,
     const std::vector<int64_t>& unread, const std::vector<SharedForeignCall>& foreign,
     const SharedGpuProgram* gpu, const nb::object& make_kernel, const nb::object& pack_later) {
-  if (prepare->load() == nullptr || run->load() == nullptr) {
+  // A program for another machine has no code here, and its calls are refused.
+  if ((prepare->load() == nullptr) != (run->load() == nullptr)) {
     throw nb::value_error("prepare and run have their code");
   }
   drop_waiting_references();

@@ -87,8 +87,13 @@ void bind_code(nb::module_& m) {
       .def_prop_ro("functions", &functions)
       .def_prop_ro("mapped_bytes", &LoadedCode::mapped_bytes);
   m.def(
-      "check_object_code", [](const nb::bytes& object) { ObjectCode{bytes_of(object)}; },
-      "object"_a);
+      "check_object_code",
+      [](const nb::bytes& object, const std::string& instruction_set) {
+        const bool is_arm = instruction_set == "aarch64";
+        if (!is_arm && instruction_set != "x86-64") throw nb::value_error("an unknown instruction set");
+        ObjectCode{bytes_of(object), is_arm ? InstructionSet::kAArch64 : InstructionSet::kX86_64};
+      },
+      "object"_a, "instruction_set"_a = "x86-64");
   m.def("cpu_identity", [] {
     const std::string identity = cpu_identity();
     return nb::bytes(identity.data(), identity.size());

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "dlpack_abi.h"
+#include "dlpack_result.h"
 #include "gpu_bridge.h"
 
 namespace shlo_disc {

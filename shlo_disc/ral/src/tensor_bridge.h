@@ -13,7 +13,6 @@
 
 namespace shlo_disc {
 
-DType dtype_of(const dlpack::DataType& type);  // kOther for what a program never takes
 
 // Whether a type of tensors has a table of C functions.
 enum class Exchange {

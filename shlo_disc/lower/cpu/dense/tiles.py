@@ -32,7 +32,7 @@ class Tile:
         return sorted({self.rows, (self.rows + 1) // 2, 1}, reverse=True)
 
 
-# By vector registers: 32 (AVX-512) or 16. Measured on a Sapphire-Rapids-like core at f32
+# By vector registers: 32 (AVX-512, AArch64) or 16. Measured on a Sapphire-Rapids-like core at f32
 # 1008 x 768 x 768: 8x3 97 %, 6x4 95 %, 14x2 94 % of peak.
 _TILES_32 = {4: 6, 3: 8, 2: 12, 1: 12}
 _TILES_16 = {2: 6, 1: 6}
@@ -56,7 +56,7 @@ TASKS_PER_CORE = 4
 def choose_tile(n: Expr, compute: ElementType, machine: Machine) -> Tile:
     """The tile that wastes the fewest columns of `n`; of equals the faster (see `_TILES_32`)."""
     lanes = machine.lanes(compute.bytes)
-    table = _TILES_32 if machine.vector_bytes == 64 else _TILES_16
+    table = _TILES_32 if machine.vector_registers == 32 else _TILES_16
     if not n.is_const:
         vectors = max(table)
     else:

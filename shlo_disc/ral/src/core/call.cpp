@@ -52,8 +52,13 @@ bool Call::take(void* data, DType dtype, int64_t rank, const int64_t* sizes) {
 
 bool Call::prepare() {
   const ProgramSpec& spec = executable.spec();
-  const int64_t status = spec.prepare()(sizes_.data(), symbols_.data(), result_sizes_.data(),
-                                        &arena_bytes_);
+  const disc_prepare prepare = spec.prepare();
+  if (prepare == nullptr) {
+    return failure.set(Failure::Kind::kDevice,
+                       "the program has code for another machine: save it, and load it there");
+  }
+  const int64_t status =
+      prepare(sizes_.data(), symbols_.data(), result_sizes_.data(), &arena_bytes_);
   if (status != 0) {
     failure.index = status - 1;
     const auto guard = static_cast<size_t>(failure.index);
@@ -95,13 +100,8 @@ bool Call::run(CallMemory& memory) {
     sizes += executable.spec().results[i].rank;
   }
   const GpuPlace* const place = memory.place();
-  ScopedBlock block;
   void* arena = nullptr;
-  if (place == nullptr) {
-    block = ScopedBlock(pool_acquire(static_cast<size_t>(arena_bytes_), Hold::kCall));
-    arena = block.data();
-  }
-  if (place == nullptr ? arena == nullptr : !memory.arena(arena_bytes_, &arena)) {
+  if (!memory.arena(arena_bytes_, &arena)) {
     return failure.set(Failure::Kind::kOutOfMemory,
                        "temporary values take " + std::to_string(arena_bytes_) +
                            " bytes, which cannot be allocated; call with smaller arrays");

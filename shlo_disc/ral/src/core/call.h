@@ -20,8 +20,15 @@ class CallMemory {
   virtual bool result(size_t index, const int64_t* sizes, int64_t bytes, void** data) = 0;
   // The device and the stream of a program for GPUs; null: the program runs on the CPU.
   virtual const GpuPlace* place() const { return nullptr; }
-  // Temporaries on that device. As `result`.
-  virtual bool arena(int64_t, void**) { return false; }
+  // Temporary values, there too. As `result`.
+  virtual bool arena(int64_t bytes, void** data) {
+    arena_ = ScopedBlock(pool_acquire(static_cast<size_t>(bytes), Hold::kCall));
+    *data = arena_.data();
+    return *data != nullptr;
+  }
+
+ private:
+  ScopedBlock arena_;
 };
 
 // The steps, in order, return false with `failure` set. Of one thread; needs no GIL.
@@ -56,6 +63,7 @@ class Call {
   const int64_t* result_sizes() { return result_sizes_.data(); }  // of all results
   int64_t bytes(size_t result) { return bytes_[result]; }
   int64_t total_bytes() const { return total_bytes_; }  // of the results
+  int64_t arena_bytes() const { return arena_bytes_; }
   void* const* results() { return results_.data(); }
 
   const Executable& executable;

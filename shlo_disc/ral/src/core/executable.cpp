@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <memory_resource>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -52,7 +54,11 @@ struct CallContext {
   const uint32_t* pack_keys;
   const std::unique_ptr<PackOwner>* constant_owners;
   WaitingPack* told;  // whose launch comes next
-  std::vector<CallPack> packs;
+  // The first copies take nothing of the heap.
+  static constexpr size_t kFewPacks = 8;
+  alignas(CallPack) std::byte room[kFewPacks * sizeof(CallPack)];
+  std::pmr::monotonic_buffer_resource memory{room, sizeof room};
+  std::pmr::vector<CallPack> packs{&memory};
 };
 
 int64_t now_nanoseconds() {
@@ -103,6 +109,7 @@ int32_t find_or_begin_in_call(CallContext& call, int64_t argument, int64_t slot,
   });
   if (found == call.packs.end()) {
     try {
+      if (call.packs.empty()) call.packs.reserve(CallContext::kFewPacks);
       found = call.packs.insert(call.packs.end(), {argument, slot, 0, ScopedBlock()});
     } catch (const std::bad_alloc&) {  // generated code cannot be unwound
       return 0;

@@ -46,6 +46,11 @@ INLINE V<float> fma(V<float> a, V<float> b, V<float> c) { return _mm256_fmadd_ps
 INLINE V<float> fms(V<float> a, V<float> b, V<float> c) { return _mm256_fmsub_ps(a, b, c); }
 INLINE V<double> fma(V<double> a, V<double> b, V<double> c) { return _mm256_fmadd_pd(a, b, c); }
 INLINE V<double> fms(V<double> a, V<double> b, V<double> c) { return _mm256_fmsub_pd(a, b, c); }
+#elif defined(__aarch64__)
+INLINE V<float> fma(V<float> a, V<float> b, V<float> c) { return vfmaq_f32(c, a, b); }
+INLINE V<float> fms(V<float> a, V<float> b, V<float> c) { return vfmaq_f32(-c, a, b); }
+INLINE V<double> fma(V<double> a, V<double> b, V<double> c) { return vfmaq_f64(c, a, b); }
+INLINE V<double> fms(V<double> a, V<double> b, V<double> c) { return vfmaq_f64(-c, a, b); }
 #else
 template <typename X>
 INLINE X fma(X a, X b, X c) {

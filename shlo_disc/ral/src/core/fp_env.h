@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
+#elif defined(__aarch64__)
+#include <cstdint>
 #else
 #include <cfenv>
 #endif
@@ -28,6 +30,31 @@ class DefaultFpEnv {
  private:
   static constexpr unsigned kDefault = 0x1F80;
   unsigned saved_;
+};
+#elif defined(__aarch64__)
+// FPCR has the rounding, flushes denormals, and traps. FPSR only counts what happened.
+class DefaultFpEnv {
+ public:
+  DefaultFpEnv() : saved_(get()) {
+    if (saved_ != 0) put(0);
+  }
+  ~DefaultFpEnv() {
+    if (saved_ != 0) put(saved_);
+  }
+  DefaultFpEnv(const DefaultFpEnv&) = delete;
+  DefaultFpEnv& operator=(const DefaultFpEnv&) = delete;
+
+  static void set() { put(0); }
+
+ private:
+  static uint64_t get() {
+    uint64_t value;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(value));
+    return value;
+  }
+  static void put(uint64_t value) { __asm__ volatile("msr fpcr, %0" : : "r"(value) : "memory"); }
+
+  uint64_t saved_;
 };
 #else
 class DefaultFpEnv {

@@ -7,10 +7,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <system_error>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace shlo_disc {
@@ -74,12 +77,40 @@ const std::vector<External>& externals() {
 
 size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }
 
+// An instruction of AArch64 with a place for bits of an address. Source: ELF for the Arm 64-bit
+// Architecture, and the Arm Architecture Reference Manual, C4.1.
+struct Patched {
+  enum Kind { kPage, kLow, kBranch };
+  uint32_t type;  // of the relocation
+  Kind kind;
+  uint32_t mask;  // of bits that are those of `code` in every such instruction
+  uint32_t code;
+  int scale;  // kLow: the address is in units of 2^scale bytes
+};
+constexpr Patched kPatched[] = {
+    {R_AARCH64_ADR_PREL_PG_HI21, Patched::kPage, 0x9f000000, 0x90000000, 0},    // adrp
+    {R_AARCH64_ADD_ABS_LO12_NC, Patched::kLow, 0xffc00000, 0x91000000, 0},      // add
+    {R_AARCH64_LDST8_ABS_LO12_NC, Patched::kLow, 0xfb000000, 0x39000000, 0},    // ldrb, ldr b, ...
+    {R_AARCH64_LDST16_ABS_LO12_NC, Patched::kLow, 0xfb000000, 0x79000000, 1},
+    {R_AARCH64_LDST32_ABS_LO12_NC, Patched::kLow, 0xfb000000, 0xb9000000, 2},
+    {R_AARCH64_LDST64_ABS_LO12_NC, Patched::kLow, 0xfb000000, 0xf9000000, 3},
+    {R_AARCH64_LDST128_ABS_LO12_NC, Patched::kLow, 0xff800000, 0x3d800000, 4},  // ldr q, str q
+    {R_AARCH64_CALL26, Patched::kBranch, 0xfc000000, 0x94000000, 0},            // bl
+    {R_AARCH64_JUMP26, Patched::kBranch, 0xfc000000, 0x14000000, 0},            // b
+};
+
+// Calls reach 128 MB, and library functions may be further away: such a call goes to a stub.
+constexpr uint32_t kStub[] = {0x58000050, 0xd61f0200};  // ldr x16, [the address behind]; br x16
+constexpr size_t kStubBytes = sizeof(kStub) + 8;
+constexpr int64_t kReach = int64_t{1} << 27;
+
 }  // namespace
 
 // Fills an ObjectCode, or throws.
 class ObjectReader {
  public:
-  ObjectReader(std::string_view file, ObjectCode* code) : file_(file), code_(code) {}
+  ObjectReader(std::string_view file, InstructionSet instructions, ObjectCode* code)
+      : file_(file), is_arm_(instructions == InstructionSet::kAArch64), code_(code) {}
 
   void read() {
     read_header();
@@ -88,9 +119,11 @@ class ObjectReader {
     lay_out();
     for (const Elf64_Sym& symbol : symbols_) check_symbol(symbol);
     if (code_->functions_.empty()) refuse("no functions");
+    stubs_at_ = code_->image_bytes_;
     for (const Elf64_Shdr& header : headers_) {
       if (header.sh_type == SHT_RELA) read_relocations(header);
     }
+    code_->image_bytes_ = stubs_at_;
   }
 
  private:
@@ -121,7 +154,7 @@ class ObjectReader {
         ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, ELFOSABI_NONE};
     if (std::memcmp(header.e_ident, kIdent, EI_NIDENT) != 0) refuse("no 64-bit ELF file");
     if (header.e_type != ET_REL) refuse("no relocatable file");
-    if (header.e_machine != EM_X86_64) refuse("code of another machine");
+    if (header.e_machine != (is_arm_ ? EM_AARCH64 : EM_X86_64)) refuse("code of another machine");
     if (header.e_version != EV_CURRENT || header.e_flags != 0 || header.e_entry != 0 ||
         header.e_phoff != 0 || header.e_phnum != 0 || header.e_ehsize != sizeof(Elf64_Ehdr) ||
         header.e_shentsize != sizeof(Elf64_Shdr)) {
@@ -155,7 +188,9 @@ class ObjectReader {
     if ((header.sh_flags & ~kKnown) != 0) refuse("a section of an unknown kind");
     switch (header.sh_type) {
       case SHT_PROGBITS:
+        return;
       case kUnwind:
+        if (is_arm_) refuse("a section of an unknown type");
         return;
       case SHT_STRTAB:
         if (header.sh_size == 0 || file_[header.sh_offset + header.sh_size - 1] != 0) {
@@ -237,30 +272,101 @@ class ObjectReader {
     }
     for (const Elf64_Rela& entry : records<Elf64_Rela>(header)) {
       const uint64_t type = ELF64_R_TYPE(entry.r_info);
-      if (type != R_X86_64_64 && type != R_X86_64_PC64) {
-        refuse("relocations of type " + std::to_string(type));
-      }
-      if (target.sh_size < 8 || entry.r_offset > target.sh_size - 8) {
+      const bool is_wide = type == (is_arm_ ? R_AARCH64_ABS64 : R_X86_64_64) ||
+                           type == (is_arm_ ? R_AARCH64_PREL64 : R_X86_64_PC64);
+      if (!is_wide && !is_arm_) refuse("relocations of type " + std::to_string(type));
+      const size_t bytes = is_wide ? 8 : 4;
+      if (target.sh_size < bytes || entry.r_offset > target.sh_size - bytes) {
         refuse("a relocation outside its section");
       }
       const size_t index = ELF64_R_SYM(entry.r_info);
       if (index >= symbols_.size()) refuse("a relocation without a symbol");
+      if (!is_wide) {
+        read_bits(entry, target, place + entry.r_offset, symbols_[index]);
+        continue;
+      }
       const Elf64_Sym& symbol = symbols_[index];
       ObjectCode::Relocation out = {};
       out.place = place + entry.r_offset;
-      out.from_place = type == R_X86_64_PC64;
+      out.from_place = type == (is_arm_ ? R_AARCH64_PREL64 : R_X86_64_PC64);
       out.value = static_cast<uint64_t>(entry.r_addend);
       if (symbol.st_shndx == SHN_UNDEF) {
         out.value += external_address(name_of(symbol));
       } else {
-        if (symbol.st_shndx == SHN_ABS || places_[symbol.st_shndx] == kNotLoaded) {
-          refuse("a relocation to what is not loaded");
-        }
         out.from_image = true;
-        out.value += places_[symbol.st_shndx] + symbol.st_value;
+        out.value += place_of(symbol);
       }
       code_->relocations_.push_back(out);
     }
+  }
+
+  // Where a symbol is in the image.
+  size_t place_of(const Elf64_Sym& symbol) const {
+    if (symbol.st_shndx >= places_.size() || places_[symbol.st_shndx] == kNotLoaded) {
+      refuse("a relocation to what is not loaded");
+    }
+    return places_[symbol.st_shndx] + symbol.st_value;
+  }
+
+  // A relocation of AArch64 to something in the image, or a call of a function outside.
+  void read_bits(const Elf64_Rela& entry, const Elf64_Shdr& target, size_t place,
+                 const Elf64_Sym& symbol) {
+    const uint64_t type = ELF64_R_TYPE(entry.r_info);
+    const bool is_outside = symbol.st_shndx == SHN_UNDEF;
+    if (type == R_AARCH64_PREL32) {
+      const int64_t apart = in_image(symbol, entry) - static_cast<int64_t>(place);
+      code_->bits_.push_back({place, ~uint32_t{0}, static_cast<uint32_t>(apart)});
+      return;
+    }
+    const Patched* patched = nullptr;
+    for (const Patched& known : kPatched) {
+      if (known.type == type) patched = &known;
+    }
+    if (patched == nullptr) refuse("relocations of type " + std::to_string(type));
+    if ((target.sh_flags & SHF_EXECINSTR) == 0 || place % sizeof(uint32_t) != 0) {
+      refuse("a relocation of an instruction where none is");
+    }
+    const auto code = record<uint32_t>(target.sh_offset + entry.r_offset);
+    if ((code & patched->mask) != patched->code) refuse("a relocation of another instruction");
+    if (patched->kind == Patched::kBranch) {
+      if (is_outside && entry.r_addend != 0) refuse("a call into the middle of a function");
+      const int64_t to = is_outside ? stub_of(name_of(symbol)) : in_image(symbol, entry);
+      const int64_t apart = to - static_cast<int64_t>(place);
+      if (apart % 4 != 0 || apart < -kReach || apart >= kReach) refuse("a call too far");
+      code_->bits_.push_back({place, 0x03ffffff, static_cast<uint32_t>(apart >> 2) & 0x03ffffff});
+      return;
+    }
+    const int64_t to = in_image(symbol, entry);
+    if (patched->kind == Patched::kPage) {
+      const auto pages = static_cast<uint32_t>((to >> 12) - static_cast<int64_t>(place >> 12));
+      code_->bits_.push_back({place, 0x60ffffe0, (pages & 3) << 29 | (pages >> 2 & 0x7ffff) << 5});
+      return;
+    }
+    const auto low = static_cast<uint32_t>(to & 0xfff);
+    if (low % (1u << patched->scale) != 0) refuse("a relocation to an unaligned address");
+    code_->bits_.push_back({place, 0x003ffc00, low >> patched->scale << 10});
+  }
+
+  // The same with the addend; it stays in the image, or is its end.
+  int64_t in_image(const Elf64_Sym& symbol, const Elf64_Rela& entry) const {
+    const auto base = static_cast<int64_t>(place_of(symbol));
+    const auto end = static_cast<int64_t>(code_->image_bytes_);
+    if (entry.r_addend < -base || entry.r_addend > end - base) {
+      refuse("a relocation to what is not loaded");
+    }
+    return base + entry.r_addend;
+  }
+
+  // The place of the stub that jumps to a function outside.
+  int64_t stub_of(const std::string& name) {
+    const uintptr_t address = external_address(name);
+    const auto known = stub_places_.find(address);
+    if (known != stub_places_.end()) return known->second;
+    const size_t place = aligned(stubs_at_, 8);
+    stubs_at_ = place + kStubBytes;
+    code_->stubs_.push_back(place);
+    code_->relocations_.push_back({place + sizeof(kStub), address, false, false});
+    return stub_places_[address] = static_cast<int64_t>(place);
   }
 
   // Names go into messages and to Python.
@@ -281,7 +387,10 @@ class ObjectReader {
   }
 
   std::string_view file_;
+  bool is_arm_;
   ObjectCode* code_;
+  size_t stubs_at_ = 0;  // where the next stub will be in the image
+  std::map<uintptr_t, int64_t> stub_places_;
   std::vector<Elf64_Shdr> headers_;
   std::vector<size_t> places_;  // of each section in the image
   size_t symbols_at_ = 0;
@@ -289,11 +398,8 @@ class ObjectReader {
   Elf64_Shdr names_ = {};
 };
 
-ObjectCode::ObjectCode(std::string_view file) : file_(file) {
-#if !defined(__x86_64__)
-  refuse("machine code is loaded on x86-64 only");
-#endif
-  ObjectReader(file, this).read();
+ObjectCode::ObjectCode(std::string_view file, InstructionSet instructions) : file_(file) {
+  ObjectReader(file, instructions, this).read();
 }
 
 void ObjectCode::place(char* image) const {
@@ -301,6 +407,13 @@ void ObjectCode::place(char* image) const {
     if (section.bytes != 0) {
       std::memcpy(image + section.place, file_.data() + section.offset, section.bytes);
     }
+  }
+  for (const size_t stub : stubs_) std::memcpy(image + stub, kStub, sizeof(kStub));
+  for (const Bits& bits : bits_) {
+    uint32_t word;
+    std::memcpy(&word, image + bits.place, sizeof(word));
+    word = (word & ~bits.mask) | bits.value;
+    std::memcpy(image + bits.place, &word, sizeof(word));
   }
   const auto base = reinterpret_cast<uintptr_t>(image);
   for (const Relocation& relocation : relocations_) {
@@ -311,16 +424,28 @@ void ObjectCode::place(char* image) const {
   }
 }
 
-LoadedCode::LoadedCode(std::string_view file) {
-  const ObjectCode code(file);
-  mapped_bytes_ = aligned(code.image_bytes(), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
-  for (const ObjectCode::Function& function : code.functions()) {
-    functions_.push_back({function.name, function.offset, function.bytes});
+LoadedCode::LoadedCode(const std::vector<std::string_view>& files) {
+#if !defined(__x86_64__) && !defined(__aarch64__)
+  refuse("machine code is loaded on x86-64 and AArch64 only");
+#endif
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<ObjectCode> codes;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < files.size(); ++i) {
+    codes.emplace_back(files[i]);
+    places.push_back(mapped_bytes_);
+    for (const ObjectCode::Function& function : codes[i].functions()) {
+      functions_.push_back({function.name, mapped_bytes_ + function.offset, function.bytes, i});
+    }
+    mapped_bytes_ += aligned(codes[i].image_bytes(), page);
+    if (mapped_bytes_ > kMostBytes) refuse("too large");
   }
   void* const image =
       mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (image == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
-  code.place(static_cast<char*>(image));
+  for (size_t i = 0; i < codes.size(); ++i) codes[i].place(static_cast<char*>(image) + places[i]);
+  // CPUs of Arm's do not see in their caches of instructions what was written as data.
+  __builtin___clear_cache(static_cast<char*>(image), static_cast<char*>(image) + mapped_bytes_);
   // Never writable and executable at once.
   if (mprotect(image, mapped_bytes_, PROT_READ | PROT_EXEC) != 0) {
     const int error = errno;
@@ -368,6 +493,11 @@ std::string cpu_identity() {
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     add(low);
     add(high);
+  }
+#elif defined(__aarch64__)
+  for (const unsigned long kind : {AT_HWCAP, AT_HWCAP2}) {
+    const unsigned long features = getauxval(kind);
+    out.append(reinterpret_cast<const char*>(&features), sizeof(features));
   }
 #endif
   return out;

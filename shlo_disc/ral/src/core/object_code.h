@@ -18,7 +18,15 @@ class ObjectCodeError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// An object file of x86-64 that was checked as a whole: every offset, length, symbol and relocation.
+enum class InstructionSet { kX86_64, kAArch64 };
+
+#if defined(__aarch64__)
+constexpr InstructionSet kOwnInstructions = InstructionSet::kAArch64;
+#else
+constexpr InstructionSet kOwnInstructions = InstructionSet::kX86_64;
+#endif
+
+// An object file that was checked as a whole: every offset, length, symbol and relocation.
 // It has code and constants, no variables, constructors, thread-local memory or indirect functions.
 // Refers to the bytes it was made from.
 class ObjectCode {
@@ -29,8 +37,8 @@ class ObjectCode {
     size_t bytes;
   };
 
-  // Throws ObjectCodeError.
-  explicit ObjectCode(std::string_view file);
+  // Throws ObjectCodeError. Files of any instruction set are checked on every machine.
+  explicit ObjectCode(std::string_view file, InstructionSet instructions = kOwnInstructions);
 
   size_t image_bytes() const { return image_bytes_; }
   const std::vector<Function>& functions() const { return functions_; }
@@ -50,21 +58,30 @@ class ObjectCode {
     bool from_image;   // the value is an offset in the image
     bool from_place;   // the place is subtracted
   };
+  // Bits of four bytes, which are the same wherever the image is, as it begins with a page.
+  struct Bits {
+    size_t place;  // in the image
+    uint32_t mask;
+    uint32_t value;
+  };
 
   std::string_view file_;
   size_t image_bytes_ = 0;
   std::vector<Section> sections_;
   std::vector<Relocation> relocations_;
+  std::vector<Bits> bits_;
+  std::vector<size_t> stubs_;  // code of ours in the image that jumps to an address behind it
   std::vector<Function> functions_;
 
   friend class ObjectReader;
 };
 
-// Executable memory with the code of an object file; freed with this object.
+// Executable memory with the code of object files; freed with this object.
 class LoadedCode {
  public:
   // Throws ObjectCodeError, and std::system_error where the system gives no executable memory.
-  explicit LoadedCode(std::string_view file);
+  explicit LoadedCode(std::string_view file) : LoadedCode(std::vector{file}) {}
+  explicit LoadedCode(const std::vector<std::string_view>& files);
   ~LoadedCode();
   LoadedCode(const LoadedCode&) = delete;
   LoadedCode& operator=(const LoadedCode&) = delete;
@@ -73,6 +90,7 @@ class LoadedCode {
     std::string name;
     uintptr_t address;
     size_t bytes;
+    size_t file;
   };
   const std::vector<Function>& functions() const { return functions_; }
   size_t mapped_bytes() const { return mapped_bytes_; }
@@ -83,8 +101,8 @@ class LoadedCode {
   std::vector<Function> functions_;
 };
 
-// What tells CPUs apart that LLVM generates other code for: the values of CPUID and XGETBV that it reads.
-// Empty on other machines than x86-64.
+// What tells CPUs apart that LLVM generates other code for: the values of CPUID and XGETBV that it reads,
+// or what Linux tells of a CPU of Arm's. Empty on other machines.
 std::string cpu_identity();
 
 }  // namespace shlo_disc

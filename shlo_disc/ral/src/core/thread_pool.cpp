@@ -104,6 +104,7 @@ class Scratch {
 thread_local Scratch t_scratch;
 thread_local int t_depth = 0;
 thread_local int t_limit = 0;  // 0: none
+thread_local const OwnThreads* t_own = nullptr;
 
 struct alignas(64) Job {
   disc_kernel kernel;
@@ -121,6 +122,31 @@ struct alignas(64) Job {
   std::atomic<uint32_t> waiting{0};  // the caller sleeps on `entrants`
   std::atomic<bool> failed{false};   // somebody had no memory for scratch
 };
+
+// Guided self-scheduling: large chunks first, then smaller ones so that all finish together.
+void work(Job& job, int threads) {
+  void* const scratch = t_scratch.at(t_depth, job.scratch_bytes);
+  if (scratch == nullptr && job.scratch_bytes > 0) {
+    job.failed.store(true, std::memory_order_relaxed);
+    job.next.store(job.extent, std::memory_order_relaxed);
+    return;
+  }
+  ++t_depth;
+  const int limit = t_limit;
+  if (job.limited) t_limit = 1;
+  const int64_t extent = job.extent;
+  const int64_t divisor = 2 * int64_t{threads};
+  int64_t lo = job.next.load(std::memory_order_relaxed);
+  while (lo < extent) {
+    const int64_t chunk =
+        std::min(extent - lo, std::max(job.grain, (extent - lo) / divisor));
+    if (!job.next.compare_exchange_weak(lo, lo + chunk, std::memory_order_relaxed)) continue;
+    job.kernel(job.args, job.params, lo, lo + chunk, scratch);
+    lo = job.next.load(std::memory_order_relaxed);
+  }
+  t_limit = limit;
+  --t_depth;
+}
 
 // Keeps a worker off the core of the caller it helps, by taking that core out of the worker's
 // affinity mask until another caller comes. Without it two cores may do the work of one: a virtual
@@ -229,7 +255,7 @@ class ThreadPool {
     open_.fetch_or(bit, std::memory_order_seq_cst);
     wake(std::min<int64_t>((extent - 1) / grain, threads - 1), job.caller_cpu);
 
-    work(job);
+    work(job, threads_);
 
     open_.fetch_and(~bit, std::memory_order_seq_cst);
     wait_for_entrants(job);
@@ -248,31 +274,6 @@ class ThreadPool {
       for (int i = 1; i < threads_; ++i) placements_[static_cast<size_t>(i)].displace(caller_cpu);
     }
     futex_wake(epoch_, static_cast<int>(std::min<int64_t>(helpers, sleeping)));
-  }
-
-  // Guided self-scheduling: large chunks first, then smaller ones so that all finish together.
-  void work(Job& job) {
-    void* const scratch = t_scratch.at(t_depth, job.scratch_bytes);
-    if (scratch == nullptr && job.scratch_bytes > 0) {
-      job.failed.store(true, std::memory_order_relaxed);
-      job.next.store(job.extent, std::memory_order_relaxed);
-      return;
-    }
-    ++t_depth;
-    const int limit = t_limit;
-    if (job.limited) t_limit = 1;
-    const int64_t extent = job.extent;
-    const int64_t divisor = 2 * int64_t{threads_};
-    int64_t lo = job.next.load(std::memory_order_relaxed);
-    while (lo < extent) {
-      const int64_t chunk =
-          std::min(extent - lo, std::max(job.grain, (extent - lo) / divisor));
-      if (!job.next.compare_exchange_weak(lo, lo + chunk, std::memory_order_relaxed)) continue;
-      job.kernel(job.args, job.params, lo, lo + chunk, scratch);
-      lo = job.next.load(std::memory_order_relaxed);
-    }
-    t_limit = limit;
-    --t_depth;
   }
 
   void wait_for_entrants(Job& job) {
@@ -295,7 +296,7 @@ class ThreadPool {
       const uint32_t inside = job.entrants.fetch_add(1, std::memory_order_seq_cst);
       if ((open_.load(std::memory_order_seq_cst) & (uint64_t{1} << slot)) && inside < job.helpers) {
         placement.step_aside(job.caller_cpu);
-        work(job);
+        work(job, threads_);
       }
       job.entrants.fetch_sub(1, std::memory_order_seq_cst);
       if (job.waiting.load(std::memory_order_seq_cst) != 0) futex_wake(job.entrants, INT_MAX);
@@ -377,6 +378,26 @@ ThreadPool& pool() {
   return *pool;
 }
 
+// A job of one caller, done by threads that are not ours.
+bool run_on(const OwnThreads& own, int threads, disc_kernel kernel, void* const* args, const int64_t* params,
+            int64_t extent, int64_t grain, int64_t scratch_bytes) {
+  struct Task {
+    Job job;
+    int threads;
+
+    static void run(void* data) {
+      const DefaultFpEnv fp_env;
+      Task& task = *static_cast<Task*>(data);
+      work(task.job, task.threads);
+    }
+  };
+  Task task{{kernel, args, params, extent, grain, scratch_bytes, -1, 0, true}, threads};
+  const int64_t chunks = (extent - 1) / grain + 1;
+  own.run(own.context, &Task::run, &task, static_cast<int32_t>(std::min<int64_t>(chunks, threads)));
+  Task::run(&task);  // what a pool that is shutting down has left
+  return !task.job.failed.load(std::memory_order_relaxed);
+}
+
 bool run_alone(disc_kernel kernel, void* const* args, const int64_t* params, int64_t extent,
                int64_t scratch_bytes) {
   void* const scratch = t_scratch.at(t_depth, scratch_bytes);
@@ -396,6 +417,8 @@ int num_threads() {
 
 int limit_threads(int threads) { return std::exchange(t_limit, std::max(threads, 0)); }
 
+const OwnThreads* use_threads(const OwnThreads* own) { return std::exchange(t_own, own); }
+
 bool pool_started() { return g_pool.load(std::memory_order_acquire) != nullptr; }
 
 bool parallel_for(disc_kernel kernel, void* const* args, const int64_t* params, int64_t extent,
@@ -403,8 +426,10 @@ bool parallel_for(disc_kernel kernel, void* const* args, const int64_t* params, 
   if (extent <= 0) return true;
   const DefaultFpEnv fp_env;
   grain = std::max<int64_t>(grain, 1);
-  const int threads = t_limit == 0 ? num_threads() : std::min(t_limit, num_threads());
+  const int most = t_own != nullptr ? t_own->count : num_threads();
+  const int threads = t_limit == 0 ? most : std::min(t_limit, most);
   if (extent > grain && threads > 1) {
+    if (t_own != nullptr) return run_on(*t_own, threads, kernel, args, params, extent, grain, scratch_bytes);
     ThreadPool& workers = pool();
     const int slot = workers.take_slot();
     if (slot >= 0) {

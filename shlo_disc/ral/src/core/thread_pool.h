@@ -23,6 +23,17 @@ int num_threads();
 // as there are. Returns what it was.
 int limit_threads(int threads);
 
+// Threads of somebody else's. `run` calls task(data) `count` times, if possible at once, and returns when all
+// have returned; it throws nothing.
+struct OwnThreads {
+  void* context;
+  void (*run)(void* context, void (*task)(void* data), void* data, int32_t count);
+  int32_t count;
+};
+
+// They work on what this thread starts from now on; null: the process-wide pool does. Returns what was before.
+const OwnThreads* use_threads(const OwnThreads* own);
+
 // True once the workers of this process exist (they start with the first parallel_for that has
 // more than one chunk).
 bool pool_started();

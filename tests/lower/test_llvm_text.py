@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shlo_disc.lower.gpu.llvm_text import for_older_llvm
+from shlo_disc.lower.llvm.llvm_text import for_older_llvm
 
 TYPES = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": float}
 

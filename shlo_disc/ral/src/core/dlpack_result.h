@@ -10,14 +10,14 @@
 
 #include "dlpack_abi.h"
 #include "executable.h"
-#include "py_support.h"
 
-namespace shlo_disc::dlpack {
+namespace shlo_disc {
+
+DType dtype_of(const dlpack::DataType& type);  // kOther for what a program never takes
+
+namespace dlpack {
 
 std::optional<DataType> code_of(DType dtype);  // none: DLPack has no code for it
-
-// Of a capsule that no framework has taken: one that has, renames it.
-void delete_capsule(PyObject* capsule);
 
 // A result as a framework owns it; its sizes and strides lie behind it. `Owner` has `data()`.
 template <typename Managed, typename Owner>
@@ -34,15 +34,12 @@ struct Result {
     std::free(result);
   }
 
-  // Dense and row-major. Null with a Python error set.
+  // Dense and row-major. Null: out of memory.
   static Result* make(Owner owner, Device device, DType dtype, int64_t rank,
                       const int64_t* sizes) {
     const size_t numbers = 2 * static_cast<size_t>(rank) * sizeof(int64_t);
     void* const memory = std::malloc(sizeof(Result) + numbers);
-    if (memory == nullptr) {
-      PyErr_NoMemory();
-      return nullptr;
-    }
+    if (memory == nullptr) return nullptr;
     auto* const result = new (memory) Result{{}, std::move(owner)};
     auto* const shape = reinterpret_cast<int64_t*>(result + 1);
     int64_t stride = 1;
@@ -59,19 +56,7 @@ struct Result {
   }
 };
 
-// A capsule named "dltensor"; null with a Python error set. Needs the GIL.
-template <typename Owner>
-PyObject* capsule_over(Owner owner, Device device, DType dtype, int64_t rank,
-                       const int64_t* sizes) {
-  using Unversioned = Result<ManagedTensor, Owner>;
-  Unversioned* const result =
-      Unversioned::make(std::move(owner), device, dtype, rank, sizes);
-  if (result == nullptr) return nullptr;
-  PyObject* const capsule = PyCapsule_New(&result->managed, kCapsuleName, &delete_capsule);
-  if (capsule == nullptr) Unversioned::destroy(&result->managed);
-  return capsule;
-}
-
-}  // namespace shlo_disc::dlpack
+}  // namespace dlpack
+}  // namespace shlo_disc
 
 #endif  // SHLO_DISC_RAL_DLPACK_RESULT_H_

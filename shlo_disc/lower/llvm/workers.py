@@ -1,4 +1,4 @@
-"""The processes that run LLVM for GPUs; see `worker.py`.
+"""The processes that run LLVM for other machines; see `worker.py`.
 
 They start when the first kernel is compiled, at most one a core, and end with this process or with
 :func:`stop`. A forked child starts its own.
@@ -20,7 +20,6 @@ from pathlib import Path
 from shlo_disc.base import locks
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.lower.gpu.machine import Machine
 
 LEAST_LLVMLITE = (0, 48)
 """The first release whose LLVM (22) reads what torch-mlir's (24) writes."""
@@ -112,16 +111,27 @@ def _give_back(worker: _Worker) -> None:
         worker.end()
 
 
-def compiled(text: str, machine: Machine, *, form: str = "assembly", level: int = 3) -> bytes:
-    """The code of LLVM IR for `machine`: PTX, or with `form` "object" an object file of AMD's.
+def compiled(
+    text: str,
+    triple: str,
+    chip: str,
+    features: str,
+    *,
+    form: str = "assembly",
+    level: int = 3,
+    model: str = "default",
+) -> bytes:
+    """The code of LLVM IR for a machine that LLVM calls so; `form`: "assembly" or "object".
 
-    Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+    `model` is LLVM's name of the code model. Raises UnsupportedError without llvmlite,
+    InternalError for what LLVM does not accept.
     """
     request: dict[str, object] = {
-        "triple": machine.triple,
-        "chip": machine.architecture,
-        "features": machine.features,
+        "triple": triple,
+        "chip": chip,
+        "features": features,
         "level": level,
+        "model": model,
         "form": form,
     }
     return _answered(request, text.encode())
@@ -167,10 +177,11 @@ def _folders() -> list[str]:
     """
     wanted = ".".join(map(str, LEAST_LLVMLITE))
     advice = f"install it: pip install 'llvmlite>={wanted}', or 'shlo_disc[gpu]'"
+    needed = "code for GPUs and for artifacts needs llvmlite"
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise UnsupportedError(f"kernels of a GPU need llvmlite, which is not installed; {advice}")
+        raise UnsupportedError(f"{needed}, which is not installed; {advice}")
     found = importlib.metadata.version("llvmlite")
     if tuple(int(part) for part in found.split(".")[:2]) < LEAST_LLVMLITE:
-        raise UnsupportedError(f"kernels of a GPU need llvmlite {wanted}, found {found}; {advice}")
+        raise UnsupportedError(f"{needed} {wanted}, found {found}; {advice}")
     return [str(Path(spec.origin).parents[1])]

@@ -5,10 +5,11 @@ machine code, by nvJitLink.
 
 FOLDERS are where Python finds llvmlite. LLVM may end the process, and llvmlite takes one call at a
 time: so there are several such processes. Each answers requests from its standard input, one after
-the other, until that is closed. A request is a line of JSON (`triple`, `chip`, `features`, `level`,
-`form`: "assembly" or "object", `size`), and `size` bytes of LLVM IR. Or it has `library` (a path of
-nvJitLink's) and `chip`, and PTX. The answer is a line of JSON (`error` or None, `size`), and `size`
-bytes.
+the other, until that is closed. A request is a line of JSON, and then LLVM IR. The line has
+`triple`, `chip`, `features`, the `level` of LLVM, the `model` of the code, and
+the `form`: "assembly" or "object". The `size` of the rest is in bytes. Or it has `library` (a path
+of nvJitLink's) and `chip`, and PTX follows. The answer is a line of JSON (`error` or None, `size`),
+and `size` bytes.
 
 Nothing of shlo_disc is imported here.
 """
@@ -30,7 +31,7 @@ def _machine(llvm: Any, request: dict[str, Any]) -> Any:
         features=request["features"],
         opt=request["level"],
         reloc="pic" if is_amd else "default",
-        codemodel="default",
+        codemodel=request["model"],
     )
 
 

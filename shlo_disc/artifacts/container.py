@@ -1,0 +1,155 @@
+"""The container of an artifact: a ZIP file whose members are stored, aligned and digested.
+
+Any tool lists it, and a process maps it. The C++ reader is `ral/src/core/container.cpp`; it accepts
+no other ZIP files than those written here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shlo_disc.artifacts.manifest import Manifest, Member, Span, packed
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
+
+MANIFEST = "manifest.bin"
+PAGE = 4096
+ALIGNMENT = 64
+"""Of members of less than a page; also of each constant, which kernels rely on."""
+COMMENT = b"shlo_disc "
+"""The comment of the ZIP file: this, then the digest of the manifest in hex."""
+MOST_BYTES = 2**32 - 2**20
+"""Of a file: offsets in a ZIP file have 32 bits."""
+
+_LOCAL = struct.Struct("<IHHHHHIIIHH")
+_CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
+_END = struct.Struct("<IHHHHIIH")
+_PADDING = struct.Struct("<HHH")
+"""An extra field as Android's zipalign writes it: its number, bytes, the alignment."""
+_VERSION, _DATE = 10, 0x0021
+"""ZIP 1.0; 1 January 1980: equal programs have equal files."""
+
+
+def digest_of(data: Any) -> bytes:
+    """What the manifest keeps of a member, and the comment of the manifest."""
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class _Placed:
+    name: bytes
+    crc: int
+    size: int
+    offset: int
+
+
+class Contents:
+    """Collects the members of an artifact. Then :meth:`write` makes the file."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Any]] = {}
+        self._sizes: dict[str, int] = {}
+        self._names: list[str] = []
+        self._constants: dict[bytes, Span] = {}
+
+    def add(self, name: str, data: bytes | memoryview) -> Span:
+        """Put `data` at the end of a member, which is made by its first part."""
+        if name not in self._parts:
+            self._names.append(name)
+            self._parts[name], self._sizes[name] = [], 0
+        offset = self._sizes[name]
+        self._parts[name].append(data)
+        self._sizes[name] += len(data)
+        return Span(self._names.index(name), offset, len(data))
+
+    def add_object(self, target: str, data: bytes) -> Span:
+        """Put an object file into the code of a target."""
+        return self.add(f"code/{target}.bin", data)
+
+    def add_constant(self, array: npt.NDArray[Any]) -> Span:
+        """Put the elements of a constant into a member of their own; equal ones share it."""
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        key = digest_of(data)
+        if key not in self._constants:
+            name = f"constants/{len(self._constants)}.bin"
+            self._constants[key] = self.add(name, data)
+        return self._constants[key]
+
+    def members(self) -> tuple[Member, ...]:
+        """The rows of the manifest."""
+        rows = []
+        for name in self._names:
+            digest = hashlib.blake2b(digest_size=32)
+            for part in self._parts[name]:
+                digest.update(part)
+            rows.append(Member(name, self._sizes[name], digest.digest()))
+        return tuple(rows)
+
+    def write(self, path: str | os.PathLike[str], manifest: Manifest) -> None:
+        """Write the file, in place of an old one in a single step.
+
+        The manifest's `members` are those of :meth:`members`. Raises UnsupportedError for contents
+        of more than 4 GB.
+        """
+        path, head = Path(path), packed(manifest)
+        total = len(head) + sum(self._sizes.values())
+        total += (len(self._names) + 1) * 2 * PAGE
+        if total > MOST_BYTES:
+            raise UnsupportedError(
+                f"the artifact would take {total} bytes, and a file holds at most {MOST_BYTES}; "
+                "pass the weights as arguments"
+            )
+        members = [(MANIFEST, [head]), *((name, self._parts[name]) for name in self._names)]
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for piece in _zip(members, digest_of(head)):
+                    file.write(piece)
+            os.chmod(made, 0o644)
+            os.replace(made, path)
+        except BaseException:
+            os.unlink(made)
+            raise
+
+
+def _zip(members: list[tuple[str, list[Any]]], digest: bytes) -> Iterator[Any]:
+    at, placed = 0, []
+    for text, parts in members:
+        name = text.encode("ascii")
+        size, crc = sum(len(part) for part in parts), 0
+        for part in parts:
+            crc = zlib.crc32(part, crc)
+        begin = at + _LOCAL.size + len(name) + _PADDING.size
+        alignment = PAGE if size >= PAGE else ALIGNMENT
+        extra = _PADDING.size + -begin % alignment
+        yield _LOCAL.pack(
+            0x04034B50, _VERSION, 0, 0, 0, _DATE, crc, size, size, len(name), extra
+        )  # fmt: skip
+        yield name
+        yield _PADDING.pack(0xD935, extra - 4, alignment).ljust(extra, b"\0")
+        yield from parts
+        placed.append(_Placed(name, crc, size, at))
+        at += _LOCAL.size + len(name) + extra + size
+    begin = at
+    for one in placed:
+        yield _CENTRAL.pack(
+            0x02014B50, _VERSION, _VERSION, 0, 0, 0, _DATE, one.crc, one.size, one.size,
+            len(one.name), 0, 0, 0, 0, 0, one.offset,
+        )  # fmt: skip
+        yield one.name
+        at += _CENTRAL.size + len(one.name)
+    comment = COMMENT + digest.hex().encode()
+    yield _END.pack(
+        0x06054B50, 0, 0, len(placed), len(placed), at - begin, begin, len(comment)
+    )  # fmt: skip
+    yield comment

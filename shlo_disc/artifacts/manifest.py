@@ -1,0 +1,201 @@
+"""What `manifest.bin` of an artifact holds, as dataclasses, and their bytes.
+
+The bytes are the fields in order, little-endian. An integer is 8 bytes, signed. A text or a bytes
+object is its length and its bytes. A tuple is its length and its elements. The C++ reader is
+`ral/src/core/manifest.cpp`; the two change together, and :data:`VERSION` with them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from shlo_disc.base.records import dataclass
+
+MAGIC = b"\x93discmf\n"
+VERSION = 1
+"""Of the fields below. A reader knows all versions up to its own."""
+
+
+class ManifestError(ValueError):
+    """Bytes that are no manifest, or one of a later version."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of the container, the manifest aside."""
+
+    name: str
+    size: int
+    digest: bytes
+    """BLAKE2b of 32 bytes."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of a member."""
+
+    member: int
+    """Its place in `Manifest.members`."""
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument, the same for every target."""
+
+    name: str
+    dtype: str
+    """As NumPy and ml_dtypes name it."""
+    sizes: tuple[int, ...]
+    """Of each dimension; -1: any."""
+    texts: tuple[str, ...]
+    """The sizes as users read them: `8`, `batch`, `2*n + 1`."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result, the same for every target."""
+
+    name: str
+    """Its place in the tree of results; may be empty."""
+    dtype: str
+    texts: tuple[str, ...]
+    """The sizes as users read them."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of machine code."""
+
+    object_file: int
+    """Its place in `Target.objects`."""
+    name: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A program compiled for some processors. Two targets share nothing but the types."""
+
+    name: str
+    """`x86-64-v3`, `x86-64-v4`, `aarch64`."""
+    machine: str
+    """The processor family of the object files: `x86-64` or `aarch64`."""
+    features: tuple[str, ...]
+    """What the processor must have, as LLVM names it: `avx2`, `fma`."""
+    cores: int
+    """The number of cores the host program was made for; it decides the order of some sums."""
+    objects: tuple[Span, ...]
+    """Relocatable object files."""
+    prepare: Function
+    run: Function
+    kernels: tuple[Function, ...]
+    symbols: int
+    guards: tuple[str, ...]
+    """The messages of the guards, in order."""
+    pack_layouts: tuple[str, ...]
+    constants: tuple[Span, ...]
+    """Each begins at a multiple of 64 bytes of the file."""
+    size_arguments: tuple[int, ...]
+    """Arguments whose elements the program reads as sizes."""
+    packable: tuple[int, ...]
+    """Arguments that some kernel wants packed."""
+    donated: tuple[int, ...]
+    unread: tuple[int, ...]
+    """Arguments whose memory no code reads."""
+    reuses: tuple[tuple[int, int], ...]
+    """(donated argument, result): the result may be written over the argument."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of an artifact but the contents of its members."""
+
+    compiler: str
+    """What made it: `shlo_disc 0.1.0`. A reader that knows no such version still reads this."""
+    members: tuple[Member, ...]
+    name: str
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+    targets: tuple[Target, ...]
+    """The first whose features a processor has is used."""
+
+
+def packed(manifest: Manifest) -> bytes:
+    """The bytes of a manifest."""
+    return MAGIC + struct.pack("<q", VERSION) + b"".join(_packed(manifest))
+
+
+def unpacked(data: bytes) -> Manifest:
+    """The manifest of these bytes. Raises ManifestError."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise ManifestError("no manifest of shlo_disc")
+    reader = _Reader(data, len(MAGIC))
+    version = reader.integer()
+    if version != VERSION:
+        made_by = reader.bytes().decode(errors="replace")
+        raise ManifestError(
+            f"format {version}, made by {made_by}; this shlo_disc reads format {VERSION}"
+        )
+    manifest: Manifest = reader.value(Manifest)
+    if reader.at != len(data):
+        raise ManifestError("bytes behind the manifest")
+    return manifest
+
+
+def _packed(value: Any) -> Iterator[bytes]:
+    if isinstance(value, int):
+        yield struct.pack("<q", value)
+    elif isinstance(value, str | bytes):
+        data = value if isinstance(value, bytes) else value.encode()
+        yield struct.pack("<q", len(data))
+        yield data
+    elif isinstance(value, tuple):
+        yield struct.pack("<q", len(value))
+        for element in value:
+            yield from _packed(element)
+    else:
+        for field in dataclasses.fields(value):
+            yield from _packed(getattr(value, field.name))
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+
+    def taken(self, size: int) -> bytes:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise ManifestError("truncated")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def integer(self) -> int:
+        (value,) = struct.unpack("<q", self.taken(8))
+        assert isinstance(value, int)
+        return value
+
+    def bytes(self) -> bytes:
+        return self.taken(self.integer())
+
+    def value(self, kind: Any) -> Any:
+        if kind is int:
+            return self.integer()
+        if kind is bytes:
+            return self.bytes()
+        if kind is str:
+            try:
+                return self.bytes().decode()
+            except UnicodeDecodeError:
+                raise ManifestError("a text that is not UTF-8") from None
+        if typing.get_origin(kind) is tuple:
+            element = typing.get_args(kind)[0]
+            count = self.integer()
+            if not 0 <= count <= len(self.data) - self.at:
+                raise ManifestError("truncated")
+            return tuple(self.value(element) for _ in range(count))
+        kinds = typing.get_type_hints(kind)
+        return kind(*(self.value(kinds[field.name]) for field in dataclasses.fields(kind)))

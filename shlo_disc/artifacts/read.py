@@ -1,0 +1,108 @@
+"""Reading an artifact in Python, where everything is checked before it is used.
+
+The runtime's C++ reader does the same for processes without the compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import mmap
+import os
+import struct
+import zipfile
+from collections.abc import Mapping
+
+from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of
+from shlo_disc.artifacts.manifest import Manifest, ManifestError, Span, Target, unpacked
+from shlo_disc.base.errors import ArtifactError
+from shlo_disc.base.records import dataclass
+
+_LOCAL_BYTES = 30
+"""Of a local header of a ZIP file, in front of the name and the extra field."""
+_END_BYTES = 22
+"""Of the end record, in front of the comment."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An artifact that was checked: every member is what was written."""
+
+    manifest: Manifest
+    members: Mapping[str, memoryview]
+    """Parts of the file, which is mapped."""
+
+    def bytes_of(self, span: Span) -> memoryview:
+        """The bytes that a row of the manifest names."""
+        name = self.manifest.members[span.member].name
+        return self.members[name][span.offset : span.offset + span.size]
+
+
+def read(path: str | os.PathLike[str]) -> Artifact:
+    """The artifact at `path`.
+
+    Raises ArtifactError for another file and a damaged one, OSError for one that cannot be read.
+    """
+    with open(path, "rb") as file:
+        try:
+            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except ValueError:
+            raise ArtifactError(f"{path} is no artifact: it is empty") from None
+        try:
+            return _checked(mapped, zipfile.ZipFile(file))
+        except (zipfile.BadZipFile, ManifestError, struct.error, ValueError) as error:
+            raise ArtifactError(f"{path} is no artifact, or damaged: {error}") from None
+
+
+def _checked(file: memoryview, zipped: zipfile.ZipFile) -> Artifact:
+    end = len(file) - _END_BYTES - len(zipped.comment)
+    if end < 0 or bytes(file[end : end + 4]) != b"PK\5\6":
+        raise ArtifactError("there are bytes behind its end")
+    found = {}
+    for info in zipped.infolist():
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits or info.filename in found:
+            raise ArtifactError(f"{info.filename!r} is not as artifacts have members")
+        found[info.filename] = _contents(file, info)
+    if MANIFEST not in found:
+        raise ArtifactError(f"there is no {MANIFEST}")
+    told = COMMENT + digest_of(found[MANIFEST]).hex().encode()
+    if not hmac.compare_digest(told, zipped.comment):
+        raise ArtifactError(f"{MANIFEST} is not what was written")
+    manifest = unpacked(bytes(found.pop(MANIFEST)))
+    if {member.name for member in manifest.members} != set(found):
+        raise ArtifactError("the members are not those of the manifest")
+    for member in manifest.members:
+        data = found[member.name]
+        digest = hashlib.blake2b(data, digest_size=32).digest()
+        if len(data) != member.size or digest != member.digest:
+            raise ArtifactError(f"{member.name} is not what was written")
+    for target in manifest.targets:
+        _check_places(manifest, target)
+    return Artifact(manifest, found)
+
+
+def _check_places(manifest: Manifest, target: Target) -> None:
+    """Raise ArtifactError unless all that a row names is there."""
+    for span in (*target.objects, *target.constants):
+        if not 0 <= span.member < len(manifest.members):
+            raise ArtifactError("a part is of no member")
+        size = manifest.members[span.member].size
+        if not 0 <= span.offset <= span.offset + span.size <= size:
+            raise ArtifactError("a part is outside its member")
+    for function in (target.prepare, target.run, *target.kernels):
+        if not 0 <= function.object_file < len(target.objects):
+            raise ArtifactError(f"the function {function.name} is in no object file")
+
+
+def _contents(file: memoryview, info: zipfile.ZipInfo) -> memoryview:
+    begin = info.header_offset
+    name, extra = struct.unpack_from("<HH", file, begin + _LOCAL_BYTES - 4)
+    begin += _LOCAL_BYTES + name + extra
+    if begin + info.file_size > len(file):
+        raise ArtifactError(f"{info.filename!r} is outside the file")
+    return file[begin : begin + info.file_size]
+
+
+def record_name(target: str) -> str:
+    """The member with all that Python knows of the program for a target."""
+    return f"record/{target}.bin"

@@ -1,0 +1,180 @@
+"""Artifacts: a program compiled for several machines, as one file (`artifacts/container.py`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, cast
+
+import numpy.typing as npt
+
+from shlo_disc.artifacts import manifest
+from shlo_disc.artifacts.container import Contents
+from shlo_disc.artifacts.read import record_name
+from shlo_disc.base.callbacks import is_callback
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.records import dataclass
+from shlo_disc.driver.request import Request
+from shlo_disc.driver.stages import Code, compile_code
+from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
+from shlo_disc.executables.codec import to_bytes
+from shlo_disc.executables.record import ProgramRecord
+from shlo_disc.executables.signature import Signature, signature_of
+from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
+from shlo_disc.lower.target import ArtifactTarget, Function, ObjectFunction, artifact_target
+from shlo_disc.report.describe import describe_program
+
+_log = logging.getLogger("shlo_disc")
+
+
+def save(
+    request: Request,
+    path: str | os.PathLike[str],
+    targets: Sequence[str],
+    cores: int | None,
+    fixed: Mapping[int, npt.NDArray[Any]],
+) -> None:
+    """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
+    if isinstance(targets, str) or not targets:
+        raise TypeError(f"targets must be names such as 'x86-64-v3', got {targets!r}")
+    if not request.options.target.startswith("cpu"):
+        raise UnsupportedError(
+            f"programs for {request.options.target} cannot be saved yet; compile it for the CPU"
+        )
+    known = len(os.sched_getaffinity(0)) if cores is None else cores
+    if known < 1:
+        raise ValueError(f"cores must be at least 1, got {cores}")
+    machines = [artifact_target(name, known) for name in dict.fromkeys(targets)]
+    # The first one that a processor can run is taken.
+    machines.sort(key=lambda machine: -len(machine.features))
+    contents = Contents()
+    made = [_compiled(request, machine, fixed) for machine in machines]
+    rows = [
+        _target(contents, machine, code, known)
+        for machine, code in zip(machines, made, strict=True)
+    ]
+    record = made[0].record
+    signature = signature_of(record)
+    arguments = tuple(
+        manifest.Argument(
+            spec.name,
+            spec.dtype.name,
+            tuple(size.value if size.is_const else -1 for size in shape),
+            spec.sizes,
+        )
+        for spec, shape in zip(signature.arguments, record.program.arguments, strict=True)
+    )
+    told = describe_program(_Described.of(record))
+    contents.add("explain.json", json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+    whole = manifest.Manifest(
+        compiler=f"shlo_disc {version('shlo_disc')}",
+        members=contents.members(),
+        name=record.name,
+        arguments=arguments,
+        results=tuple(manifest.Result("", r.dtype.name, r.sizes) for r in signature.results),
+        targets=tuple(rows),
+    )
+    contents.write(path, whole)
+    _log.info("saved %s for %s", record.name, ", ".join(machine.name for machine in machines))
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A program for reports."""
+
+    name: str
+    program: ShapeProgram
+    host: HostProgram
+    signature: Signature
+    unfused: tuple[Unfused, ...]
+    on_host: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, record: ProgramRecord) -> _Described:
+        """The program of `record`."""
+        signature = signature_of(record)
+        return cls(record.name, record.program, record.host, signature, record.unfused)
+
+    @property
+    def checked(self) -> list[str]:
+        """What must hold of the sizes of a call."""
+        return [check.message for check in self.program.checks]
+
+
+def _compiled(
+    request: Request, machine: ArtifactTarget, fixed: Mapping[int, npt.NDArray[Any]]
+) -> Code:
+    try:
+        code = compile_code(request, machine.target, fixed)
+    except NeedsSeveralPrograms as error:
+        raise UnsupportedError(
+            f"a program of several parts cannot be saved: a size comes from data: {error}"
+        ) from error
+    if why := _why_not_saved(code.record):
+        raise UnsupportedError(f"{code.record.name} cannot be saved: it {why}")
+    return code
+
+
+def _why_not_saved(record: ProgramRecord) -> str:
+    """What an artifact cannot have of a program, behind "it"; "" if there is nothing."""
+    for call, where in record.host.foreign:
+        if is_callback(call.target):
+            return f"calls back into Python at {where}, where an artifact has no Python"
+        return (
+            f"calls the FFI target @{call.target} at {where}, whose handler is in the library "
+            "that registered it"
+        )
+    if record.has_apart:
+        for check in record.program.checks:
+            if check.in_region:
+                return (
+                    f"has a region that may not run, and that needs {check.message}; calls "
+                    "without that compile another program"
+                )
+    return ""
+
+
+def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int) -> manifest.Target:
+    """The row of a program compiled for one machine, whose code and constants are in `contents`."""
+    record, host, program = code.record, code.record.host, code.record.program
+    objects: dict[bytes, int] = {}
+    spans: list[manifest.Span] = []
+
+    def function(one: Function) -> manifest.Function:
+        data = cast(ObjectFunction, one).object_code
+        if data not in objects:
+            objects[data] = len(spans)
+            spans.append(contents.add_object(machine.name, data))
+        return manifest.Function(objects[data], one.name)
+
+    prepare, run = map(function, code.entry_points)
+    rows = [function(one) for one in (*code.kernels, *code.plans)]
+    constants = tuple(map(contents.add_constant, host.constants))
+    names = {str(number): array for number, array in enumerate(host.constants)}
+    # Without times: equal programs have equal files.
+    kept = replace(record, stage_ms=(), passes=())
+    contents.add(record_name(machine.name), to_bytes(kept, (), names))
+    return manifest.Target(
+        name=machine.name,
+        machine=machine.family,
+        features=machine.features,
+        cores=cores,
+        objects=tuple(spans),
+        prepare=prepare,
+        run=run,
+        kernels=tuple(rows[number] for number in host.table),
+        symbols=len(program.steps),
+        guards=(*(check.message for check in program.checks), TOO_LARGE),
+        pack_layouts=tuple(host.pack_keys),
+        constants=constants,
+        size_arguments=tuple(program.size_arguments),
+        packable=tuple(sorted(host.packed_arguments)),
+        donated=record.donated,
+        unread=tuple(k for k in host.unread_arguments if k not in record.donated),
+        reuses=tuple(host.reuses),
+    )

@@ -1,0 +1,266 @@
+"""Object files for machines whose code this process cannot run, by the LLVM of llvmlite.
+
+The texts of kernels and host programs are those of any CPU, and so are the passes in front of LLVM
+(`object_code.py`). A :class:`ForeignFunction` has an object file in place of an address. Programs
+made of such functions are saved, and run by the runtime of the other machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from shlo_disc.base import flags, locks
+from shlo_disc.base.errors import CacheMismatchError, UnsupportedError
+from shlo_disc.base.later import imported_later
+from shlo_disc.base.records import dataclass
+from shlo_disc.base.threads import Job, Workers, lets_others_run
+from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu.code_key import code_key
+from shlo_disc.lower.cpu.machine import ARCHITECTURES, OTHERS, Machine, machine_of
+from shlo_disc.lower.plan import KernelText, is_of_host, named, text_of
+from shlo_disc.lower.recent import Recent
+from shlo_disc.store.entries import current
+from shlo_disc.store.loader import KernelCell, check_object_code
+
+llvm_ir = imported_later("shlo_disc.lower.cpu.object_code", "llvm_ir")
+compiled = imported_later("shlo_disc.lower.llvm.workers", "compiled")
+
+
+@dataclass(frozen=True)
+class _Llvm:
+    """What LLVM calls a machine."""
+
+    triple: str
+    chip: str
+    features: str = ""
+    model: str = "default"
+    """Of the code: how calls and constants are reached; see `ral/src/core/object_code.cpp`."""
+
+
+_LLVM = {
+    "aarch64": _Llvm("aarch64-linux-gnu", "generic", "+neon"),
+    **{
+        level.abi_name: _Llvm("x86_64-linux-gnu", level.abi_name, model="large")
+        for level in ARCHITECTURES.values()
+    },
+}
+"""Name of an instruction set, or of a level of one, to the machine that stands for all of them.
+
+On AArch64 code and constants are addressed relative to the program counter. On x86-64 addresses
+have 64 bits, as in the code that MLIR's engine makes.
+"""
+
+HOST_FUNCTIONS = ("prepare", "run")
+"""Functions of a host program."""
+
+
+def object_code(text: str, cpu: str) -> bytes:
+    """The object file of MLIR `text` for a name in `_LLVM`.
+
+    Raises UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+    """
+    return _code(text, cpu, "object", is_host=False)
+
+
+def _code(text: str, cpu: str, form: str, *, is_host: bool) -> bytes:
+    llvm, ir = _LLVM[cpu], llvm_ir(text, is_host=is_host)
+    names = llvm.triple, llvm.chip, llvm.features
+    # Whatever the level of a quick first call: what is made here is made once, and runs for long.
+    code: bytes = compiled(ir, *names, form=form, level=codegen.BEST, model=llvm.model)
+    return code
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Makes object files for one architecture; see :func:`objects_for`."""
+
+    machine: Machine
+    level: str = ""
+    """Of its instruction set, such as "x86-64-v3"; "": it has none."""
+
+    @property
+    def _cpu(self) -> str:
+        return self.level or self.machine.instruction_set
+
+    def of_kernel(self, text: str, *, is_host: bool = False) -> bytes:
+        """The object file of a kernel text, with one function, called :meth:`kernel_name`.
+
+        `is_host`: the text is that of a plan's function, which a host program calls. Raises
+        UnsupportedError without llvmlite, InternalError for what LLVM does not accept.
+        """
+        return self._made(named(text, self.kernel_name(text)), is_host=is_host)
+
+    def of_host(self, text: str) -> bytes:
+        """The object file of a host program, with :data:`HOST_FUNCTIONS`. Raises as `of_kernel`."""
+        return self._made(text, is_host=True)
+
+    def kernel_name(self, text: str) -> str:
+        """The name of the function of a kernel text."""
+        return codegen.function_name(text, self.machine)
+
+    def assembly_of(self, text: str) -> str:
+        """The assembly of a kernel text. Raises as `of_kernel`."""
+        return _code(
+            named(text, self.kernel_name(text)), self._cpu, "assembly", is_host=False
+        ).decode()
+
+    def _made(self, text: str, *, is_host: bool = False) -> bytes:
+        key = code_key(text, "object file", self._cpu, is_host, _versions())
+        known = RECENT.get(key.hex())
+        if known is not None:
+            return known
+        store = current()
+        made = None if store is None or flags.cache_verifies() else store.read(key)
+        if made is None:
+            made = _code(text, self._cpu, "object", is_host=is_host)
+            check_object_code(made, self.machine.instruction_set)
+            if store is not None:
+                store.write(key, made)
+        RECENT.add(key.hex(), made)
+        return made
+
+
+@functools.cache
+def _versions() -> tuple[str, str]:
+    """What makes object files, beyond what :func:`code_key` names."""
+    source = hashlib.blake2b(Path(__file__).read_bytes()).hexdigest()
+    try:
+        return importlib.metadata.version("llvmlite"), source
+    except importlib.metadata.PackageNotFoundError:  # told when code is made
+        return "", source
+
+
+RECENT: Recent[bytes] = Recent(32 << 20, len)
+"""Object files of this process, by key."""
+
+
+def objects_for(architecture: str) -> Objects:
+    """Makes object files for `architecture`, such as "aarch64", on any machine.
+
+    Raises UnsupportedError for an architecture whose code this process compiles by itself.
+    """
+    machine = machine_of(architecture)
+    if machine.instruction_set not in OTHERS:
+        raise UnsupportedError(f"'cpu:{architecture}' is compiled by torch-mlir's LLVM")
+    return Objects(machine)
+
+
+class ForeignFunction:
+    """A function for another machine: :class:`shlo_disc.lower.target.Function`."""
+
+    from_store = False
+    address = 0
+
+    def __init__(self, name: str, make: Callable[[], bytes]) -> None:
+        """`make`: gives the object file that has it."""
+        self.name = name
+        self.cell = KernelCell()
+        """Empty: a call of a program of such functions is refused."""
+        self._make = make
+
+    @property
+    def object_code(self) -> bytes:
+        """The object file that has the function, under its name."""
+        return self._make()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the object file, if it is made."""
+        return len(self.object_code)
+
+    def compiled(self) -> ForeignFunction:
+        """Itself; its object file is made. Raises what the code generator does."""
+        self._make()
+        return self
+
+    def finish(self) -> None:
+        """There is no better code."""
+        self._make()
+
+
+class Builder:
+    """Compiles kernel texts on threads: :class:`shlo_disc.lower.target.CodeGenerator`."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
+        self._lock = locks.lock()
+        self._begun: dict[KernelText, Job[bytes]] = {}
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._threads.__exit__(kind, error, trace)
+        self._begun.clear()
+
+    def add(self, source: KernelText, *, wanted: bool = True) -> None:
+        """Have a kernel compiled: a file has all of them, `wanted` by a first call or not."""
+        with self._lock:
+            if source not in self._begun:
+                run = copy_context().run
+                self._begun[source] = self._threads.begin(run, self._compile, source)
+
+    @lets_others_run
+    def _compile(self, source: KernelText) -> bytes:
+        return self._objects.of_kernel(text_of(source), is_host=is_of_host(source))
+
+    def functions(self, sources: Sequence[KernelText]) -> list[ForeignFunction]:
+        """The functions of kernels, in order. Raises KernelsRefused when some do not compile."""
+        refused = {}
+        for source in sources:
+            self.add(source)
+        for source in sources:
+            try:
+                self._begun[source].result()
+            except (CacheMismatchError, MemoryError, UnsupportedError):
+                raise
+            except Exception as error:
+                refused[text_of(source)] = error
+        if refused:
+            from shlo_disc.lower.refused import KernelsRefused  # noqa: PLC0415 - MLIR's classes
+
+            raise KernelsRefused(refused) from next(iter(refused.values()))
+        return [
+            kernel_function(self._objects, text_of(source), is_host=is_of_host(source))
+            for source in sources
+        ]
+
+
+def kernel_function(objects: Objects, text: str, *, is_host: bool = False) -> ForeignFunction:
+    """The function of a kernel text, or of a plan's."""
+    make = partial(objects.of_kernel, text, is_host=is_host)
+    return ForeignFunction(objects.kernel_name(text), make)
+
+
+def host_functions(objects: Objects, text: str) -> tuple[ForeignFunction, ForeignFunction]:
+    """`prepare` and `run` of the host program `text`, compiled."""
+    prepare, run = (
+        ForeignFunction(name, partial(objects.of_host, text)) for name in HOST_FUNCTIONS
+    )
+    return prepare.compiled(), run
+
+
+def kept_functions(
+    objects: Objects, texts: Callable[[], tuple[str, Sequence[str], Sequence[str]]]
+) -> tuple[list[ForeignFunction], list[ForeignFunction], tuple[ForeignFunction, ForeignFunction]]:
+    """Kernels, plans, and the functions of the host program, of a program kept on disk."""
+    host, kernels, plans = texts()
+    return (
+        [kernel_function(objects, text) for text in kernels],
+        [kernel_function(objects, text, is_host=True) for text in plans],
+        host_functions(objects, host),
+    )

@@ -1,0 +1,254 @@
+#include "artifact.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <new>
+#include <utility>
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+#include "object_code.h"
+
+namespace shlo_disc {
+namespace {
+
+#if defined(__x86_64__)
+constexpr char kMachine[] = "x86-64";
+#elif defined(__aarch64__)
+constexpr char kMachine[] = "aarch64";
+#else
+constexpr char kMachine[] = "unknown";
+#endif
+
+// True if this processor has a feature and the system saves its registers. Names are LLVM's.
+bool has_feature(const std::string& name) {
+#if defined(__x86_64__)
+#define FEATURE(name) {name, __builtin_cpu_supports(name) != 0}
+  static const std::map<std::string, bool> features = {
+      FEATURE("sse3"), FEATURE("ssse3"), FEATURE("sse4.1"), FEATURE("sse4.2"), FEATURE("popcnt"),
+      FEATURE("avx"), FEATURE("avx2"), FEATURE("bmi"), FEATURE("bmi2"), FEATURE("f16c"), FEATURE("fma"),
+      FEATURE("lzcnt"), FEATURE("movbe"), FEATURE("avx512f"), FEATURE("avx512bw"), FEATURE("avx512cd"),
+      FEATURE("avx512dq"), FEATURE("avx512vl"), FEATURE("avx512vnni"), FEATURE("avx512bf16"),
+  };
+#undef FEATURE
+#elif defined(__aarch64__)
+  static const std::map<std::string, bool> features = {
+      {"neon", (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0},
+      {"fullfp16", (getauxval(AT_HWCAP) & HWCAP_ASIMDHP) != 0},
+      {"sve", (getauxval(AT_HWCAP) & HWCAP_SVE) != 0},
+  };
+#else
+  static const std::map<std::string, bool> features;
+#endif
+  const auto found = features.find(name);
+  return found != features.end() && found->second;
+}
+
+// Why this processor cannot run a target; empty: it can.
+std::string obstacle(const Manifest::Target& target) {
+  if (target.machine != kMachine) return "is for " + target.machine + ", this is " + kMachine;
+  for (const std::string& name : target.features) {
+    if (!has_feature(name)) return "needs " + name + ", which this processor has not";
+  }
+  return "";
+}
+
+const Manifest::Target& chosen(const Manifest& manifest, const ArtifactOptions& options) {
+  std::string why;
+  for (const Manifest::Target& target : manifest.targets) {
+    if (!options.target.empty() && target.name != options.target) continue;
+    const std::string without = obstacle(target);
+    if (without.empty()) {
+      if (options.log) options.log("loading target " + target.name);
+      return target;
+    }
+    const std::string told = "target " + target.name + " " + without;
+    if (options.log) options.log(told);
+    why += (why.empty() ? "" : "; ") + told;
+  }
+  if (why.empty()) {
+    why = options.target.empty() ? "it has no targets" : "it has no target " + options.target + ", but";
+    for (const Manifest::Target& target : manifest.targets) why += " " + target.name;
+  }
+  throw ArtifactError(ArtifactError::kNoTarget, why);
+}
+
+// Bytes of a file as long as this object lives.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not wait
+    if (file < 0) fail(errno);
+    struct stat status;
+    const bool is_known = fstat(file, &status) == 0;
+    const bool is_file = is_known && S_ISREG(status.st_mode);
+    const bool is_open_to_all = is_known && (status.st_mode & S_IWOTH) != 0;
+    int error = 0;
+    if (is_file && !is_open_to_all && status.st_size > 0) {
+      bytes_ = static_cast<size_t>(status.st_size);
+      data_ = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
+      if (data_ == MAP_FAILED) error = errno;
+    }
+    close(file);
+    if (error != 0) fail(error);
+    if (!is_file) throw ArtifactError(ArtifactError::kFile, "it is no regular file");
+    if (is_open_to_all) {
+      throw ArtifactError(ArtifactError::kFile,
+                          "everyone may write to it, so its code is not run; chmod o-w");
+    }
+  }
+  ~MappedFile() {
+    if (bytes_ != 0) munmap(data_, bytes_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::string_view bytes() const { return {static_cast<const char*>(data_), bytes_}; }
+
+ private:
+  [[noreturn]] static void fail(int error) { throw ArtifactError(ArtifactError::kFile, std::strerror(error)); }
+
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// What a program of an artifact runs.
+struct TargetCode {
+  LoadedCode code;
+  std::deque<KernelCell> cells;  // which do not move
+};
+
+class Loader {
+ public:
+  Loader(std::string_view file, std::shared_ptr<const void> owner, const ArtifactOptions& options)
+      : container_(file), owner_(std::move(owner)), options_(options) {}
+
+  std::unique_ptr<Artifact> load() {
+    auto out = std::make_unique<Artifact>();
+    out->manifest = read_manifest(container_.manifest());
+    const Manifest& manifest = out->manifest;
+    check_members(manifest);
+    out->target = &chosen(manifest, options_);
+    is_checked_.resize(manifest.members.size());
+    for (const Manifest::Span& span : out->target->objects) check_digest(manifest, span.member);
+    if (!options_.trusts_constants) {
+      for (const Manifest::Span& span : out->target->constants) check_digest(manifest, span.member);
+    }
+    out->executable = std::make_unique<Executable>(spec_of(manifest, *out->target));
+    for (const Manifest::Span& span : out->target->constants) {
+      const std::string_view data = data_of(span);
+      // The directory of the file, or the copy's padding, is what masked code may read behind it.
+      if (!out->executable->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
+    }
+    return out;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::string& why) {
+    throw ArtifactError(ArtifactError::kDamaged, why);
+  }
+
+  std::string_view data_of(const Manifest::Span& span) const {
+    return container_.members()[span.member].data.substr(span.offset, span.bytes);
+  }
+
+  void check_members(const Manifest& manifest) const {
+    const auto& members = container_.members();
+    const bool are_same = std::equal(
+        members.begin(), members.end(), manifest.members.begin(), manifest.members.end(),
+        [](const Container::Member& member, const Manifest::Member& row) {
+          return member.name == row.name && member.data.size() == row.bytes;
+        });
+    if (!are_same) refuse("the members are not those that the manifest names");
+  }
+
+  void check_digest(const Manifest& manifest, size_t member) {
+    if (is_checked_[member]) return;
+    is_checked_[member] = true;
+    const Container::Member& found = container_.members()[member];
+    if (blake2b(found.data) == manifest.members[member].digest) return;
+    refuse(std::string(found.name) + " has a wrong digest");
+  }
+
+  std::shared_ptr<TargetCode> loaded(const Manifest::Target& target) const {
+    std::vector<std::string_view> files;
+    for (const Manifest::Span& span : target.objects) files.push_back(data_of(span));
+    try {
+      return std::shared_ptr<TargetCode>(new TargetCode{LoadedCode(files), {}});
+    } catch (const ObjectCodeError& error) {
+      refuse("the code of " + target.name + ": " + error.what());
+    }
+  }
+
+  ProgramSpec spec_of(const Manifest& manifest, const Manifest::Target& target) const {
+    const std::shared_ptr<TargetCode> code = loaded(target);
+    std::map<std::pair<size_t, std::string_view>, uintptr_t> known;
+    for (const LoadedCode::Function& function : code->code.functions()) {
+      known.emplace(std::pair(function.file, std::string_view(function.name)), function.address);
+    }
+    const auto cell = [&](const Manifest::Function& function) {
+      const auto found = known.find({function.object, function.name});
+      if (found == known.end()) refuse("the code of " + target.name + " has no " + function.name);
+      return &code->cells.emplace_back(reinterpret_cast<disc_kernel>(found->second));
+    };
+    ProgramSpec spec;
+    spec.name = manifest.name;
+    spec.host_prepare = cell(target.prepare);
+    spec.host_run = cell(target.run);
+    for (const Manifest::Function& kernel : target.kernels) spec.kernels.push_back(cell(kernel));
+    spec.make_kernel = [](int64_t, bool, std::string* message) {
+      *message = "the artifact has no code of it";
+      return false;
+    };
+    spec.code = code;
+    for (const Manifest::Argument& argument : manifest.arguments) {
+      spec.arguments.push_back({argument.dtype, argument.sizes, argument.name});
+    }
+    for (const size_t i : target.packable) spec.arguments[i].packable = true;
+    for (const size_t i : target.donated) spec.arguments[i].donated = true;
+    for (const size_t i : target.unread) spec.arguments[i].unread = true;
+    for (const Manifest::Result& result : manifest.results) {
+      spec.results.push_back({result.dtype, static_cast<int64_t>(result.texts.size())});
+    }
+    spec.symbols = target.symbols;
+    spec.size_arguments = target.size_arguments;
+    spec.reuses = target.reuses;
+    spec.donates = !target.donated.empty();
+    spec.pack_layouts = target.pack_layouts;
+    spec.guards = target.guards;
+    return spec;
+  }
+
+  const Container container_;
+  const std::shared_ptr<const void> owner_;
+  const ArtifactOptions& options_;
+  std::vector<bool> is_checked_;
+};
+
+}  // namespace
+
+std::unique_ptr<Artifact> open_artifact(const std::string& path, const ArtifactOptions& options) {
+  try {
+    const auto file = std::make_shared<const MappedFile>(path);
+    return Loader(file->bytes(), file, options).load();
+  } catch (const ArtifactError& error) {
+    throw ArtifactError(error.kind, path + ": " + error.what());
+  }
+}
+
+std::unique_ptr<Artifact> open_artifact_in(std::string_view file, const ArtifactOptions& options) {
+  return Loader(file, nullptr, options).load();
+}
+
+}  // namespace shlo_disc

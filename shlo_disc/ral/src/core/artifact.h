@@ -1,0 +1,35 @@
+// Artifacts: files with programs that other processes compiled. Nothing of one is used before it is checked.
+#ifndef SHLO_DISC_RAL_ARTIFACT_H_
+#define SHLO_DISC_RAL_ARTIFACT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "container.h"
+#include "executable.h"
+#include "manifest.h"
+
+namespace shlo_disc {
+
+struct ArtifactOptions {
+  std::string target;            // the one to load; empty: the first that this processor can run
+  bool trusts_constants = false;  // their digests are not checked
+  std::function<void(const std::string&)> log;  // may be empty
+};
+
+struct Artifact {
+  Manifest manifest;
+  const Manifest::Target* target;
+  std::unique_ptr<Executable> executable;  // reads constants where they are in the file or in memory
+};
+
+// Both throw ArtifactError, std::bad_alloc, and std::system_error where the system gives no executable memory.
+std::unique_ptr<Artifact> open_artifact(const std::string& path, const ArtifactOptions& options);
+// `file` stays as it is until the artifact is gone.
+std::unique_ptr<Artifact> open_artifact_in(std::string_view file, const ArtifactOptions& options);
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_ARTIFACT_H_

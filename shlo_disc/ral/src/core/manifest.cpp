@@ -1,0 +1,214 @@
+#include "manifest.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "container.h"
+
+namespace shlo_disc {
+namespace {
+
+constexpr std::string_view kMagic = "\x93" "discmf\n";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kMostSymbols = 1 << 20;
+constexpr int64_t kMostSizeElements = 1 << 20;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw ArtifactError(ArtifactError::kDamaged, "the manifest: " + why);
+}
+
+bool is_utf8(std::string_view text) {
+  static constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+  for (size_t i = 0; i < text.size();) {
+    const auto first = static_cast<uint8_t>(text[i]);
+    const size_t more = first < 0x80 ? 0 : first >> 5 == 6 ? 1 : first >> 4 == 14 ? 2 : first >> 3 == 30 ? 3 : 4;
+    if (more == 4 || text.size() - i <= more) return false;
+    uint32_t code = more == 0 ? first : first & (0x3f >> more);
+    for (size_t k = 1; k <= more; ++k) {
+      const auto next = static_cast<uint8_t>(text[i + k]);
+      if (next >> 6 != 2) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    if (code < kLeast[more] || code > 0x10ffff || code >> 11 == 0x1b) return false;  // or half of a pair
+    i += more + 1;
+  }
+  return true;
+}
+
+// Reads values one after the other, by the rules of manifest.py.
+class Reader {
+ public:
+  explicit Reader(std::string_view rest) : rest_(rest) {}
+
+  int64_t number() {
+    int64_t value;
+    std::memcpy(&value, bytes(sizeof value).data(), sizeof value);
+    return value;
+  }
+  int64_t number(int64_t least, int64_t most) {
+    const int64_t value = number();
+    if (value < least || value > most) refuse("a number out of bounds");
+    return value;
+  }
+  size_t index(size_t count) {
+    const int64_t value = number();
+    if (value < 0 || static_cast<uint64_t>(value) >= count) refuse("an index out of bounds");
+    return static_cast<size_t>(value);
+  }
+  // Each element takes 8 bytes at least.
+  size_t count() { return index(rest_.size() / 8 + 1); }
+  std::string_view bytes(size_t size) {
+    if (size > rest_.size()) refuse("truncated");
+    const std::string_view out = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return out;
+  }
+  // C programs read it, so it has no null; those of Python decode it.
+  std::string text() {
+    const std::string_view found = bytes(index(rest_.size() + 1));
+    if (found.find('\0') != found.npos) refuse("a null in a text");
+    if (!is_utf8(found)) refuse("a text that is not UTF-8");
+    return std::string(found);
+  }
+  template <typename Read>
+  auto all(const Read& read) {
+    std::vector<decltype(read())> out;
+    for (size_t count = this->count(); count != 0; --count) out.push_back(read());
+    return out;
+  }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+};
+
+class ManifestReader {
+ public:
+  explicit ManifestReader(std::string_view data) : in_(data) {}
+
+  Manifest read() {
+    if (in_.bytes(kMagic.size()) != kMagic) refuse("none of shlo_disc");
+    const int64_t version = in_.number();
+    out_.compiler = in_.text();
+    if (version > kVersion) {
+      throw ArtifactError(ArtifactError::kNewer,
+                          "it has format " + std::to_string(version) + ", of " + out_.compiler +
+                              "; this runtime reads up to format " + std::to_string(kVersion));
+    }
+    if (version < 1) refuse("an unknown format");
+    out_.members = in_.all([this] { return member(); });
+    out_.name = in_.text();
+    out_.arguments = in_.all([this] { return argument(); });
+    out_.results = in_.all([this] { return result(); });
+    out_.targets = in_.all([this] { return target(); });
+    if (!in_.at_end()) refuse("bytes behind its end");
+    return std::move(out_);
+  }
+
+ private:
+  Manifest::Member member() {
+    Manifest::Member out;
+    out.name = in_.text();
+    out.bytes = static_cast<size_t>(in_.number(0, INT64_MAX));
+    if (in_.number() != static_cast<int64_t>(sizeof(Digest))) refuse("an unknown digest");
+    std::memcpy(out.digest.data(), in_.bytes(sizeof(Digest)).data(), sizeof(Digest));
+    return out;
+  }
+
+  Manifest::Span span() {
+    Manifest::Span out;
+    out.member = in_.index(out_.members.size());
+    const size_t bytes = out_.members[out.member].bytes;
+    out.offset = in_.index(bytes + 1);
+    out.bytes = in_.index(bytes - out.offset + 1);
+    return out;
+  }
+
+  DType dtype() {
+    const DType found = dtype_from_name(in_.text());
+    if (found == DType::kOther) refuse("an unknown dtype");
+    return found;
+  }
+
+  std::vector<std::string> texts() {
+    return in_.all([this] { return in_.text(); });
+  }
+
+  Manifest::Argument argument() {
+    Manifest::Argument out;
+    out.name = in_.text();
+    out.dtype = dtype();
+    out.sizes = in_.all([this] { return in_.number(-1, INT64_MAX); });
+    out.texts = texts();
+    if (out.texts.size() != out.sizes.size()) refuse("a size without a text");
+    return out;
+  }
+
+  Manifest::Result result() {
+    Manifest::Result out;
+    out.name = in_.text();
+    out.dtype = dtype();
+    out.texts = texts();
+    return out;
+  }
+
+  std::vector<size_t> argument_indices() {
+    return in_.all([this] { return in_.index(out_.arguments.size()); });
+  }
+
+  size_t size_argument() {
+    const size_t index = in_.index(out_.arguments.size());
+    const Manifest::Argument& argument = out_.arguments[index];
+    int64_t elements = 1;
+    for (const int64_t size : argument.sizes) {
+      if (size < 0 || __builtin_mul_overflow(elements, size, &elements) || elements > kMostSizeElements) {
+        refuse("too many elements that are sizes");
+      }
+    }
+    if (argument.dtype < DType::kInt8 || argument.dtype > DType::kUInt64) refuse("a size is no integer");
+    return index;
+  }
+
+  std::pair<size_t, size_t> reuse() {
+    if (in_.number() != 2) refuse("no pair");
+    const size_t argument = in_.index(out_.arguments.size());
+    return {argument, in_.index(out_.results.size())};
+  }
+
+  Manifest::Target target() {
+    Manifest::Target out;
+    const auto function = [&] {
+      Manifest::Function found;
+      found.object = in_.index(out.objects.size());
+      found.name = in_.text();
+      return found;
+    };
+    out.name = in_.text();
+    out.machine = in_.text();
+    out.features = texts();
+    out.cores = in_.number();
+    out.objects = in_.all([this] { return span(); });
+    out.prepare = function();
+    out.run = function();
+    out.kernels = in_.all(function);
+    out.symbols = in_.number(0, kMostSymbols);
+    out.guards = texts();
+    out.pack_layouts = texts();
+    out.constants = in_.all([this] { return span(); });
+    out.size_arguments = in_.all([this] { return size_argument(); });
+    out.packable = argument_indices();
+    out.donated = argument_indices();
+    out.unread = argument_indices();
+    out.reuses = in_.all([this] { return reuse(); });
+    return out;
+  }
+
+  Reader in_;
+  Manifest out_;
+};
+
+}  // namespace
+
+Manifest read_manifest(std::string_view data) { return ManifestReader(data).read(); }
+
+}  // namespace shlo_disc

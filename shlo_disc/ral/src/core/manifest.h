@@ -1,0 +1,68 @@
+// What `manifest.bin` of an artifact holds. shlo_disc/artifacts/manifest.py writes it, and says what each field
+// means.
+#ifndef SHLO_DISC_RAL_MANIFEST_H_
+#define SHLO_DISC_RAL_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "blake2b.h"
+#include "executable.h"
+
+namespace shlo_disc {
+
+struct Manifest {
+  struct Member {
+    std::string name;
+    size_t bytes;
+    Digest digest;
+  };
+  struct Span {
+    size_t member, offset, bytes;
+  };
+  struct Argument {
+    std::string name;
+    DType dtype;
+    std::vector<int64_t> sizes;
+    std::vector<std::string> texts;
+  };
+  struct Result {
+    std::string name;
+    DType dtype;
+    std::vector<std::string> texts;
+  };
+  struct Function {
+    size_t object;
+    std::string name;
+  };
+  struct Target {
+    std::string name, machine;
+    std::vector<std::string> features;
+    int64_t cores;
+    std::vector<Span> objects;
+    Function prepare, run;
+    std::vector<Function> kernels;
+    int64_t symbols;
+    std::vector<std::string> guards, pack_layouts;
+    std::vector<Span> constants;
+    std::vector<size_t> size_arguments, packable, donated, unread;
+    std::vector<std::pair<size_t, size_t>> reuses;
+  };
+
+  std::string compiler;
+  std::vector<Member> members;
+  std::string name;
+  std::vector<Argument> arguments;
+  std::vector<Result> results;
+  std::vector<Target> targets;
+};
+
+// Checks every length and every index. Throws ArtifactError.
+Manifest read_manifest(std::string_view data);
+
+}  // namespace shlo_disc
+
+#endif  // SHLO_DISC_RAL_MANIFEST_H_

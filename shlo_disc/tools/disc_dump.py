@@ -1,0 +1,87 @@
+"""disc-dump: what is in an artifact, which is checked first.
+
+`disc-dump model.disc`
+`disc-dump model.disc --kernels`
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from shlo_disc.artifacts.manifest import Argument, Manifest, Result, Target
+from shlo_disc.artifacts.read import Artifact, read
+from shlo_disc.base.errors import ShloDiscError
+
+
+@click.command(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--kernels",
+    "with_kernels",
+    is_flag=True,
+    help="Kernels of the first machine, with their lines.",
+)
+def main(path: Path, with_kernels: bool) -> None:
+    """See the module."""
+    try:
+        artifact = read(path)
+    except (ShloDiscError, OSError) as error:
+        click.echo(f"disc-dump: {type(error).__name__}: {error}", err=True)
+        sys.exit(1)
+    manifest = artifact.manifest
+    click.echo(f"{_signature(manifest)}, made by {manifest.compiler}")
+    for target in manifest.targets:
+        for line in _about(artifact, target):
+            click.echo(line)
+    if with_kernels:
+        for line in _kernels(artifact):
+            click.echo(line)
+    click.echo("members:")
+    for member in manifest.members:
+        click.echo(f"  {member.size:>12,} bytes  {member.name}  {member.digest.hex()[:16]}")
+
+
+def _signature(manifest: Manifest) -> str:
+    takes = ", ".join(f"{one.name}: {_typed(one)}" for one in manifest.arguments)
+    gives = ", ".join(map(_typed, manifest.results))
+    return f"{manifest.name}({takes}) -> ({gives})"
+
+
+def _typed(one: Argument | Result) -> str:
+    return f"{one.dtype}[{', '.join(one.texts)}]"
+
+
+def _about(artifact: Artifact, target: Target) -> Iterator[str]:
+    code = sum(span.size for span in target.objects)
+    constants = sum(span.size for span in target.constants)
+    cores = f"{target.cores} core{'s' if target.cores > 1 else ''}"
+    yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
+    yield f"  {len(target.kernels)} kernels, {code:,} bytes of object files"
+    yield f"  {len(target.constants)} constants, {constants:,} bytes"
+    names = [one.name for one in artifact.manifest.arguments]
+    for what, numbers in (
+        ("keeps packed copies of", target.packable),
+        ("may write over", target.donated),
+        ("does not read", target.unread),
+    ):
+        if numbers:
+            yield f"  {what} {', '.join(names[number] for number in numbers)}"
+    for guard in target.guards[:-1]:
+        yield f"  guard: {guard}"
+
+
+def _kernels(artifact: Artifact) -> Iterator[str]:
+    """Those of the first target."""
+    told = json.loads(bytes(artifact.members["explain.json"]))
+    for kernel in told["kernels"]:
+        where = ", ".join(kernel["where"])
+        yield f"  {kernel['number']:>4}  {kernel['kind']:<10}  {kernel['name']}  {where}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Runs programs that shlo_disc saved, without JAX and without a compiler: needs numpy alone.
+
+program = shlo_disc_runtime.load("model.disc")
+program.signature     # (x: float32[batch, 24]) -> (float32[batch, 5])
+(y,) = program(x)
+"""
+
+from __future__ import annotations
+
+from shlo_disc_runtime.errors import (
+    ArtifactError,
+    InternalError,
+    RuntimeLibraryError,
+    ShapeMismatchError,
+    UnsupportedError,
+)
+from shlo_disc_runtime.program import ArraySpec, Program, Signature, load
+
+__all__ = [
+    "ArraySpec",
+    "ArtifactError",
+    "InternalError",
+    "Program",
+    "RuntimeLibraryError",
+    "ShapeMismatchError",
+    "Signature",
+    "UnsupportedError",
+    "load",
+]

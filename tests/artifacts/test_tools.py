@@ -1,0 +1,72 @@
+"""`disc-compile`, `disc-dump` and `disc-run` on artifacts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from shlo_disc.tools import disc_compile, disc_dump, disc_run
+
+pytest.importorskip("llvmlite")
+
+TEXT = """
+module @double {
+  func.func public @main(%x: tensor<?x8xf32> {disc.shape = ["n", "8"]}, %w: tensor<8x4xf32>)
+      -> tensor<?x4xf32> {
+    %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] :
+      (tensor<?x8xf32>, tensor<8x4xf32>) -> tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
+}"""
+
+
+def invoke(tool, *words):
+    return CliRunner().invoke(tool.main, [*map(str, words)])
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    (tmp_path / "m.mlir").write_text(TEXT)
+    path = tmp_path / "m.disc"
+    options = ("--cores", 4, "--constraint", "n >= 2")
+    result = invoke(
+        disc_compile, tmp_path / "m.mlir", "-o", path, "--target", "x86-64-v3", *options
+    )
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_a_module_is_compiled_dumped_and_run(artifact, tmp_path):
+    told = invoke(disc_dump, artifact, "--kernels").output
+    assert told.startswith("double(args[0]: float32[n, 8], args[1]: float32[8, 4]) -> ")
+    assert "x86-64-v3, made for 4 cores: needs popcnt" in told
+    assert "guard: the program is compiled for n >= 2" in told
+    assert "  dense  " in told
+    assert "code/x86-64-v3.bin" in told
+    x, w = np.ones((3, 8), "f4"), np.ones((8, 4), "f4")
+    np.savez(tmp_path / "x.npz", arr_0=x, arr_1=w)
+    given = ("--inputs", tmp_path / "x.npz", "--outputs", tmp_path / "y.npz")
+    result = invoke(disc_run, artifact, *given)
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["arr_0"], x @ w)
+    assert "float32[5, 4]" in invoke(disc_run, artifact, "--size", "n=5").output
+
+
+def test_the_tools_tell_what_is_wrong(artifact, tmp_path):
+    module, other = tmp_path / "m.mlir", tmp_path / "n.disc"
+    for tool, words, status, message in (
+        (disc_run, (artifact, "--size", "n=1"), 1, "n >= 2"),
+        (disc_run, (artifact, "--until", "simplify"), 2, "is compiled"),
+        (disc_run, (artifact, "--engine", "reference"), 2, "is compiled"),
+        (disc_dump, (module,), 1, "ArtifactError"),
+        (
+            disc_compile,
+            (module, "-o", other, "--target", "z80"),
+            1,
+            "z80",
+        ),
+        (disc_compile, (artifact, "-o", other), 1, "InvalidModuleError"),
+    ):
+        result = invoke(tool, *words)
+        assert (result.exit_code, message in result.output) == (status, True), result.output
