@@ -39,11 +39,10 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Executable:
         _LoadedFunction.of(function.name, objects[function.object_file])
         for function in (row.prepare, row.run, *row.kernels)
     ]
-    of_table = dict(zip(record.host.table, functions[2:], strict=True))
     made = Executable(
         record,
         target=Later(lambda: parse(record.target)),
-        kernels=[function for _, function in sorted(of_table.items())],
+        kernels=functions[2:],
         plans=(),
         entry_points=(functions[0], functions[1]),
     )

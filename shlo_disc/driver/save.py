@@ -153,11 +153,13 @@ def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int)
         return manifest.Function(objects[data], one.name)
 
     prepare, run = map(function, code.entry_points)
-    rows = [function(one) for one in (*code.kernels, *code.plans)]
+    functions = (*code.kernels, *code.plans)
+    rows = [function(functions[number]) for number in host.table]
     constants = tuple(map(contents.add_constant, host.constants))
     names = {str(number): array for number, array in enumerate(host.constants)}
-    # Without times: equal programs have equal files.
-    kept = replace(record, stage_ms=(), passes=())
+    # Without times: equal programs have equal files. Functions are in the order of the table.
+    kept_host = replace(host, table=tuple(range(len(rows))))
+    kept = replace(record, host=kept_host, stage_ms=(), passes=())
     contents.add(record_name(machine.name), to_bytes(kept, (), names))
     return manifest.Target(
         name=machine.name,
@@ -167,7 +169,7 @@ def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int)
         objects=tuple(spans),
         prepare=prepare,
         run=run,
-        kernels=tuple(rows[number] for number in host.table),
+        kernels=tuple(rows),
         symbols=len(program.steps),
         guards=(*(check.message for check in program.checks), TOO_LARGE),
         pack_layouts=tuple(host.pack_keys),

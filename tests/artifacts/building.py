@@ -44,8 +44,9 @@ class Recorded:
     def write(self, path, texts, *, targets=(("host", "x86-64", HOST),), name="program"):
         """Write the program for `targets`, all with the code of this processor."""
         given, contents = self.options, container.Contents()
-        for index in range(len(given["kernels"])):
-            given["make_kernel"](index, False)
+        for index, cell in enumerate(given["kernels"]):
+            if not cell.address:
+                given["make_kernel"](index, False)
         shlo_disc.finish_compiling()
         made = []
         for target in targets:
