@@ -115,8 +115,8 @@ def check(name, way):
             assert_as_eager(run, function, args, **how)
     graphs = shlo_disc.torch.compilations()
     eager = [op for graph in graphs for op in graph.eager]
-    # Dynamo itself runs ops of data by default.
-    if name not in OF_DATA and not (way == "trained" and name in GRADIENT_OF_NUMBERS):
+    # Dynamo itself runs ops of data, and those that give Python numbers, by default.
+    if name not in OF_DATA | NUMBERS and not (way == "trained" and name in GRADIENT_OF_NUMBERS):
         assert bool(eager or breaks or not graphs) == (name in ops.EAGER), eager
 
 
@@ -144,6 +144,9 @@ OF_DATA = frozenset({
     "where.default",
 })  # fmt: skip
 """Ops with sizes that come from data."""
+
+NUMBERS = frozenset({"_local_scalar_dense.default"})
+"""Ops that give Python numbers of data."""
 
 WAYS = ("exported", "compiled", "trained")
 RUNS = [(name, way) for name in EVERY for way in WAYS]

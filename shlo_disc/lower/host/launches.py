@@ -172,7 +172,7 @@ class PlanWriter:
         numbered: Callable[[Kernel, bool], int | Register] | None = None,
     ) -> None:
         self.tables, self.w, self.memory = tables, w, memory
-        self._numbered = numbered or self._own
+        self._numbered = numbered
         self._address, self._packed, self._mark = buffer, packed, site
         self._in_loop, self._call = in_loop, call
         self._copies_at_once, self._is_rare = copies_at_once, False
@@ -272,7 +272,7 @@ class PlanWriter:
         """The address of a kernel."""
         w = self.w
         is_late = bool(self._choices) and self.memory.calls_kernels
-        entry = self._numbered(kernel, is_late)
+        entry = (self._numbered or self._own)(kernel, is_late)
         if is_late and (self._is_rare or not self._in_loop):
             number = w.const(entry) if isinstance(entry, int) else entry
             return w.call_for_address(w.context(KERNEL), w.the_context, number, hint="k")
