@@ -7,6 +7,7 @@ import os
 import shlex
 import struct
 import subprocess
+import weakref
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import shlo_disc
 from shlo_disc import ral
 from shlo_disc.artifacts import container, manifest
 from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.recent import Recent
 
 HERE = Path(__file__).parent
 HOST = ("avx2", "fma")
@@ -38,6 +40,9 @@ class Recorded:
             self.options = options
             return new(**options)
 
+        # Programs of other tests may live, whose functions this one would share.
+        monkeypatch.setattr(codegen, "_functions", weakref.WeakValueDictionary())
+        monkeypatch.setattr(codegen, "RECENT", Recent(1 << 20, codegen._kept_bytes))
         monkeypatch.setattr(codegen, "load", loaded)
         monkeypatch.setattr(ral, "Executable", made)
 
