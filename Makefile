@@ -68,10 +68,10 @@ test-machine-code: $(VENV)/.installed  ## What assemblers make of the kernels of
 .PHONY: test-torch
 test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)
 	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m '$(if $(SAMPLE),torch and not slow,torch)' \
-		$(if $(SAMPLE),$(TORCH_SAMPLE),tests/torch)
+		$(if $(SAMPLE),$(TORCH_SAMPLE),tests/torch tests/ral/test_torch_tensors.py tests/artifacts/test_torch.py)
 
 # Export, backend, training and versions in three minutes of two cores.
-TORCH_SAMPLE := $(addprefix tests/torch/test_,backend.py exported.py recurrent.py versions.py)
+TORCH_SAMPLE := $(addprefix tests/torch/test_,backend.py exported.py recurrent.py versions.py) tests/artifacts/test_torch.py
 
 .PHONY: test-torch-models
 test-torch-models: .venv-torch/.installed-models  ## Models of PyTorch's libraries (SAMPLE=1: small ones of transformers and timm)
@@ -84,10 +84,10 @@ test-torch-models: .venv-torch/.installed-models  ## Models of PyTorch's librari
 .PHONY: test-tensorflow
 test-tensorflow: .venv-tensorflow/.installed  ## The tests of shlo_disc.tensorflow, in .venv-tensorflow (SAMPLE=1: a part)
 	.venv-tensorflow/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m tensorflow \
-		$(if $(SAMPLE),$(TENSORFLOW_SAMPLE),tests/tensorflow)
+		$(if $(SAMPLE),$(TENSORFLOW_SAMPLE),tests/tensorflow tests/artifacts/test_tensorflow.py)
 
 # Half a minute of two cores.
-TENSORFLOW_SAMPLE := $(addprefix tests/tensorflow/test_,compile.py versions.py)
+TENSORFLOW_SAMPLE := $(addprefix tests/tensorflow/test_,compile.py versions.py) tests/artifacts/test_tensorflow.py
 
 .venv-tensorflow/.installed: $(SOURCES) tools/venv.sh
 	tools/venv.sh .venv-tensorflow '.[test,tensorflow]'
