@@ -33,7 +33,7 @@ from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.plan import HostText, KeptText, KernelText, LateText, named, text_of
+from shlo_disc.lower.plan import KeptText, KernelText, LateText, is_of_host, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
@@ -326,14 +326,9 @@ BEST = 3
 """The level of LLVM for kernels."""
 
 
-def _kernel_source(text: str, opt_level: int, machine: Machine | None) -> _Source:
+def _kernel_source(text: str, opt_level: int | None, machine: Machine | None) -> _Source:
     name = function_name(text, machine)
     return _Source(name, (name,), lambda: _with_names({name: text}), opt_level, machine)
-
-
-def _plan_source(text: str, machine: Machine | None) -> _Source:
-    name = function_name(text, machine)
-    return _Source(name, (name,), lambda: _with_names({name: text}), None, machine)
 
 
 def _host_source(text: str, machine: Machine | None) -> _Source:
@@ -380,7 +375,7 @@ class Builder:
             found = self._found.get(source)
             if found is None or (wanted and isinstance(found, LateFunction)):
                 if isinstance(source, LateText) and not wanted:
-                    found = LateFunction(source, self._function)
+                    found = LateFunction(source, partial(self._function, opt_level=self._opt_level))
                 else:
                     found = self._shared(source)
                     if found.address:
@@ -404,21 +399,18 @@ class Builder:
 
     def _shared(self, source: KernelText) -> Function:
         """The function of `source` that programs share."""
-        if isinstance(source, HostText):
-            made = _plan_source(source.text, self._machine)
-            return _functions.setdefault(made.symbol, Function(made.symbol, made))
         if not isinstance(source, KeptText):
-            return self._function(text_of(source))
+            level = None if is_of_host(source) else self._opt_level
+            return self._function(text_of(source), level)
         level = None if source.of_host else BEST
         return _kept_function(
             source.symbol, source.key, partial(text_of, source), level, self._machine
         )
 
-    def _function(self, text: str) -> Function:
+    def _function(self, text: str, opt_level: int | None) -> Function:
         """The function of `text` that programs share."""
-        name = function_name(text, self._machine)
-        source = _kernel_source(text, self._opt_level, self._machine)
-        return _functions.setdefault(name, Function(name, source))
+        source = _kernel_source(text, opt_level, self._machine)
+        return _functions.setdefault(source.symbol, Function(source.symbol, source))
 
     @lets_others_run
     def _compile(self, sources: Sequence[KernelText]) -> None:
@@ -474,7 +466,7 @@ def code_names(
     return CodeNames(
         name(_host_source(host, machine)),
         tuple(name(_kernel_source(text, BEST, machine)) for text in kernels),
-        tuple(name(_plan_source(text, machine)) for text in plans),
+        tuple(name(_kernel_source(text, None, machine)) for text in plans),
     )
 
 
@@ -524,7 +516,7 @@ def _length(source: KernelText) -> int:
     """Characters that LLVM reads, unless the store has the code."""
     if isinstance(source, KeptText):
         return 0
-    return len(text_of(source)) // (_LESS if isinstance(source, HostText) else 1)
+    return len(text_of(source)) // (_LESS if is_of_host(source) else 1)
 
 
 def compile_functions(
