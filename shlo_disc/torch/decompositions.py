@@ -19,6 +19,7 @@ from torch._decomp import _core_aten_decompositions_post_autograd, get_decomposi
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental import _config as fx_config
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import DEFAULT_DECOMPOSITIONS
 
@@ -91,6 +92,8 @@ def decompose(
     rewritten node needs, as SymPy expressions.
     """
     rules = {**table(), **_of_libraries(module.graph)} if libraries else table()
+    # PyTorch keeps answers, and then adds no guard: not to a program that is compiled again.
+    ShapeEnv._inner_evaluate_expr.cache_clear()
     guards: list[Any] = []
     traces: _Traces = {}
     read_storages(module)

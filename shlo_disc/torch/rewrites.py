@@ -292,15 +292,18 @@ def _split(x: torch.Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[to
 
 
 def _repeat(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
-    """A broadcast whose sizes are stated: torch-mlir divides numbers of elements."""
-    new = len(repeats) - x.dim()
-    spread, sizes, pairs = [], [], []
+    """A broadcast whose sizes are stated: torch-mlir divides numbers of elements.
+
+    By ops that ask no question about sizes, as `reshape` and `expand` to a size do.
+    """
+    for _ in range(len(repeats) - x.dim()):
+        x = x.unsqueeze(0)
+    spread, sizes = [], []
     for k, times in enumerate(repeats):
-        size = x.shape[k - new] if k >= new else 1
-        spread += [times, size]
-        pairs += [1, size]
-        sizes.append(times * size)
-    return x.reshape(pairs).expand(spread).reshape(sizes)
+        sizes.append(times * x.shape[2 * k])
+        spread += [times, -1]
+        x = x.unsqueeze(2 * k)
+    return x.expand(spread).clone(memory_format=torch.contiguous_format).view(sizes)
 
 
 def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> torch.Tensor:

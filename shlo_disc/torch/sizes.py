@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from sympy.logic.boolalg import Boolean
+from torch._guards import ShapeGuard
 from torch.utils._sympy.functions import Mod
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
@@ -54,6 +55,16 @@ _RELATIONS = {
 def _call(e: Any) -> str | None:
     """The function of the notation that `e` calls."""
     return _CALLS.get(type(e).__name__)
+
+
+def require(condition: bool | torch.SymBool) -> None:
+    """Add a guard while a program is traced, also one that holds for all sizes from 2 on.
+
+    PyTorch drops such a guard, and serves sizes of 0 and 1 all the same.
+    """
+    if isinstance(condition, torch.SymBool):
+        env = condition.node.shape_env
+        env.guards.append(ShapeGuard(condition.node.expr, env._get_sloc(), size_oblivious=False))
 
 
 def environment_of(values: Any) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
-from shlo_disc.torch.sizes import size_in
+from shlo_disc.torch.sizes import require, size_in
 
 aten = torch.ops.aten
 
@@ -55,6 +55,18 @@ def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return parts
 
 
+def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.Tensor:
+    """Without the dimensions of one element. The program requires more of those that it keeps."""
+    given = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    ones = set()
+    for axis in {d % x.dim() for d in given} if x.dim() else ():
+        if guard_or_false(x.shape[axis] == 1):
+            ones.add(axis)
+        else:
+            require(x.shape[axis] != 1)
+    return x.reshape([size for axis, size in enumerate(x.shape) if axis not in ones])
+
+
 def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
     """Windows of a dimension, their elements in a new last one."""
     if x.dim() == 0:
@@ -75,8 +87,7 @@ def _diagonal_scatter(
     rest = [k for k in range(x.dim()) if k not in (first, second)]
     y = x.permute([*rest, first, second])
     rows, columns = (torch.arange(y.shape[k]).unsqueeze(1 if k == -2 else 0) for k in (-2, -1))
-    places = (rows if offset >= 0 else columns).squeeze()
-    places = places.reshape([-1, 1] if offset >= 0 else [1, -1])
+    places = rows if offset >= 0 else columns
     padded = torch.cat([src, src.new_zeros([*src.shape[:-1], 1])], -1)  # `src` may have no elements
     spread = padded.index_select(-1, places.reshape([-1]).clamp(max=src.shape[-1]))
     spread = spread.unsqueeze(-1 if offset >= 0 else -2)
@@ -139,9 +150,12 @@ VIEWS: dict[Any, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten.select_copy.int: torch.select,
     aten.split_with_sizes_copy.default: torch.split_with_sizes,
-    aten.squeeze_copy.default: torch.squeeze,
-    aten.squeeze_copy.dim: torch.squeeze,
-    aten.squeeze_copy.dims: torch.squeeze,
+    aten.squeeze.default: _squeeze,
+    aten.squeeze.dim: _squeeze,
+    aten.squeeze.dims: _squeeze,
+    aten.squeeze_copy.default: _squeeze,
+    aten.squeeze_copy.dim: _squeeze,
+    aten.squeeze_copy.dims: _squeeze,
     aten.t_copy.default: torch.t,
     aten.transpose_copy.int: torch.transpose,
     aten.unbind_copy.int: torch.unbind,

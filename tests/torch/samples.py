@@ -25,6 +25,11 @@ def normal(*shape):
     return torch.randn(shape)
 
 
+def wide(b, s):
+    """Of more rows, for programs that hold for no size of 1."""
+    return normal(b + 1, s)
+
+
 def positive(*shape):
     return torch.rand(shape) + 0.1
 
@@ -172,6 +177,7 @@ SAMPLES: dict[str, Sample] = {
                               lambda b, s: (normal(b, s), normal(b, 2)), (BS, {0: B})),
     "split_with_sizes.default": (lambda x: aten.split_with_sizes(x, [2, x.shape[1] - 2], 1),
                                  lambda b, s: (normal(b, s + 4),), ({0: B, 1: Dim("t", min=5)},)),
+    "squeeze.default": one(lambda x: aten.squeeze(x.unsqueeze(1)), wide),
     "squeeze.dim": one(lambda x: aten.squeeze(x.unsqueeze(1), 1)),
     "squeeze.dims": one(lambda x: aten.squeeze(x.unsqueeze(1).unsqueeze(0), [0, 2])),
     "unsqueeze.default": one(aten.unsqueeze, normal, 1),
@@ -445,7 +451,7 @@ OF_LIBRARIES: dict[str, Sample] = {
     "cosine_similarity.default": two(aten.cosine_similarity),
     "pairwise_distance.default": two(aten.pairwise_distance),
     # shapes
-    **{f"{n}.default": one(getattr(aten, n)) for n in ["t", "numpy_T", "ravel", "fliplr", "flipud", "rot90", "triu", "tril", "ones_like", "zeros_like", "squeeze"]},
+    **{f"{n}.default": one(getattr(aten, n)) for n in ["t", "numpy_T", "ravel", "fliplr", "flipud", "rot90", "triu", "tril", "ones_like", "zeros_like"]},
     "triu_.default": written(aten.triu_, 1),
     "tril_.default": written(aten.tril_),
     "transpose.int": one(aten.transpose, normal, 0, 1),
@@ -469,12 +475,12 @@ OF_LIBRARIES: dict[str, Sample] = {
     "column_stack.default": two(lambda x, y: aten.column_stack([x, y])),
     "meshgrid.indexing": (lambda x, y: aten.meshgrid([x, y], indexing="ij"), lambda b, s: (normal(b), normal(s)), ({0: B}, {0: S})),
     "broadcast_tensors.default": (lambda x, y: aten.broadcast_tensors([x[:, None], y]), lambda b, s: (normal(b), normal(s)), ({0: B}, {0: S})),
-    "chunk.default": one(lambda x: aten.chunk(x.repeat(1, 2), 2, 1)),
+    "chunk.default": one(lambda x: aten.chunk(torch.cat([x, x], 1), 2, 1)),
     "split.Tensor": one(lambda x: aten.split(x[:, :3].repeat(1, 2), 3, 1)),
     "split.sizes": one(lambda x: aten.split.sizes(x, [1, x.shape[1] - 1], 1)),
     "tensor_split.sections": one(lambda x: aten.tensor_split(x.repeat(1, 2), 2, 1)),
     "unsafe_split.Tensor": one(lambda x: aten.unsafe_split(x[:, :3].repeat(1, 2), 3, 1)),
-    "unsafe_chunk.default": one(lambda x: aten.unsafe_chunk(x[:, :3].repeat(1, 2), 2, 1)),
+    "unsafe_chunk.default": one(lambda x: aten.unsafe_chunk(torch.cat([x, x], 1), 2, 1)),
     "unbind.int": pictures(lambda x: [y * 2 for y in aten.unbind(x, 1)]),
     "narrow.default": one(aten.narrow, normal, 1, 1, 2),
     "roll.default": one(aten.roll, normal, [1, 2], [0, 1]),

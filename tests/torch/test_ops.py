@@ -69,7 +69,7 @@ def results_of(function, args, *, has_gradients=False):
     ends = [x for x in tensors if x.requires_grad] if has_gradients else []
     starts = [x for x in args if x.requires_grad] if ends else []
     weights = [torch.cos(1.7 * torch.arange(x.numel())).reshape(x.shape).to(x.dtype) for x in ends]
-    gradients = torch.autograd.grad(ends, starts, weights, allow_unused=True) if starts else ()
+    gradients = torch.autograd.grad(ends, starts, weights, materialize_grads=True) if starts else ()
     return [x.detach() if isinstance(x, torch.Tensor) else x for x in (*results, *gradients)]
 
 
@@ -129,6 +129,7 @@ GRADIENT_OF_NUMBERS = frozenset({"affine_grid_generator.default", "upsample_line
 
 OF_FIXED_SIZES = frozenset({
     "indices.default", "values.default", "crow_indices.default", "col_indices.default",
+    "chunk.default", "unsafe_chunk.default", "fft_rfftfreq.default",
     "hann_window.default", "istft.default", "linalg_cross.default", "linspace.default",
     "logspace.default", "split.Tensor", "take_along_dim.default", "tril_indices.default",
     "triu_indices.default", "unsafe_split.Tensor", "norm_except_dim.default",
@@ -145,8 +146,10 @@ OF_DATA = frozenset({
 })  # fmt: skip
 """Ops with sizes that come from data."""
 
-NUMBERS = frozenset({"_local_scalar_dense.default"})
-"""Ops that give Python numbers of data."""
+NUMBERS = frozenset({
+    "_local_scalar_dense.default", "sym_is_contiguous.default", "sym_storage_offset.default",
+})  # fmt: skip
+"""Ops that give Python numbers."""
 
 WAYS = ("exported", "compiled", "trained")
 RUNS = [(name, way) for name in EVERY for way in WAYS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
@@ -12,6 +14,7 @@ from torch.export import Dim, export  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
+from shlo_disc.torch.decompositions import decompose  # noqa: E402
 from tests.torch.models import B, Of  # noqa: E402
 from tests.torch.test_backend import assert_trains_as_eager, compiled, kinds  # noqa: E402
 
@@ -110,11 +113,63 @@ LESS_ONE = (
 
 
 def test_a_dimension_that_is_a_multiple():
-    assert_exports(HALVED, {0: 2 * Dim("half")}, (10, 5), (2, 5), (12, 5))
+    assert_exports(HALVED, {0: 2 * Dim("half")}, (10, 5), (4, 5), (12, 5))
 
 
 def test_a_dimension_that_is_a_multiple_less_one():
     assert_exports(LESS_ONE, {0: 4 * Dim("quarter", min=2) - 1}, (11, 5), (7, 5), (39, 5))
+
+
+# -- dimensions of one element ---------------------------------------------------------------------
+
+
+def squeezed_in_place(x):
+    y = x + 1
+    y.squeeze_(0)
+    return y
+
+
+SQUEEZED = {
+    "every dimension": (torch.squeeze, [(1, 5), (3, 1), (1, 1)]),
+    "one": (lambda x: x.squeeze(-1) + 1, [(3, 1)]),
+    "several": (lambda x: x.squeeze((0, 1)) * 2, [(1, 5), (3, 1)]),
+    "in place": (squeezed_in_place, [(1, 5)]),
+    "copied": (lambda x: torch.squeeze_copy(x, 0), [(1, 5)]),
+    "of a sum": (lambda x: x.sum(0, keepdim=True).squeeze(), [(3, 1)]),
+    "of a sum of all": (lambda x: (x.sum(1, keepdim=True) + x[:, :1]).squeeze(-1), []),
+}
+"""Functions of a matrix, with the shapes at which eager mode gives a result of another rank."""
+
+
+@pytest.mark.parametrize("name", SQUEEZED)
+def test_a_result_of_another_rank_is_refused(name):
+    """PyTorch exports for sizes of at least 2, and runs the program at the others all the same."""
+    function, refused = SQUEEZED[name]
+    dims = (Dim.DYNAMIC, Dim.DYNAMIC)
+    program = export(Of(function), (torch.randn(4, 6),), dynamic_shapes=((dims,),))
+    run = shlo_disc.torch.compile(program)
+    for shape in ((4, 6), (7, 3), (1, 5), (3, 1), (1, 1), (2, 4)):
+        x = torch.randn(shape)
+        if program.module()(x).dim() != program.module()(torch.randn(5, 5)).dim():
+            assert shape in refused or shape == (1, 1)
+            with pytest.raises(shlo_disc.ShapeMismatchError, match="!= 1"):
+                run(x)
+        else:
+            assert shape not in refused
+            assert_equal_to_eager(run, function, x)
+
+
+def test_a_program_that_is_compiled_again_requires_the_same_of_its_sizes():
+    """PyTorch keeps what it was asked of sizes, and adds no guard for what it has kept."""
+    program = export(
+        Of(lambda x: x.chunk(2)), (torch.randn(4, 6),), dynamic_shapes=(({0: Dim.DYNAMIC},),)
+    )
+    first, second = (
+        decompose(copy.deepcopy(program.graph_module), lambda node: False, libraries=False)
+        for _ in range(2)
+    )
+    assert first
+    assert first == second
 
 
 # -- parts ----------------------------------------------------------------------------------------
