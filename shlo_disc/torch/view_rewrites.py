@@ -64,7 +64,7 @@ def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.T
             ones.add(axis)
         else:
             require(x.shape[axis] != 1)
-    return x.reshape([size for axis, size in enumerate(x.shape) if axis not in ones])
+    return torch.ops.prims.squeeze(x, sorted(ones)) if ones else aten.alias(x)
 
 
 def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:

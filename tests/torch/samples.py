@@ -25,11 +25,6 @@ def normal(*shape):
     return torch.randn(shape)
 
 
-def wide(b, s):
-    """Of more rows, for programs that hold for no size of 1."""
-    return normal(b + 1, s)
-
-
 def positive(*shape):
     return torch.rand(shape) + 0.1
 
@@ -177,7 +172,6 @@ SAMPLES: dict[str, Sample] = {
                               lambda b, s: (normal(b, s), normal(b, 2)), (BS, {0: B})),
     "split_with_sizes.default": (lambda x: aten.split_with_sizes(x, [2, x.shape[1] - 2], 1),
                                  lambda b, s: (normal(b, s + 4),), ({0: B, 1: Dim("t", min=5)},)),
-    "squeeze.default": one(lambda x: aten.squeeze(x.unsqueeze(1)), wide),
     "squeeze.dim": one(lambda x: aten.squeeze(x.unsqueeze(1), 1)),
     "squeeze.dims": one(lambda x: aten.squeeze(x.unsqueeze(1).unsqueeze(0), [0, 2])),
     "unsqueeze.default": one(aten.unsqueeze, normal, 1),
@@ -452,6 +446,7 @@ OF_LIBRARIES: dict[str, Sample] = {
     "pairwise_distance.default": two(aten.pairwise_distance),
     # shapes
     **{f"{n}.default": one(getattr(aten, n)) for n in ["t", "numpy_T", "ravel", "fliplr", "flipud", "rot90", "triu", "tril", "ones_like", "zeros_like"]},
+    "squeeze.default": one(lambda x: aten.squeeze(x.unsqueeze(1)), lambda b, s: normal(b + 1, s)),
     "triu_.default": written(aten.triu_, 1),
     "tril_.default": written(aten.tril_),
     "transpose.int": one(aten.transpose, normal, 0, 1),

@@ -130,6 +130,7 @@ GRADIENT_OF_NUMBERS = frozenset({"affine_grid_generator.default", "upsample_line
 OF_FIXED_SIZES = frozenset({
     "indices.default", "values.default", "crow_indices.default", "col_indices.default",
     "chunk.default", "unsafe_chunk.default", "fft_rfftfreq.default",
+    "max_pool1d.default",
     "hann_window.default", "istft.default", "linalg_cross.default", "linspace.default",
     "logspace.default", "split.Tensor", "take_along_dim.default", "tril_indices.default",
     "triu_indices.default", "unsafe_split.Tensor", "norm_except_dim.default",
