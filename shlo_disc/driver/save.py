@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, cast
 
 import numpy.typing as npt
@@ -38,8 +39,11 @@ def save(
     targets: Sequence[str],
     cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
+    weights: str,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
+    if weights not in ("inside", "separate"):
+        raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
     if isinstance(targets, str) or not targets:
         raise TypeError(f"targets must be names such as 'x86-64-v3', got {targets!r}")
     if not request.options.target.startswith("cpu"):
@@ -55,7 +59,7 @@ def save(
     contents = Contents()
     made = [_compiled(request, machine, fixed) for machine in machines]
     rows = [
-        _target(contents, machine, code, known)
+        _target(contents, machine, code, known, weights == "separate")
         for machine, code in zip(machines, made, strict=True)
     ]
     record = made[0].record
@@ -71,6 +75,7 @@ def save(
     )
     told = describe_program(_Described.of(record))
     contents.add("explain.json", json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+    tensors = contents.tensors()
     whole = manifest.Manifest(
         compiler=f"shlo_disc {version('shlo_disc')}",
         members=contents.members(),
@@ -78,6 +83,8 @@ def save(
         arguments=arguments,
         results=tuple(manifest.Result("", r.dtype.name, r.sizes) for r in signature.results),
         targets=tuple(rows),
+        weights_file=f"{Path(path).name}.safetensors" if tensors else "",
+        tensors=tensors,
     )
     contents.write(path, whole)
     _log.info("saved %s for %s", record.name, ", ".join(machine.name for machine in machines))
@@ -139,8 +146,13 @@ def _why_not_saved(record: ProgramRecord) -> str:
     return ""
 
 
-def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int) -> manifest.Target:
-    """The row of a program compiled for one machine, whose code and constants are in `contents`."""
+def _target(
+    contents: Contents, machine: ArtifactTarget, code: Code, cores: int, is_apart: bool
+) -> manifest.Target:
+    """The row of a program compiled for one machine, whose code and constants are in `contents`.
+
+    `is_apart`: its constants are in the weights file.
+    """
     record, host, program = code.record, code.record.host, code.record.program
     objects: dict[bytes, int] = {}
     spans: list[manifest.Span] = []
@@ -155,7 +167,10 @@ def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int)
     prepare, run = map(function, code.entry_points)
     functions = (*code.kernels, *code.plans)
     rows = [function(functions[number]) for number in host.table]
-    constants = tuple(map(contents.add_constant, host.constants))
+    constants = tuple(
+        contents.add_tensor(array, *kind) if is_apart else contents.add_constant(array)
+        for array, kind in zip(host.constants, host.constant_types, strict=True)
+    )
     names = {str(number): array for number, array in enumerate(host.constants)}
     # Without times: equal programs have equal files. Functions are in the order of the table.
     kept_host = replace(host, table=tuple(range(len(rows))))

@@ -92,6 +92,7 @@ class Saver(Protocol):
         targets: Sequence[str],
         cores: int | None,
         fixed: Mapping[int, npt.NDArray[Any]],
+        weights: str,
     ) -> None:
         """As :meth:`Executable.save`."""
 
@@ -196,13 +197,16 @@ class Executable(OfThisProcess):
         *,
         cores: int | None = None,
         fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
+        weights: str = "inside",
     ) -> None:
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
         It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
         "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
         default as many as this process has. They decide the order of some long sums. `fixed`:
-        arguments, by their numbers, that become constants of the artifact.
+        arguments, by their numbers, that become constants of the artifact. `weights`: "inside", or
+        "separate" for constants in a safetensors file beside it, named as it with ".safetensors"
+        behind. An artifact runs with the file that it was saved with, and with no other.
 
         An existing file is replaced in one step. Raises UnsupportedError for a program that an
         artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
@@ -213,7 +217,7 @@ class Executable(OfThisProcess):
                 f"{self.name} cannot be saved: nobody knows its source; save what "
                 "shlo_disc.compile or f.lower(*args).compile() gives"
             )
-        self.saver(path, targets, cores, fixed)
+        self.saver(path, targets, cores, fixed, weights)
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """As calling, from and to lists.

@@ -44,6 +44,11 @@ def main(path: Path, with_kernels: bool) -> None:
     click.echo("members:")
     for member in manifest.members:
         click.echo(f"  {member.size:>12,} bytes  {member.name}  {member.digest.hex()[:16]}")
+    if manifest.weights_file:
+        click.echo(f"tensors of {manifest.weights_file}:")
+        for one in manifest.tensors:
+            sizes = ", ".join(map(str, one.sizes))
+            click.echo(f"  {one.size:>12,} bytes  {one.name}  {one.dtype}[{sizes}]")
 
 
 def _signature(manifest: Manifest) -> str:

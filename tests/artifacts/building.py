@@ -46,9 +46,20 @@ class Recorded:
         monkeypatch.setattr(codegen, "load", loaded)
         monkeypatch.setattr(ral, "Executable", made)
 
-    def write(self, path, texts, *, targets=(("host", "x86-64", HOST),), name="program"):
-        """Write the program for `targets`, all with the code of this processor."""
+    def write(
+        self, path, texts, *, targets=(("host", "x86-64", HOST),), name="program", apart=False
+    ):
+        """Write the program for `targets`, all with the code of this processor.
+
+        `apart`: its constants are in a file beside it.
+        """
         given, contents = self.options, container.Contents()
+
+        def constant(array):
+            if not apart:
+                return contents.add_constant(array)
+            return contents.add_tensor(array, "ui8", array.shape)
+
         for index, cell in enumerate(given["kernels"]):
             if not cell.address:
                 given["make_kernel"](index, False)
@@ -76,7 +87,7 @@ class Recorded:
                     symbols=given["symbols"],
                     guards=tuple(given["guards"]),
                     pack_layouts=tuple(given["pack_layouts"]),
-                    constants=tuple(map(contents.add_constant, given["constants"])),
+                    constants=tuple(map(constant, given["constants"])),
                     size_arguments=tuple(given["size_arguments"]),
                     packable=tuple(given["packable"]),
                     donated=tuple(given["donated"]),
@@ -100,6 +111,8 @@ class Recorded:
                 )
             ),
             targets=tuple(made),
+            weights_file=f"{path.name}.safetensors" if apart else "",
+            tensors=contents.tensors(),
         )
         contents.write(path, described)
         return described

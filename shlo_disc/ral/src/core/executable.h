@@ -160,9 +160,9 @@ class Executable {
   explicit Executable(ProgramSpec spec);
 
   // Adds a constant; to be called once per constant, in order, before the first run. Aligned memory
-  // is read where it is, and `owner` lives as long as the program; other memory is copied. False:
-  // out of memory.
-  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner);
+  // is read where it is if it may stay, and `owner` lives as long as the program; other memory is
+  // copied. False: out of memory.
+  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner, bool may_stay = true);
 
   const ProgramSpec& spec() const { return spec_; }
   // Numbers `prepare` takes: the sizes of all arguments, then the elements of size arguments.

@@ -21,7 +21,14 @@ struct Manifest {
     Digest digest;
   };
   struct Span {
-    size_t member, offset, bytes;
+    int64_t member;  // -1 - k: tensor k, which a constant may be
+    size_t offset, bytes;
+  };
+  struct Tensor {
+    std::string name, dtype;
+    std::vector<int64_t> sizes;
+    size_t bytes;
+    Digest digest;
   };
   struct Argument {
     std::string name;
@@ -58,6 +65,8 @@ struct Manifest {
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<Target> targets;
+  std::string weights_file;  // empty: there are no tensors
+  std::vector<Tensor> tensors;
 };
 
 // Checks every length and every index. Throws ArtifactError.
