@@ -58,13 +58,15 @@ def test_c(model, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def built(tmp_path_factory, model):
     """The folder with the programs in C++."""
     if (cmake := shutil.which("cmake")) is None or shutil.which("c++") is None:
         pytest.skip("no CMake or no compiler of C++")
     folder = tmp_path_factory.mktemp("cpp")
     options = (f"-Ddisc_ral_DIR={ral.cmake_dir()}", "-DCMAKE_BUILD_TYPE=Release")
     run(cmake, "-S", DEPLOY / "cpp", "-B", folder, *options)
+    header = run(sys.executable, "-m", "shlo_disc.tools.disc_dump", model, "--header")
+    (folder / "encoder.hpp").write_text(header)
     run(cmake, "--build", folder)
     return folder
 
