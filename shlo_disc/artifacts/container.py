@@ -78,12 +78,12 @@ class Contents:
         """Put an object file into the code of a target."""
         return self.add(f"code/{target}.bin", data)
 
-    def add_constant(self, array: npt.NDArray[Any]) -> Span:
+    def add_constant(self, array: npt.NDArray[Any], folder: str = "constants") -> Span:
         """Put the elements of a constant into a member of their own; equal ones share it."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         key = digest_of(data)
         if key not in self._constants:
-            name = f"constants/{len(self._constants)}.bin"
+            name = f"{folder}/{len(self._constants)}.bin"
             self._constants[key] = self.add(name, data)
         return self._constants[key]
 

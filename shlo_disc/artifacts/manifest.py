@@ -21,7 +21,7 @@ VERSION = 2
 """Of the fields below. A reader knows all versions up to its own."""
 
 
-_SINCE = {"weights_file": 2, "tensors": 2}
+_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2}
 """The version of fields of `Manifest` that the first one lacks."""
 
 
@@ -61,6 +61,19 @@ class Span:
     """Its place in `Manifest.members`. Of a constant also `-1 - k`: all of tensor `k`."""
     offset: int
     size: int
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A constant as a kernel wants it, so that no call packs it."""
+
+    target: int
+    """Its place in `Manifest.targets`."""
+    constant: int
+    """Its place in `Target.constants`."""
+    slot: int
+    """Its place in `Target.pack_layouts`."""
+    data: Span
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,7 @@ class Manifest:
     """A safetensors file in the folder of the artifact; "": constants are members."""
     tensors: tuple[Tensor, ...] = ()
     """Of the weights file."""
+    packs: tuple[Pack, ...] = ()
 
 
 def packed(manifest: Manifest) -> bytes:

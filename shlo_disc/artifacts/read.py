@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of
-from shlo_disc.artifacts.manifest import Manifest, ManifestError, Span, Target, Tensor, unpacked
+from shlo_disc.artifacts.manifest import (
+    Manifest,
+    ManifestError,
+    Pack,
+    Span,
+    Target,
+    Tensor,
+    unpacked,
+)
 from shlo_disc.artifacts.safetensors import stored
 from shlo_disc.base.errors import ArtifactError
 from shlo_disc.base.records import dataclass
@@ -116,6 +124,8 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[
             raise ArtifactError(f"{member.name} is not what was written")
     for target in manifest.targets:
         _check_places(manifest, target)
+    for pack in manifest.packs:
+        _check_pack(manifest, pack)
     name = manifest.weights_file
     if bool(name) != bool(manifest.tensors) or name != os.path.basename(name) or name in _FOLDERS:
         raise ArtifactError(f"{name!r} is no file of weights beside it")
@@ -124,19 +134,35 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[
 
 def _check_places(manifest: Manifest, target: Target) -> None:
     """Raise ArtifactError unless all that a row names is there."""
-    apart = [span for span in target.constants if span.member < 0]
-    for span in apart:
-        if not 0 <= -1 - span.member < len(manifest.tensors):
+    for span in target.constants:
+        if span.member < 0 and -1 - span.member >= len(manifest.tensors):
             raise ArtifactError("a constant is no tensor")
-    for span in (*target.objects, *(span for span in target.constants if span not in apart)):
-        if not 0 <= span.member < len(manifest.members):
-            raise ArtifactError("a part is of no member")
-        size = manifest.members[span.member].size
-        if not 0 <= span.offset <= span.offset + span.size <= size:
-            raise ArtifactError("a part is outside its member")
+    for span in (*target.objects, *(span for span in target.constants if span.member >= 0)):
+        _check_span(manifest, span)
     for function in (target.prepare, target.run, *target.kernels):
         if not 0 <= function.object_file < len(target.objects):
             raise ArtifactError(f"the function {function.name} is in no object file")
+
+
+def _check_pack(manifest: Manifest, pack: Pack) -> None:
+    """Raise ArtifactError unless all that a packed copy is of is there."""
+    if not 0 <= pack.target < len(manifest.targets):
+        raise ArtifactError("a packed copy is of no target")
+    target = manifest.targets[pack.target]
+    if not (
+        0 <= pack.constant < len(target.constants) and 0 <= pack.slot < len(target.pack_layouts)
+    ):
+        raise ArtifactError("a packed copy is of no constant, or has no layout")
+    _check_span(manifest, pack.data)
+
+
+def _check_span(manifest: Manifest, span: Span) -> None:
+    """Raise ArtifactError unless `span` is a part of a member."""
+    if not 0 <= span.member < len(manifest.members):
+        raise ArtifactError("a part is of no member")
+    size = manifest.members[span.member].size
+    if not 0 <= span.offset <= span.offset + span.size <= size:
+        raise ArtifactError("a part is outside its member")
 
 
 def _contents(file: memoryview, info: zipfile.ZipInfo) -> memoryview:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from shlo_disc.artifacts.read import record_name
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
+from shlo_disc.driver.load import load
 from shlo_disc.driver.request import Request
 from shlo_disc.driver.stages import Code, compile_code
 from shlo_disc.dynamic.program import ShapeProgram
@@ -26,6 +28,7 @@ from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.executables.codec import to_bytes
 from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import Signature, signature_of
+from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
 from shlo_disc.lower.target import ArtifactTarget, Function, ObjectFunction, artifact_target
 from shlo_disc.report.describe import describe_program
@@ -40,6 +43,7 @@ def save(
     cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
     weights: str,
+    packed_for: Sequence[Any] | None,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
@@ -86,8 +90,32 @@ def save(
         weights_file=f"{Path(path).name}.safetensors" if tensors else "",
         tensors=tensors,
     )
+    if packed_for is not None:
+        packs = _packs(contents, whole, Path(path).parent, packed_for)
+        whole = replace(whole, members=contents.members(), packs=packs)
     contents.write(path, whole)
     _log.info("saved %s for %s", record.name, ", ".join(machine.name for machine in machines))
+
+
+def _packs(
+    contents: Contents, whole: manifest.Manifest, folder: Path, given: Sequence[Any]
+) -> tuple[manifest.Pack, ...]:
+    """The copies of constants that a call with `given` packs, which are put into `contents`.
+
+    `folder`: where an artifact without them may be for a while.
+    """
+    found = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".packs-") as made:
+        path = Path(made) / "m.disc"
+        contents.write(path, whole)
+        for number, row in enumerate(whole.targets):
+            loaded = load(path, row.name)
+            loaded.run_numpy(given)
+            finish_compiling()  # which packs what the call did without
+            for constant, slot, data in loaded.packs():
+                span = contents.add_constant(data, "packs")
+                found.append(manifest.Pack(number, constant, slot, span))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class BehindTensors(OfThisProcess):
         *,
         cores: int | None = None,
         weights: str = "inside",
+        packed_for: Sequence[Any] | None = None,
     ) -> None:
         """Write an artifact, which runs without the framework: see :meth:`Executable.save`.
 
@@ -47,11 +48,11 @@ class BehindTensors(OfThisProcess):
             )
         if reason := self._why_not_saved():
             raise UnsupportedError(f"{self.name} cannot be saved: it {reason}")
-        if weights == "arguments":
-            self.executable.save(path, targets, cores=cores)
-        else:
-            fixed = self._weight_arrays()
-            self.executable.save(path, targets, cores=cores, fixed=fixed, weights=weights)
+        fixed = {} if weights == "arguments" else self._weight_arrays()
+        place = "separate" if weights == "separate" else "inside"
+        self.executable.save(
+            path, targets, cores=cores, fixed=fixed, weights=place, packed_for=packed_for
+        )
 
     def _why_not_saved(self) -> str:
         """What a call does beyond the program, behind "it"; "" if it does nothing."""

@@ -78,7 +78,7 @@ def main(
     try:
         stated = Stated.of(path, None, None, constraints, None)
         request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=False)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights)
+        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, None)
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

@@ -79,6 +79,11 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
     yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
     yield f"  {len(target.kernels)} kernels, {code:,} bytes of object files"
     yield f"  {len(target.constants)} constants, {constants:,} bytes"
+    number = artifact.manifest.targets.index(target)
+    packs = [pack for pack in artifact.manifest.packs if pack.target == number]
+    if packs:
+        size = sum(pack.data.size for pack in packs)
+        yield f"  {len(packs)} packed copies of constants, {size:,} bytes"
     names = [one.name for one in artifact.manifest.arguments]
     for what, numbers in (
         ("keeps packed copies of", target.packable),

@@ -12,6 +12,8 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.artifacts import container, manifest
@@ -47,11 +49,19 @@ class Recorded:
         monkeypatch.setattr(ral, "Executable", made)
 
     def write(
-        self, path, texts, *, targets=(("host", "x86-64", HOST),), name="program", apart=False
+        self,
+        path,
+        texts,
+        *,
+        targets=(("host", "x86-64", HOST),),
+        name="program",
+        apart=False,
+        packed=False,
     ):
         """Write the program for `targets`, all with the code of this processor.
 
-        `apart`: its constants are in a file beside it.
+        `apart`: its constants are in a file beside it. `packed`: it has a packed copy for each
+        target, of which no call can read anything good.
         """
         given, contents = self.options, container.Contents()
 
@@ -95,6 +105,10 @@ class Recorded:
                     reuses=tuple(given["reuses"]),
                 )
             )
+        packs = ()
+        if packed:
+            copy = contents.add_constant(np.zeros(5000, np.uint8), "packs")
+            packs = tuple(manifest.Pack(k, 0, 0, copy) for k in range(len(targets)))
         arguments, results = texts
         described = manifest.Manifest(
             compiler="shlo_disc 0.1.0",
@@ -113,6 +127,7 @@ class Recorded:
             targets=tuple(made),
             weights_file=f"{path.name}.safetensors" if apart else "",
             tensors=contents.tensors(),
+            packs=packs,
         )
         contents.write(path, described)
         return described

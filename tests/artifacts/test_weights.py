@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,9 @@ import shlo_disc
 import shlo_disc_runtime
 from shlo_disc.artifacts import safetensors
 from shlo_disc.artifacts.read import read
-from shlo_disc.base.errors import ArtifactError
+from shlo_disc.base.errors import ArtifactError, UnsupportedError
 from tests.artifacts.programs import PROGRAMS, arguments, export
-from tests.artifacts.test_save import same_bits
+from tests.artifacts.test_save import RUN_HERE, rewritten, same_bits
 
 pytest.importorskip("llvmlite")
 
@@ -219,6 +220,7 @@ def test_wrong_options(tmp_path):
 
 SHARED = """
 import sys
+from dataclasses import replace
 import numpy
 {imports}
 def anonymous():
@@ -278,3 +280,70 @@ def test_two_processes_share_the_memory_of_weights(package, weights, big):
     finally:
         for process in both:
             process.communicate("\n")
+
+
+PACKED = """
+import sys, numpy, shlo_disc_runtime
+program = shlo_disc_runtime.load(sys.argv[1])
+x = numpy.load(sys.argv[2])
+def anonymous():
+    text = open("/proc/self/smaps_rollup").read()
+    return int(text.split("Anonymous:")[1].split()[0]) * 1024
+before = anonymous()
+(y,) = program(x)
+print(anonymous() - before)
+numpy.save(sys.argv[3], y)
+"""
+
+
+@pytest.mark.parametrize("weights", ["inside", "separate"])
+def test_weights_are_packed_before(weights, tmp_path):
+    """Calls have the bits of those that pack by themselves, and make no copy of the weights."""
+    w = RNG.standard_normal((1500, 1600)).astype("f4")
+    x = RNG.standard_normal((1024, 1500)).astype("f4")
+    np.save(tmp_path / "x.npy", x)
+    compiled = shlo_disc.jit(lambda x: x @ w).lower(x).compile()
+    grown, given = {}, {"plain": None, "packed": (x,)}
+    for name, packed_for in given.items():
+        path = tmp_path / f"{name}.disc"
+        compiled.save(path, RUN_HERE, weights=weights, packed_for=packed_for)
+        told = read(path).manifest
+        assert {pack.target for pack in told.packs} == set(
+            range(len(RUN_HERE)) if packed_for else ()
+        )
+        for pack in told.packs:
+            assert pack.data.size >= w.nbytes
+        command = [sys.executable, "-c", PACKED, path, tmp_path / "x.npy", tmp_path / f"{name}.npy"]
+        grown[name] = int(subprocess.check_output(command, text=True))
+        same_bits(shlo_disc.load(path).run_numpy([x]), [np.load(tmp_path / f"{name}.npy")])
+    same_bits([np.load(tmp_path / "plain.npy")], [np.load(tmp_path / "packed.npy")])
+    assert grown["plain"] - grown["packed"] > w.nbytes / 2
+
+
+def test_packing_needs_a_machine_that_runs_it(tmp_path):
+    executable = shlo_disc.compile(export(PROGRAMS["large weights"]))
+    with pytest.raises(UnsupportedError, match="aarch64: this machine is x86_64"):
+        executable.save(tmp_path / "m.disc", ["aarch64"], packed_for=[np.ones((9, 300), "f4")])
+    with pytest.raises(TypeError, match="dimension 1 is 200, the program takes 300"):
+        executable.save(tmp_path / "m.disc", RUN_HERE, packed_for=[np.ones((9, 200), "f4")])
+    assert not list(tmp_path.iterdir())
+
+
+LIES = [{"target": 1}, {"target": -1}, {"constant": 1}, {"slot": 1}, {"slot": -1}]
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("lie", LIES)
+def test_packs_that_lie_are_refused(lie, load, tmp_path):
+    x = np.ones((600, 300), "f4")
+    executable = shlo_disc.compile(export(PROGRAMS["large weights"]))
+    executable.save(tmp_path / "m.disc", RUN_HERE[-1:], packed_for=[x])
+    (pack,) = read(tmp_path / "m.disc").manifest.packs
+    load(tmp_path / "m.disc")
+    rewritten(
+        tmp_path / "m.disc",
+        tmp_path / "n.disc",
+        lambda whole: replace(whole, packs=(replace(pack, **lie),)),
+    )
+    with pytest.raises((ArtifactError, shlo_disc_runtime.ArtifactError)):
+        load(tmp_path / "n.disc")

@@ -40,6 +40,7 @@ class CompiledCall(Protocol):
         *,
         cores: int | None,
         weights: str,
+        packed_for: Sequence[Any] | None,
     ) -> None:
         """Write an artifact."""
 

@@ -193,6 +193,12 @@ class Loader {
       // The directory of the file, or the copy's padding, is what masked code may read behind it.
       if (!out->executable->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
     }
+    for (const Manifest::Pack& pack : manifest.packs) {
+      if (&manifest.targets[pack.target] != out->target) continue;
+      if (!options_.trusts_constants) check_digest(manifest, pack.data.member);
+      const std::string_view data = data_of(pack.data);
+      out->executable->add_pack(pack.constant, pack.slot, data.data(), data.size(), owner_);
+    }
     return out;
   }
 

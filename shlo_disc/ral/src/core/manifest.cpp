@@ -87,6 +87,7 @@ class ManifestReader {
     if (version >= 2) {
       out_.weights_file = in_.text();
       out_.tensors = in_.all([this] { return tensor(); });
+      out_.packs = in_.all([this] { return pack(); });
     }
     if (!in_.at_end()) refuse("bytes behind its end");
     check_weights();
@@ -139,6 +140,16 @@ class ManifestReader {
     }
     const auto offset = static_cast<size_t>(in_.number(0, 0));
     return {member, offset, static_cast<size_t>(in_.number(0, INT64_MAX))};
+  }
+
+  Manifest::Pack pack() {
+    Manifest::Pack out;
+    out.target = in_.index(out_.targets.size());
+    const Manifest::Target& target = out_.targets[out.target];
+    out.constant = in_.index(target.constants.size());
+    out.slot = in_.index(target.pack_layouts.size());
+    out.data = span();
+    return out;
   }
 
   // The file is in the folder of the artifact, and every constant that is a tensor is one.

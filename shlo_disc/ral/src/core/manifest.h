@@ -45,6 +45,10 @@ struct Manifest {
     size_t object;
     std::string name;
   };
+  struct Pack {
+    size_t target, constant, slot;  // the last is a place in the target's `pack_layouts`
+    Span data;
+  };
   struct Target {
     std::string name, machine;
     std::vector<std::string> features;
@@ -67,6 +71,7 @@ struct Manifest {
   std::vector<Target> targets;
   std::string weights_file;  // empty: there are no tensors
   std::vector<Tensor> tensors;
+  std::vector<Pack> packs;
 };
 
 // Checks every length and every index. Throws ArtifactError.
