@@ -83,7 +83,8 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
     packs = [pack for pack in artifact.manifest.packs if pack.target == number]
     if packs:
         size = sum(pack.data.size for pack in packs)
-        yield f"  {len(packs)} packed copies of constants, {size:,} bytes"
+        copies = "copy" if len(packs) == 1 else "copies"
+        yield f"  {len(packs)} packed {copies} of constants, {size:,} bytes"
     names = [one.name for one in artifact.manifest.arguments]
     for what, numbers in (
         ("keeps packed copies of", target.packable),

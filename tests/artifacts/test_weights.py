@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import shlo_disc
 import shlo_disc_runtime
 from shlo_disc.artifacts import safetensors
 from shlo_disc.artifacts.read import read
 from shlo_disc.base.errors import ArtifactError, UnsupportedError
+from shlo_disc.tools import disc_dump
 from tests.artifacts.programs import PROGRAMS, arguments, export
 from tests.artifacts.test_save import RUN_HERE, rewritten, same_bits
 
@@ -256,6 +258,7 @@ def big(tmp_path_factory):
     return folder
 
 
+@pytest.mark.unsanitized
 @pytest.mark.parametrize("package", ["shlo_disc", "shlo_disc_runtime"])
 @pytest.mark.parametrize("weights", ["inside", "separate"])
 def test_two_processes_share_the_memory_of_weights(package, weights, big):
@@ -296,6 +299,7 @@ numpy.save(sys.argv[3], y)
 """
 
 
+@pytest.mark.unsanitized
 @pytest.mark.parametrize("weights", ["inside", "separate"])
 def test_weights_are_packed_before(weights, tmp_path):
     """Calls have the bits of those that pack by themselves, and make no copy of the weights."""
@@ -313,6 +317,8 @@ def test_weights_are_packed_before(weights, tmp_path):
         )
         for pack in told.packs:
             assert pack.data.size >= w.nbytes
+        dumped = CliRunner().invoke(disc_dump.main, [str(path)]).output
+        assert dumped.count("1 packed copy of constants") == len(told.packs)
         command = [sys.executable, "-c", PACKED, path, tmp_path / "x.npy", tmp_path / f"{name}.npy"]
         grown[name] = int(subprocess.check_output(command, text=True))
         same_bits(shlo_disc.load(path).run_numpy([x]), [np.load(tmp_path / f"{name}.npy")])
