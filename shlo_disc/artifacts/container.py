@@ -11,14 +11,15 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shlo_disc.artifacts.manifest import Manifest, Member, Span, packed
+from shlo_disc.artifacts import safetensors
+from shlo_disc.artifacts.manifest import Manifest, Member, Span, Tensor, packed
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
 
@@ -61,6 +62,7 @@ class Contents:
         self._sizes: dict[str, int] = {}
         self._names: list[str] = []
         self._constants: dict[bytes, Span] = {}
+        self._tensors: dict[bytes, tuple[Tensor, Any]] = {}
 
     def add(self, name: str, data: bytes | memoryview) -> Span:
         """Put `data` at the end of a member, which is made by its first part."""
@@ -76,14 +78,31 @@ class Contents:
         """Put an object file into the code of a target."""
         return self.add(f"code/{target}.bin", data)
 
-    def add_constant(self, array: npt.NDArray[Any]) -> Span:
+    def add_constant(self, array: npt.NDArray[Any], folder: str = "constants") -> Span:
         """Put the elements of a constant into a member of their own; equal ones share it."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         key = digest_of(data)
         if key not in self._constants:
-            name = f"constants/{len(self._constants)}.bin"
+            name = f"{folder}/{len(self._constants)}.bin"
             self._constants[key] = self.add(name, data)
         return self._constants[key]
+
+    def add_tensor(self, array: npt.NDArray[Any], element: str, sizes: tuple[int, ...]) -> Span:
+        """Put a constant into the weights file; equal ones share it.
+
+        `element` is the name of its element type, and `sizes` are those of its dimensions.
+        """
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        dtype, digest = safetensors.dtype_of(element), digest_of(data)
+        key = repr((digest, dtype, sizes)).encode()
+        if key not in self._tensors:
+            name = f"constants/{len(self._tensors)}"
+            self._tensors[key] = (Tensor(name, dtype, sizes, len(data), digest), data)
+        return Span(-1 - [*self._tensors].index(key), 0, len(data))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The rows of the manifest for the weights file."""
+        return tuple(row for row, _ in self._tensors.values())
 
     def members(self) -> tuple[Member, ...]:
         """The rows of the manifest."""
@@ -96,10 +115,11 @@ class Contents:
         return tuple(rows)
 
     def write(self, path: str | os.PathLike[str], manifest: Manifest) -> None:
-        """Write the file, in place of an old one in a single step.
+        """Write the weights file, if there is one, then the file.
 
-        The manifest's `members` are those of :meth:`members`. Raises UnsupportedError for contents
-        of more than 4 GB.
+        Each replaces an old one in a single step. The manifest's `members` and `tensors` are those
+        of :meth:`members` and :meth:`tensors`. Raises UnsupportedError for members of more than
+        4 GB.
         """
         path, head = Path(path), packed(manifest)
         total = len(head) + sum(self._sizes.values())
@@ -107,19 +127,30 @@ class Contents:
         if total > MOST_BYTES:
             raise UnsupportedError(
                 f"the artifact would take {total} bytes, and a file holds at most {MOST_BYTES}; "
-                "pass the weights as arguments"
+                "save it with weights='separate', or pass the weights as arguments"
             )
+        if manifest.weights_file:
+            stored = {
+                row.name: safetensors.Stored(row.dtype, row.sizes, data)
+                for row, data in self._tensors.values()
+            }
+            _replace(path.parent / manifest.weights_file, safetensors.written(stored))
         members = [(MANIFEST, [head]), *((name, self._parts[name]) for name in self._names)]
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                for piece in _zip(members, digest_of(head)):
-                    file.write(piece)
-            os.chmod(made, 0o644)
-            os.replace(made, path)
-        except BaseException:
-            os.unlink(made)
-            raise
+        _replace(path, _zip(members, digest_of(head)))
+
+
+def _replace(path: Path, pieces: Iterable[Any]) -> None:
+    """Write a file of `pieces` in place of an old one."""
+    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        os.chmod(made, 0o644)
+        os.replace(made, path)
+    except BaseException:
+        os.unlink(made)
+        raise
 
 
 def _zip(members: list[tuple[str, list[Any]]], digest: bytes) -> Iterator[Any]:

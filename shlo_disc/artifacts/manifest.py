@@ -2,7 +2,8 @@
 
 The bytes are the fields in order, little-endian. An integer is 8 bytes, signed. A text or a bytes
 object is its length and its bytes. A tuple is its length and its elements. The C++ reader is
-`ral/src/core/manifest.cpp`; the two change together, and :data:`VERSION` with them.
+`ral/src/core/manifest.cpp`; the two change together, and :data:`VERSION` with them. Later versions
+add fields at the end of `Manifest`, with defaults for files that lack them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from typing import Any
 from shlo_disc.base.records import dataclass
 
 MAGIC = b"\x93discmf\n"
-VERSION = 1
+VERSION = 2
 """Of the fields below. A reader knows all versions up to its own."""
+
+
+_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2}
+"""The version of fields of `Manifest` that the first one lacks."""
 
 
 class ManifestError(ValueError):
@@ -35,13 +40,40 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """A constant that is in the weights file."""
+
+    name: str
+    dtype: str
+    """As safetensors names it: "F32"."""
+    sizes: tuple[int, ...]
+    size: int
+    """In bytes."""
+    digest: bytes
+    """BLAKE2b of 32 bytes."""
+
+
+@dataclass(frozen=True)
 class Span:
     """Bytes of a member."""
 
     member: int
-    """Its place in `Manifest.members`."""
+    """Its place in `Manifest.members`. Of a constant also `-1 - k`: all of tensor `k`."""
     offset: int
     size: int
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A constant as a kernel wants it, so that no call packs it."""
+
+    target: int
+    """Its place in `Manifest.targets`."""
+    constant: int
+    """Its place in `Target.constants`."""
+    slot: int
+    """Its place in `Target.pack_layouts`."""
+    data: Span
 
 
 @dataclass(frozen=True)
@@ -99,7 +131,7 @@ class Target:
     """The messages of the guards, in order."""
     pack_layouts: tuple[str, ...]
     constants: tuple[Span, ...]
-    """Each begins at a multiple of 64 bytes of the file."""
+    """Each begins at a multiple of 64 bytes of the file, or is a tensor."""
     size_arguments: tuple[int, ...]
     """Arguments whose elements the program reads as sizes."""
     packable: tuple[int, ...]
@@ -123,6 +155,11 @@ class Manifest:
     results: tuple[Result, ...]
     targets: tuple[Target, ...]
     """The first whose features a processor has is used."""
+    weights_file: str = ""
+    """A safetensors file in the folder of the artifact; "": constants are members."""
+    tensors: tuple[Tensor, ...] = ()
+    """Of the weights file."""
+    packs: tuple[Pack, ...] = ()
 
 
 def packed(manifest: Manifest) -> bytes:
@@ -135,11 +172,11 @@ def unpacked(data: bytes) -> Manifest:
     if data[: len(MAGIC)] != MAGIC:
         raise ManifestError("no manifest of shlo_disc")
     reader = _Reader(data, len(MAGIC))
-    version = reader.integer()
-    if version != VERSION:
+    reader.version = version = reader.integer()
+    if not 1 <= version <= VERSION:
         made_by = reader.bytes().decode(errors="replace")
         raise ManifestError(
-            f"format {version}, made by {made_by}; this shlo_disc reads format {VERSION}"
+            f"format {version}, made by {made_by}; this shlo_disc reads up to format {VERSION}"
         )
     manifest: Manifest = reader.value(Manifest)
     if reader.at != len(data):
@@ -165,7 +202,7 @@ def _packed(value: Any) -> Iterator[bytes]:
 
 class _Reader:
     def __init__(self, data: bytes, at: int) -> None:
-        self.data, self.at = data, at
+        self.data, self.at, self.version = data, at, VERSION
 
     def taken(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
@@ -198,4 +235,6 @@ class _Reader:
                 raise ManifestError("truncated")
             return tuple(self.value(element) for _ in range(count))
         kinds = typing.get_type_hints(kind)
-        return kind(*(self.value(kinds[field.name]) for field in dataclasses.fields(kind)))
+        names = [field.name for field in dataclasses.fields(kind)]
+        known = [name for name in names if _SINCE.get(name, 1) <= self.version]
+        return kind(*(self.value(kinds[name]) for name in known))

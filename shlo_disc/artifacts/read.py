@@ -11,10 +11,21 @@ import mmap
 import os
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
 
 from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of
-from shlo_disc.artifacts.manifest import Manifest, ManifestError, Span, Target, unpacked
+from shlo_disc.artifacts.manifest import (
+    Manifest,
+    ManifestError,
+    Pack,
+    Span,
+    Target,
+    Tensor,
+    unpacked,
+)
+from shlo_disc.artifacts.safetensors import stored
 from shlo_disc.base.errors import ArtifactError
 from shlo_disc.base.records import dataclass
 
@@ -22,6 +33,7 @@ _LOCAL_BYTES = 30
 """Of a local header of a ZIP file, in front of the name and the extra field."""
 _END_BYTES = 22
 """Of the end record, in front of the comment."""
+_FOLDERS = (".", "..")
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,13 @@ class Artifact:
     manifest: Manifest
     members: Mapping[str, memoryview]
     """Parts of the file, which is mapped."""
+    tensors: tuple[memoryview, ...]
+    """Parts of the weights file, which is mapped."""
 
     def bytes_of(self, span: Span) -> memoryview:
         """The bytes that a row of the manifest names."""
+        if span.member < 0:
+            return self.tensors[-1 - span.member]
         name = self.manifest.members[span.member].name
         return self.members[name][span.offset : span.offset + span.size]
 
@@ -43,18 +59,48 @@ def read(path: str | os.PathLike[str]) -> Artifact:
 
     Raises ArtifactError for another file and a damaged one, OSError for one that cannot be read.
     """
-    with open(path, "rb") as file:
-        try:
-            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except ValueError:
-            raise ArtifactError(f"{path} is no artifact: it is empty") from None
-        try:
-            return _checked(mapped, zipfile.ZipFile(file))
-        except (zipfile.BadZipFile, ManifestError, struct.error, ValueError) as error:
-            raise ArtifactError(f"{path} is no artifact, or damaged: {error}") from None
+    try:
+        with open(path, "rb") as file:
+            manifest, members = _checked(_mapped(file), zipfile.ZipFile(file))
+    except (zipfile.BadZipFile, ManifestError, struct.error, ValueError) as error:
+        raise ArtifactError(f"{path} is no artifact, or damaged: {error}") from None
+    if not manifest.weights_file:
+        return Artifact(manifest, members, ())
+    beside = Path(path).parent / manifest.weights_file
+    try:
+        with open(beside, "rb") as file:
+            tensors = tuple(_tensors(_mapped(file), manifest.tensors))
+        return Artifact(manifest, members, tensors)
+    except ArtifactError as error:
+        raise ArtifactError(f"{beside}, the weights of {path}: {error}") from None
 
 
-def _checked(file: memoryview, zipped: zipfile.ZipFile) -> Artifact:
+def _mapped(file: BinaryIO) -> memoryview:
+    if not os.fstat(file.fileno()).st_size:
+        raise ArtifactError("it is empty")
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _tensors(file: memoryview, rows: Sequence[Tensor]) -> Iterator[memoryview]:
+    """The bytes of `rows` in a weights file."""
+    found = stored(file, [row.name for row in rows])
+    for row in rows:
+        if (tensor := found.get(row.name)) is None:
+            raise ArtifactError(f"it has no tensor {row.name!r}")
+        has, wants = _typed(tensor.dtype, tensor.sizes), _typed(row.dtype, row.sizes)
+        if has != wants or len(tensor.data) != row.size:
+            raise ArtifactError(f"{row.name!r} is {has}, the artifact takes {wants}")
+        if digest_of(tensor.data) != row.digest:
+            raise ArtifactError(f"{row.name!r} has other elements than those that were saved")
+        yield tensor.data
+
+
+def _typed(dtype: str, sizes: Sequence[int]) -> str:
+    return f"{dtype}[{', '.join(map(str, sizes))}]"
+
+
+def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[str, memoryview]]:
+    """The manifest and the members by name."""
     end = len(file) - _END_BYTES - len(zipped.comment)
     if end < 0 or bytes(file[end : end + 4]) != b"PK\5\6":
         raise ArtifactError("there are bytes behind its end")
@@ -78,20 +124,45 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> Artifact:
             raise ArtifactError(f"{member.name} is not what was written")
     for target in manifest.targets:
         _check_places(manifest, target)
-    return Artifact(manifest, found)
+    for pack in manifest.packs:
+        _check_pack(manifest, pack)
+    name = manifest.weights_file
+    if bool(name) != bool(manifest.tensors) or name != os.path.basename(name) or name in _FOLDERS:
+        raise ArtifactError(f"{name!r} is no file of weights beside it")
+    return manifest, found
 
 
 def _check_places(manifest: Manifest, target: Target) -> None:
     """Raise ArtifactError unless all that a row names is there."""
-    for span in (*target.objects, *target.constants):
-        if not 0 <= span.member < len(manifest.members):
-            raise ArtifactError("a part is of no member")
-        size = manifest.members[span.member].size
-        if not 0 <= span.offset <= span.offset + span.size <= size:
-            raise ArtifactError("a part is outside its member")
+    for span in target.constants:
+        if span.member < 0 and -1 - span.member >= len(manifest.tensors):
+            raise ArtifactError("a constant is no tensor")
+    for span in (*target.objects, *(span for span in target.constants if span.member >= 0)):
+        _check_span(manifest, span)
     for function in (target.prepare, target.run, *target.kernels):
         if not 0 <= function.object_file < len(target.objects):
             raise ArtifactError(f"the function {function.name} is in no object file")
+
+
+def _check_pack(manifest: Manifest, pack: Pack) -> None:
+    """Raise ArtifactError unless all that a packed copy is of is there."""
+    if not 0 <= pack.target < len(manifest.targets):
+        raise ArtifactError("a packed copy is of no target")
+    target = manifest.targets[pack.target]
+    if not (
+        0 <= pack.constant < len(target.constants) and 0 <= pack.slot < len(target.pack_layouts)
+    ):
+        raise ArtifactError("a packed copy is of no constant, or has no layout")
+    _check_span(manifest, pack.data)
+
+
+def _check_span(manifest: Manifest, span: Span) -> None:
+    """Raise ArtifactError unless `span` is a part of a member."""
+    if not 0 <= span.member < len(manifest.members):
+        raise ArtifactError("a part is of no member")
+    size = manifest.members[span.member].size
+    if not 0 <= span.offset <= span.offset + span.size <= size:
+        raise ArtifactError("a part is outside its member")
 
 
 def _contents(file: memoryview, info: zipfile.ZipInfo) -> memoryview:

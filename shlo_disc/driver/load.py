@@ -46,6 +46,11 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Executable:
         plans=(),
         entry_points=(functions[0], functions[1]),
     )
+    number = artifact.manifest.targets.index(row)
+    for pack in artifact.manifest.packs:
+        if pack.target == number:
+            data = np.frombuffer(artifact.bytes_of(pack.data), np.uint8)
+            made.add_pack(pack.constant, pack.slot, data)
     made.was_loaded = True
     return made
 

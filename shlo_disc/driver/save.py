@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, cast
 
 import numpy.typing as npt
@@ -18,6 +20,7 @@ from shlo_disc.artifacts.read import record_name
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
+from shlo_disc.driver.load import load
 from shlo_disc.driver.request import Request
 from shlo_disc.driver.stages import Code, compile_code
 from shlo_disc.dynamic.program import ShapeProgram
@@ -25,6 +28,7 @@ from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.executables.codec import to_bytes
 from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import Signature, signature_of
+from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
 from shlo_disc.lower.target import ArtifactTarget, Function, ObjectFunction, artifact_target
 from shlo_disc.report.describe import describe_program
@@ -38,8 +42,12 @@ def save(
     targets: Sequence[str],
     cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
+    weights: str,
+    packed_for: Sequence[Any] | None,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
+    if weights not in ("inside", "separate"):
+        raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
     if isinstance(targets, str) or not targets:
         raise TypeError(f"targets must be names such as 'x86-64-v3', got {targets!r}")
     if not request.options.target.startswith("cpu"):
@@ -55,7 +63,7 @@ def save(
     contents = Contents()
     made = [_compiled(request, machine, fixed) for machine in machines]
     rows = [
-        _target(contents, machine, code, known)
+        _target(contents, machine, code, known, weights == "separate")
         for machine, code in zip(machines, made, strict=True)
     ]
     record = made[0].record
@@ -71,6 +79,7 @@ def save(
     )
     told = describe_program(_Described.of(record))
     contents.add("explain.json", json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+    tensors = contents.tensors()
     whole = manifest.Manifest(
         compiler=f"shlo_disc {version('shlo_disc')}",
         members=contents.members(),
@@ -78,9 +87,35 @@ def save(
         arguments=arguments,
         results=tuple(manifest.Result("", r.dtype.name, r.sizes) for r in signature.results),
         targets=tuple(rows),
+        weights_file=f"{Path(path).name}.safetensors" if tensors else "",
+        tensors=tensors,
     )
+    if packed_for is not None:
+        packs = _packs(contents, whole, Path(path).parent, packed_for)
+        whole = replace(whole, members=contents.members(), packs=packs)
     contents.write(path, whole)
     _log.info("saved %s for %s", record.name, ", ".join(machine.name for machine in machines))
+
+
+def _packs(
+    contents: Contents, whole: manifest.Manifest, folder: Path, given: Sequence[Any]
+) -> tuple[manifest.Pack, ...]:
+    """The copies of constants that a call with `given` packs, which are put into `contents`.
+
+    `folder`: where an artifact without them may be for a while.
+    """
+    found = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".packs-") as made:
+        path = Path(made) / "m.disc"
+        contents.write(path, whole)
+        for number, row in enumerate(whole.targets):
+            loaded = load(path, row.name)
+            loaded.run_numpy(given)
+            finish_compiling()  # which packs what the call did without
+            for constant, slot, data in loaded.packs():
+                span = contents.add_constant(data, "packs")
+                found.append(manifest.Pack(number, constant, slot, span))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -139,8 +174,13 @@ def _why_not_saved(record: ProgramRecord) -> str:
     return ""
 
 
-def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int) -> manifest.Target:
-    """The row of a program compiled for one machine, whose code and constants are in `contents`."""
+def _target(
+    contents: Contents, machine: ArtifactTarget, code: Code, cores: int, is_apart: bool
+) -> manifest.Target:
+    """The row of a program compiled for one machine, whose code and constants are in `contents`.
+
+    `is_apart`: its constants are in the weights file.
+    """
     record, host, program = code.record, code.record.host, code.record.program
     objects: dict[bytes, int] = {}
     spans: list[manifest.Span] = []
@@ -155,7 +195,10 @@ def _target(contents: Contents, machine: ArtifactTarget, code: Code, cores: int)
     prepare, run = map(function, code.entry_points)
     functions = (*code.kernels, *code.plans)
     rows = [function(functions[number]) for number in host.table]
-    constants = tuple(map(contents.add_constant, host.constants))
+    constants = tuple(
+        contents.add_tensor(array, *kind) if is_apart else contents.add_constant(array)
+        for array, kind in zip(host.constants, host.constant_types, strict=True)
+    )
     names = {str(number): array for number, array in enumerate(host.constants)}
     # Without times: equal programs have equal files. Functions are in the order of the table.
     kept_host = replace(host, table=tuple(range(len(rows))))

@@ -30,22 +30,29 @@ class BehindTensors(OfThisProcess):
         *,
         cores: int | None = None,
         weights: str = "inside",
+        packed_for: Sequence[Any] | None = None,
     ) -> None:
         """Write an artifact, which runs without the framework: see :meth:`Executable.save`.
 
         It takes the tensors that the program reads, flat, and gives those of the results. With
-        `weights="inside"` it has the weights, with the values of this moment. With
-        `weights="arguments"` they are arguments, too; `signature` tells which.
+        `weights="inside"` it has the weights, with the values of this moment, and with
+        `weights="separate"` they are in a file beside it. With `weights="arguments"` they are
+        arguments, too; `signature` tells which.
 
         Raises what :meth:`Executable.save` raises, and UnsupportedError where a call does more than
         to run the program.
         """
-        if weights not in ("inside", "arguments"):
-            raise ValueError(f"weights must be 'inside' or 'arguments', got {weights!r}")
+        if weights not in ("inside", "separate", "arguments"):
+            raise ValueError(
+                f"weights must be 'inside', 'separate' or 'arguments', got {weights!r}"
+            )
         if reason := self._why_not_saved():
             raise UnsupportedError(f"{self.name} cannot be saved: it {reason}")
-        fixed = self._weight_arrays() if weights == "inside" else {}
-        self.executable.save(path, targets, cores=cores, fixed=fixed)
+        fixed = {} if weights == "arguments" else self._weight_arrays()
+        place = "separate" if weights == "separate" else "inside"
+        self.executable.save(
+            path, targets, cores=cores, fixed=fixed, weights=place, packed_for=packed_for
+        )
 
     def _why_not_saved(self) -> str:
         """What a call does beyond the program, behind "it"; "" if it does nothing."""

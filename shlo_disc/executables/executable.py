@@ -92,6 +92,8 @@ class Saver(Protocol):
         targets: Sequence[str],
         cores: int | None,
         fixed: Mapping[int, npt.NDArray[Any]],
+        weights: str,
+        packed_for: Sequence[Any] | None,
     ) -> None:
         """As :meth:`Executable.save`."""
 
@@ -196,24 +198,41 @@ class Executable(OfThisProcess):
         *,
         cores: int | None = None,
         fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
+        weights: str = "inside",
+        packed_for: Sequence[Any] | None = None,
     ) -> None:
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
         It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
         "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
         default as many as this process has. They decide the order of some long sums. `fixed`:
-        arguments, by their numbers, that become constants of the artifact.
+        arguments, by their numbers, that become constants of the artifact. `weights`: "inside", or
+        "separate" for constants in a safetensors file beside it, named as it with ".safetensors"
+        behind. An artifact runs with the file that it was saved with, and with no other.
+
+        `packed_for`: arguments of a call of the artifact, which is run here for each of `targets`.
+        The copies of weights that it packs are in the artifact, and no process packs them then.
 
         An existing file is replaced in one step. Raises UnsupportedError for a program that an
         artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
-        cannot be written, TypeError and ValueError for wrong options.
+        cannot be written, TypeError and ValueError for wrong options. With `packed_for` it raises
+        what the call raises, and UnsupportedError for a target that this machine cannot run.
         """
         if self.saver is None:
             raise UnsupportedError(
                 f"{self.name} cannot be saved: nobody knows its source; save what "
                 "shlo_disc.compile or f.lower(*args).compile() gives"
             )
-        self.saver(path, targets, cores, fixed)
+        self.saver(path, targets, cores, fixed, weights, packed_for)
+
+    def packs(self) -> list[tuple[int, int, npt.NDArray[np.uint8]]]:
+        """The packed copies of constants: a constant, a slot of `host.pack_keys`, and bytes."""
+        found = self._native.packs()
+        return [(constant, slot, np.frombuffer(data, np.uint8)) for constant, slot, data in found]
+
+    def add_pack(self, constant: int, slot: int, data: npt.NDArray[np.uint8]) -> None:
+        """Have calls read this packed copy of a constant. Raises IndexError."""
+        self._native.add_pack(constant, slot, data)
 
     def call_leaves(self, leaves: Sequence[Any], place: Place | None = None) -> list[Any]:
         """As calling, from and to lists.

@@ -214,6 +214,15 @@ class Executable:
     ) -> None: ...
     @property
     def name(self) -> str: ...
+    def packs(self) -> list[tuple[int, int, bytes]]:
+        """Packed copies of constants that are ready, as rows `(constant, slot, bytes)`."""
+
+    def add_pack(self, constant: int, slot: int, data: npt.NDArray[np.uint8], /) -> None:
+        """Have calls read a packed copy of a constant, which must lie at a multiple of 64.
+
+        To be called before the first call. Raises IndexError, and ValueError for other memory.
+        """
+
     def call(self, bridge: JaxBridge, leaves: Sequence[Any], /) -> list[Any]:
         """Run on the flat arguments; ready `jax.Array`s, uncommitted when the arguments are.
 

@@ -39,6 +39,12 @@ _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
 @click.option(
     "--cores", type=int, help="Of the machine that runs it; by default those of this one."
 )
+@click.option(
+    "--weights",
+    type=click.Choice(["inside", "separate"]),
+    default="inside",
+    help="Where constants are: in the artifact, or in a safetensors file beside it.",
+)
 @click.option("--name", help="Of the program, for messages; by default that of the module.")
 @click.option(
     "--constraint",
@@ -60,6 +66,7 @@ def main(
     output: Path,
     targets: tuple[str, ...],
     cores: int | None,
+    weights: str,
     name: str | None,
     constraints: tuple[str, ...],
     likely: dict[str, int],
@@ -71,7 +78,7 @@ def main(
     try:
         stated = Stated.of(path, None, None, constraints, None)
         request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=False)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {})
+        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, None)
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

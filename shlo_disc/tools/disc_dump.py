@@ -2,6 +2,7 @@
 
 `disc-dump model.disc`
 `disc-dump model.disc --kernels`
+`disc-dump model.disc --header > model.hpp`
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from shlo_disc.artifacts.header import cpp_header
 from shlo_disc.artifacts.manifest import Argument, Manifest, Result, Target
 from shlo_disc.artifacts.read import Artifact, read
 from shlo_disc.base.errors import ShloDiscError
@@ -26,7 +28,13 @@ from shlo_disc.base.errors import ShloDiscError
     is_flag=True,
     help="Kernels of the first machine, with their lines.",
 )
-def main(path: Path, with_kernels: bool) -> None:
+@click.option(
+    "--header",
+    "as_header",
+    is_flag=True,
+    help="A header for C++17 in place of all else: arguments and results by name and type.",
+)
+def main(path: Path, with_kernels: bool, as_header: bool) -> None:
     """See the module."""
     try:
         artifact = read(path)
@@ -34,6 +42,9 @@ def main(path: Path, with_kernels: bool) -> None:
         click.echo(f"disc-dump: {type(error).__name__}: {error}", err=True)
         sys.exit(1)
     manifest = artifact.manifest
+    if as_header:
+        click.echo(cpp_header(manifest), nl=False)
+        return
     click.echo(f"{_signature(manifest)}, made by {manifest.compiler}")
     for target in manifest.targets:
         for line in _about(artifact, target):
@@ -44,6 +55,11 @@ def main(path: Path, with_kernels: bool) -> None:
     click.echo("members:")
     for member in manifest.members:
         click.echo(f"  {member.size:>12,} bytes  {member.name}  {member.digest.hex()[:16]}")
+    if manifest.weights_file:
+        click.echo(f"tensors of {manifest.weights_file}:")
+        for one in manifest.tensors:
+            sizes = ", ".join(map(str, one.sizes))
+            click.echo(f"  {one.size:>12,} bytes  {one.name}  {one.dtype}[{sizes}]")
 
 
 def _signature(manifest: Manifest) -> str:
@@ -63,6 +79,12 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
     yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
     yield f"  {len(target.kernels)} kernels, {code:,} bytes of object files"
     yield f"  {len(target.constants)} constants, {constants:,} bytes"
+    number = artifact.manifest.targets.index(target)
+    packs = [pack for pack in artifact.manifest.packs if pack.target == number]
+    if packs:
+        size = sum(pack.data.size for pack in packs)
+        copies = "copy" if len(packs) == 1 else "copies"
+        yield f"  {len(packs)} packed {copies} of constants, {size:,} bytes"
     names = [one.name for one in artifact.manifest.arguments]
     for what, numbers in (
         ("keeps packed copies of", target.packable),

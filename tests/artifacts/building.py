@@ -12,6 +12,8 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.artifacts import container, manifest
@@ -46,9 +48,28 @@ class Recorded:
         monkeypatch.setattr(codegen, "load", loaded)
         monkeypatch.setattr(ral, "Executable", made)
 
-    def write(self, path, texts, *, targets=(("host", "x86-64", HOST),), name="program"):
-        """Write the program for `targets`, all with the code of this processor."""
+    def write(
+        self,
+        path,
+        texts,
+        *,
+        targets=(("host", "x86-64", HOST),),
+        name="program",
+        apart=False,
+        packed=False,
+    ):
+        """Write the program for `targets`, all with the code of this processor.
+
+        `apart`: its constants are in a file beside it. `packed`: it has a packed copy for each
+        target, of which no call can read anything good.
+        """
         given, contents = self.options, container.Contents()
+
+        def constant(array):
+            if not apart:
+                return contents.add_constant(array)
+            return contents.add_tensor(array, "ui8", array.shape)
+
         for index, cell in enumerate(given["kernels"]):
             if not cell.address:
                 given["make_kernel"](index, False)
@@ -76,7 +97,7 @@ class Recorded:
                     symbols=given["symbols"],
                     guards=tuple(given["guards"]),
                     pack_layouts=tuple(given["pack_layouts"]),
-                    constants=tuple(map(contents.add_constant, given["constants"])),
+                    constants=tuple(map(constant, given["constants"])),
                     size_arguments=tuple(given["size_arguments"]),
                     packable=tuple(given["packable"]),
                     donated=tuple(given["donated"]),
@@ -84,6 +105,10 @@ class Recorded:
                     reuses=tuple(given["reuses"]),
                 )
             )
+        packs = ()
+        if packed:
+            copy = contents.add_constant(np.zeros(5000, np.uint8), "packs")
+            packs = tuple(manifest.Pack(k, 0, 0, copy) for k in range(len(targets)))
         arguments, results = texts
         described = manifest.Manifest(
             compiler="shlo_disc 0.1.0",
@@ -100,6 +125,9 @@ class Recorded:
                 )
             ),
             targets=tuple(made),
+            weights_file=f"{path.name}.safetensors" if apart else "",
+            tensors=contents.tensors(),
+            packs=packs,
         )
         contents.write(path, described)
         return described

@@ -11,13 +11,15 @@ import ctypes
 import random
 import struct
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 from shlo_disc.artifacts import container
 from tests.artifacts.building import manifest_of, parts_of, put_together, with_code
 
-DAMAGED, NEWER, NO_TARGET = 3, 4, 5
+FILE, DAMAGED, NEWER, NO_TARGET = 2, 3, 4, 5
+KINDS = ("file", "manifest", "code", "weights", "manifest of weights", "manifest of packs")
 EDGES = (0, 1, 2, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**63 - 1, 2**63, 2**64 - 1)
 
 
@@ -81,7 +83,7 @@ class Opener:
         self.library = lib = ctypes.CDLL(library)
         lib.disc_error_message.restype = ctypes.c_char_p
         lib.disc_program_arguments.restype = lib.disc_program_results.restype = ctypes.c_size_t
-        for name in ("open_memory", "argument", "result", "run"):
+        for name in ("open", "open_memory", "argument", "result", "run"):
             getattr(lib, f"disc_program_{name}").restype = ctypes.c_void_p
         self.inputs = [(folder / name).read_bytes() for name in ("x", "y", "w")]
         self.wanted = [(folder / f"want{i}").read_bytes() for i in range(2)]
@@ -111,17 +113,20 @@ class Opener:
                 assert all(spec.texts[k] is not None for k in range(spec.rank))
                 assert all(spec.sizes[k] >= -1 for k in range(spec.rank))
 
-    def outcome(self, data: bytes, runs: bool = False) -> tuple[int, str]:
+    def outcome(self, file: bytes | Path, runs: bool = False) -> tuple[int, str]:
         """The code and the message of the error; (0, ""): it is opened, and right."""
         program = ctypes.c_void_p()
-        opened = self.library.disc_program_open_memory
-        error = opened(data, ctypes.c_size_t(len(data)), None, ctypes.byref(program))
+        if isinstance(file, Path):
+            error = self.library.disc_program_open(bytes(file), None, ctypes.byref(program))
+        else:
+            opened, size = self.library.disc_program_open_memory, ctypes.c_size_t(len(file))
+            error = opened(file, size, None, ctypes.byref(program))
         if error is not None:
             error = ctypes.c_void_p(error)
             code = self.library.disc_error_code(error)
             message = self.library.disc_error_message(error).decode()
             self.library.disc_error_free(error)
-            assert code in (DAMAGED, NEWER, NO_TARGET), message
+            assert code in (FILE, DAMAGED, NEWER, NO_TARGET), message
             assert message
             return code, message
         self.ask(program)
@@ -131,25 +136,57 @@ class Opener:
         return 0, ""
 
 
+class Apart:
+    """Artifacts whose weights are beside them, in a folder of their own."""
+
+    def __init__(self, folder: Path, scratch: Path):
+        self.path, self.weights = (scratch / name for name in ("m.disc", "apart.disc.safetensors"))
+        self.files = (folder / "apart.disc").read_bytes(), (folder / self.weights.name).read_bytes()
+        self.parts = parts_of(self.files[0])
+
+    def write(self, kind: str, rng: random.Random) -> Path:
+        """Write both files, one of which is damaged."""
+        file, weights = self.files
+        if kind == "weights":
+            weights = mutated(weights, rng)
+        else:
+            changed = mutated(self.parts[container.MANIFEST], rng)
+            file = put_together(self.parts | {container.MANIFEST: changed})
+        self.path.write_bytes(file)
+        self.weights.write_bytes(weights)
+        return self.path
+
+
 def main(library: str, folder: Path, count: int, seed: int) -> None:
-    opener, file = Opener(library, folder), (folder / "m.disc").read_bytes()
+    with tempfile.TemporaryDirectory() as scratch:
+        apart = Apart(folder, Path(scratch))
+        _main(Opener(library, folder), apart, folder, count, seed)
+
+
+def _main(opener: Opener, apart: Apart, folder: Path, count: int, seed: int) -> None:
+    file = (folder / "m.disc").read_bytes()
     parts, known = parts_of(file), manifest_of(file)
+    packed = parts_of((folder / "packed.disc").read_bytes())
     host = next(i for i, m in enumerate(known.members) if m.name == "code/host.bin")
     assert opener.outcome(file, True) == (0, "")
     counts: Counter[tuple[str, int]] = Counter()
     for number in range(count):
         rng = random.Random(f"{seed} {number}")
-        kind = ("file", "manifest", "code")[number % 3]
-        if kind == "file":
+        kind = KINDS[number % len(KINDS)]
+        data: bytes | Path
+        if "weights" in kind:
+            data = apart.write(kind, rng)
+        elif kind == "file":
             data = mutated(file, rng)
-        elif kind == "manifest":
-            changed = mutated(parts[container.MANIFEST], rng)
-            data = put_together(parts | {container.MANIFEST: changed})
+        elif kind.startswith("manifest"):
+            whole = parts if kind == "manifest" else packed
+            changed = mutated(whole[container.MANIFEST], rng)
+            data = put_together(whole | {container.MANIFEST: changed})
         else:
             name = known.members[host].name
             data = put_together(with_code(parts, host, mutated(parts[name], rng)))
         try:
-            code, _ = opener.outcome(data, kind == "file")
+            code, _ = opener.outcome(data, kind in ("file", "weights"))
             counts[kind, code] += 1
         except AssertionError as error:
             sys.exit(f"mutation {number} of seed {seed}: {error}")

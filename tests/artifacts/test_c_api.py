@@ -26,7 +26,7 @@ from tests.artifacts.building import (
     place_of,
     put_together,
 )
-from tests.artifacts.mutate import Opener
+from tests.artifacts.mutate import KINDS, Opener
 
 TEXTS = ((("n", "m"), ("n", "m"), ("m", "48")), (("n", "m"), ("n", "48")))
 TARGETS = (
@@ -56,6 +56,8 @@ def folder(tmp_path_factory):
             (folder / f"want{i}").write_bytes(np.asarray(array).tobytes())
         assert recorded.options["constants"]
         recorded.write(folder / "m.disc", TEXTS, targets=TARGETS)
+        recorded.write(folder / "apart.disc", TEXTS, targets=TARGETS, apart=True)
+        recorded.write(folder / "packed.disc", TEXTS, targets=TARGETS, packed=True)
         recorded.write(folder / "foreign.disc", TEXTS, targets=TARGETS[:2])
     for name, array in (("x", x), ("y", y), ("w", w)):
         (folder / name).write_bytes(array.tobytes())
@@ -186,6 +188,7 @@ MANIFEST_CHANGES = [
     ({"arguments": (manifest.Argument("x", "float31", (), ()),)}, "an unknown dtype"),
     ({"arguments": (manifest.Argument("x", "float32", (-2,), ("n",)),)}, "out of bounds"),
     ({"arguments": (manifest.Argument("x", "float32", (-1,), ()),)}, "a size without a text"),
+    ({"weights_file": "w"}, "its weights are in no file beside it"),
 ]
 
 
@@ -195,6 +198,77 @@ def test_manifests_that_lie_are_refused(refusal, folder, change, why):
     known = manifest.unpacked(parts[container.MANIFEST])
     packed = manifest.packed(replace(known, **change))
     assert why in refusal(put_together(parts | {container.MANIFEST: packed}))
+
+
+def apart_of(folder, change):
+    """`apart.disc` with the rows that `change` makes of those of its manifest."""
+    parts = parts_of((folder / "apart.disc").read_bytes())
+    known = manifest.unpacked(parts[container.MANIFEST])
+    packed = manifest.packed(replace(known, **change(known)))
+    return put_together(parts | {container.MANIFEST: packed})
+
+
+def with_constant(known, **changes):
+    target = known.targets[2]
+    constants = tuple(replace(span, **changes) for span in target.constants)
+    return {"targets": (replace(target, constants=constants),)}
+
+
+def with_object(known, member):
+    target = known.targets[2]
+    objects = (replace(target.objects[0], member=member), *target.objects[1:])
+    return {"targets": (replace(target, objects=objects),)}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda m: {"weights_file": ""}, "its weights are in no file beside it"),
+        (lambda m: {"weights_file": "."}, "its weights are in no file beside it"),
+        (lambda m: {"weights_file": "../apart.disc.safetensors"}, "in no file beside it"),
+        (lambda m: {"weights_file": "/etc/passwd"}, "in no file beside it"),
+        (lambda m: {"tensors": ()}, "its weights are in no file beside it"),
+        (lambda m: with_constant(m, member=-9), "an index out of bounds"),
+        (lambda m: with_constant(m, member=-(2**63)), "an index out of bounds"),
+        (lambda m: with_constant(m, offset=64), "a number out of bounds"),
+        (lambda m: with_constant(m, size=64), "a constant is no whole tensor"),
+        (lambda m: with_object(m, -1), "an index out of bounds"),  # code is never beside it
+        (lambda m: {}, "in a folder that an artifact in memory has not"),
+    ],
+)
+def test_manifests_that_lie_of_weights_are_refused(refusal, folder, change, why):
+    assert why in refusal(apart_of(folder, change))
+
+
+@pytest.mark.parametrize(
+    "lie", [{"target": 3}, {"constant": 1}, {"slot": 9}, {"data": manifest.Span(99, 0, 1)}]
+)
+def test_packs_that_lie_are_refused(refusal, folder, lie):
+    parts = parts_of((folder / "packed.disc").read_bytes())
+    known = manifest.unpacked(parts[container.MANIFEST])
+    packs = tuple(replace(pack, **lie) for pack in known.packs)
+    packed = manifest.packed(replace(known, packs=packs))
+    why = refusal(put_together(parts | {container.MANIFEST: packed}))
+    assert "an index out of bounds" in why
+
+
+def test_the_digests_of_packs_are_checked(refusal, folder):
+    file = bytearray((folder / "packed.disc").read_bytes())
+    file[place_of(bytes(file), "packs/1.bin") + 70] ^= 1
+    assert "packs/1.bin has a wrong digest" in refusal(bytes(file))
+
+
+def test_weights_beside_an_artifact_are_read(refusal, folder):
+    assert refusal(folder / "apart.disc") == ""
+
+
+def test_files_of_the_first_format_are_read(refusal, folder):
+    parts = parts_of((folder / "m.disc").read_bytes())
+    packed = bytearray(parts[container.MANIFEST][:-24])  # without the three empty fields of today
+    packed[len(manifest.MAGIC)] = 1
+    assert refusal(put_together(parts | {container.MANIFEST: bytes(packed)})) == ""
+    known = manifest_of((folder / "m.disc").read_bytes())
+    assert manifest.unpacked(bytes(packed)) == known
 
 
 def test_texts_are_utf8(refusal, folder):
@@ -286,12 +360,12 @@ def mutate(folder, count, seed):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     counts = dict(ast.literal_eval(ran.stdout))
     assert sum(counts.values()) == count
-    for kind in ("file", "manifest", "code"):
-        assert counts[kind, 3] > count / 10
+    for kind in KINDS:
+        assert counts[kind, 3] > count / (4 * len(KINDS))
 
 
 def test_damaged_artifacts_are_refused_or_right(folder):
-    mutate(folder, 900, 0)
+    mutate(folder, 1800, 0)
 
 
 @pytest.mark.slow

@@ -53,6 +53,25 @@ def test_a_module_is_compiled_dumped_and_run(artifact, tmp_path):
     assert "float32[5, 4]" in invoke(disc_run, artifact, "--size", "n=5").output
 
 
+def test_weights_beside_an_artifact_are_listed(tmp_path):
+    rows = ", ".join(f"[{k}.5, {k}.25]" for k in range(40))
+    text = f"""
+    func.func public @main(%i: tensor<i32>) -> tensor<1x2xf32> {{
+      %c = stablehlo.constant dense<[{rows}]> : tensor<40x2xf32>
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %r = stablehlo.dynamic_slice %c, %i, %z, sizes = [1, 2] :
+        (tensor<40x2xf32>, tensor<i32>, tensor<i32>) -> tensor<1x2xf32>
+      return %r : tensor<1x2xf32>
+    }}"""
+    (tmp_path / "m.mlir").write_text(text)
+    path, options = tmp_path / "m.disc", ("--target", "x86-64-v3", "--weights", "separate")
+    result = invoke(disc_compile, tmp_path / "m.mlir", "-o", path, *options)
+    assert result.exit_code == 0, result.output
+    told = invoke(disc_dump, path).output
+    assert "tensors of m.disc.safetensors:\n" in told
+    assert told.endswith(" 320 bytes  constants/0  F32[40, 2]\n")
+
+
 def test_the_tools_tell_what_is_wrong(artifact, tmp_path):
     module, other = tmp_path / "m.mlir", tmp_path / "n.disc"
     for tool, words, status, message in (

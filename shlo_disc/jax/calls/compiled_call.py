@@ -34,7 +34,13 @@ class CompiledCall(Protocol):
         """Have the kernels that no call has needed compiled in the background."""
 
     def save(
-        self, path: str | os.PathLike[str], targets: Sequence[str], *, cores: int | None
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str],
+        *,
+        cores: int | None,
+        weights: str,
+        packed_for: Sequence[Any] | None,
     ) -> None:
         """Write an artifact."""
 

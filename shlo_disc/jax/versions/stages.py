@@ -174,13 +174,15 @@ class Compiled(_OfCall):
         targets: Sequence[str] = ARTIFACT_TARGETS,
         *,
         cores: int | None = None,
+        weights: str = "inside",
+        packed_for: Sequence[Any] | None = None,
     ) -> None:
         """Write an artifact: see :meth:`shlo_disc.Executable.save`.
 
         It takes the leaves of the arguments that the program reads, in order, and gives the leaves
         of the results.
         """
-        self.executable.save(path, targets, cores=cores)
+        self.executable.save(path, targets, cores=cores, weights=weights, packed_for=packed_for)
 
     def runtime_executable(self) -> CompiledCall:
         """The object that runs, `executable`."""

@@ -18,6 +18,7 @@ from shlo_disc.base.later import Later, imported_later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.lower.constants import constant_bytes
@@ -85,6 +86,7 @@ def emit_host(
         packing_kernels=tuple(tables.packing),
         short_sizes=tuple(sorted(run.plans.short, key=str)),
         constants=tuple(run.constants),
+        constant_types=tuple(run.constant_types),
         pack_keys=tuple(tables.pack_slots),
         packed_arguments=frozenset(tables.packed_arguments),
         unread_arguments=run.unread(),
@@ -123,6 +125,7 @@ class _Run:
         self.tables = Tables(written)
         self.plan_calls = PlanCalls(self.frame, self.tables, kept)
         self.constants: list[npt.NDArray[np.uint8]] = []
+        self.constant_types: list[tuple[str, tuple[int, ...]]] = []
         self.refused: list[tuple[ir.Operation, Exception]] = []
         """Fusions no kernel could be written for; the text is of no use then."""
         self.plans = Plans(shapes, target, likely, kept)
@@ -184,7 +187,9 @@ class _Run:
             number = int.from_bytes(constant_bytes(op).tobytes(), "little")
             frame.pointers.put(op.results[0], frame.constant(number))
             return
+        kind = ir.RankedTensorType(op.results[0].type)
         self.constants.append(constant_bytes(op))
+        self.constant_types.append((element_type(kind.element_type).name, tuple(kind.shape)))
         frame.pointers.put(op.results[0], frame.w.pointer(frame.w.context(CONSTANTS), index))
         frame.origins.constant(op.results[0], index)
         frame.record.constant(op.results[0], index)

@@ -230,6 +230,8 @@ class HostProgram:
     packing_kernels: tuple[int, ...]
     """Kernels that pack what the first call did without, and that calls like it run from then."""
     constants: tuple[npt.NDArray[np.uint8], ...]
+    constant_types: tuple[tuple[str, tuple[int, ...]], ...]
+    """The element type and the sizes of each constant."""
     pack_keys: tuple[str, ...]
     packed_arguments: frozenset[int]
     """Main arguments some kernel wants packed."""

@@ -104,11 +104,12 @@ typedef struct disc_options {
 #define DISC_TRUST_CONSTANTS 1u
 
 /* `options` may be null. The file is mapped: replace it, never write into it while it is open. Anyone may own it,
- * but a file that everyone may write to is refused. Texts are UTF-8. */
+ * but a file that everyone may write to is refused. Weights that were saved separately are in the same folder. Texts
+ * are UTF-8. */
 DISC_CHECKED disc_error* disc_program_open(const char* path, const disc_options* options,
                                            disc_program** program);
 /* The same for bytes in memory, which stay as they are until the program is closed. Constants are read
- * there if `data` is a multiple of 64, else copied. */
+ * there if `data` is a multiple of 64, else copied. The artifact has its weights inside. */
 DISC_CHECKED disc_error* disc_program_open_memory(const void* data, size_t bytes, const disc_options* options,
                                                   disc_program** program);
 /* Results that are not released yet stay. Null is fine. */

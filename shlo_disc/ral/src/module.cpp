@@ -61,7 +61,14 @@ DType checked_dtype(const nb::object& descr) {
   return dtype;
 }
 
-void add_constant(Executable& executable, const nb::object& value) {
+// A dense array, and what keeps it.
+struct HeldArray {
+  const void* data;
+  size_t bytes;
+  std::shared_ptr<const void> owner;
+};
+
+HeldArray held_array(const nb::object& value) {
   PyRef dense(PyArray_FromAny(value.ptr(), nullptr, 0, 0, NPY_ARRAY_CARRAY_RO, nullptr));
   if (!dense) throw nb::python_error();
   auto* const array = reinterpret_cast<PyArrayObject*>(dense.get());
@@ -72,7 +79,34 @@ void add_constant(Executable& executable, const nb::object& value) {
     const WithGil gil;
     Py_DECREF(object);
   });
-  if (!executable.add_constant(data, bytes, owner)) throw std::bad_alloc();
+  return {data, bytes, owner};
+}
+
+void add_constant(Executable& executable, const nb::object& value) {
+  const HeldArray array = held_array(value);
+  if (!executable.add_constant(array.data, array.bytes, array.owner)) throw std::bad_alloc();
+}
+
+void add_pack(const PyExecutable& self, size_t constant, size_t slot, const nb::object& value) {
+  const Executable& executable = self.executable();
+  if (constant >= executable.constants() || slot >= executable.spec().pack_layouts.size()) {
+    throw nb::index_error("there is no such constant or slot");
+  }
+  const HeldArray array = held_array(value);
+  if (reinterpret_cast<uintptr_t>(array.data) % 64 != 0) throw nb::value_error("a pack is not aligned");
+  executable.add_pack(constant, slot, array.data, array.bytes, array.owner);
+}
+
+nb::list packs(const PyExecutable& self) {
+  const Executable& executable = self.executable();
+  nb::list out;
+  for (size_t constant = 0; constant < executable.constants(); ++constant) {
+    for (size_t slot = 0; slot < executable.spec().pack_layouts.size(); ++slot) {
+      const auto [data, bytes] = executable.pack(constant, slot);
+      if (data != nullptr) out.append(nb::make_tuple(constant, slot, nb::bytes(data, bytes)));
+    }
+  }
+  return out;
 }
 
 // A ForeignCall as Python holds it.
@@ -647,6 +681,8 @@ NB_MODULE(_ral, m) {
            [](const PyExecutable& self, nb::handle leaves) {
              return checked(self.call(nullptr, leaves.ptr()));
            })
+      .def("packs", &packs)
+      .def("add_pack", &add_pack)
       .def("profile", &profiled_call, "run"_a, "bridge"_a.none(), "leaves"_a)
       .def("register_ffi", &PyExecutable::register_ffi, "fingerprint"_a)
       .def_prop_ro("copies",

@@ -19,6 +19,7 @@
 #endif
 
 #include "object_code.h"
+#include "safetensors.h"
 
 namespace shlo_disc {
 namespace {
@@ -123,6 +124,43 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
+constexpr ptrdiff_t kPadding = 64;  // masked code may read so many bytes behind a constant
+
+std::string typed(const std::string& dtype, const std::vector<int64_t>& sizes) {
+  std::string text = dtype + "[";
+  for (size_t i = 0; i < sizes.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  return text + "]";
+}
+
+// The tensors of the file beside an artifact.
+class WeightsFile {
+ public:
+  explicit WeightsFile(const std::string& path)
+      : file_(std::make_shared<const MappedFile>(path)), tensors_(read_safetensors(file_->bytes())) {}
+
+  // The tensor that `row` tells of, whose elements are not checked.
+  std::string_view find(const Manifest::Tensor& row) const {
+    const auto found = tensors_.find(row.name);
+    if (found == tensors_.end()) refuse("it has no tensor " + row.name);
+    const StoredTensor& tensor = found->second;
+    if (tensor.dtype != row.dtype || tensor.sizes != row.sizes || tensor.data.size() != row.bytes) {
+      refuse(row.name + " is " + typed(tensor.dtype, tensor.sizes) + ", the artifact takes " +
+             typed(row.dtype, row.sizes));
+    }
+    return tensor.data;
+  }
+
+  const std::shared_ptr<const MappedFile>& file() const { return file_; }
+
+  [[noreturn]] static void refuse(const std::string& why) {
+    throw ArtifactError(ArtifactError::kDamaged, why);
+  }
+
+ private:
+  const std::shared_ptr<const MappedFile> file_;
+  const std::map<std::string, StoredTensor> tensors_;
+};
+
 // What a program of an artifact runs.
 struct TargetCode {
   LoadedCode code;
@@ -131,8 +169,10 @@ struct TargetCode {
 
 class Loader {
  public:
-  Loader(std::string_view file, std::shared_ptr<const void> owner, const ArtifactOptions& options)
-      : container_(file), owner_(std::move(owner)), options_(options) {}
+  // `folder`: of the artifact, with a slash behind it; null: it is in memory.
+  Loader(std::string_view file, std::shared_ptr<const void> owner, const std::string* folder,
+         const ArtifactOptions& options)
+      : container_(file), owner_(std::move(owner)), folder_(folder), options_(options) {}
 
   std::unique_ptr<Artifact> load() {
     auto out = std::make_unique<Artifact>();
@@ -142,14 +182,22 @@ class Loader {
     out->target = &chosen(manifest, options_);
     is_checked_.resize(manifest.members.size());
     for (const Manifest::Span& span : out->target->objects) check_digest(manifest, span.member);
-    if (!options_.trusts_constants) {
-      for (const Manifest::Span& span : out->target->constants) check_digest(manifest, span.member);
-    }
     out->executable = std::make_unique<Executable>(spec_of(manifest, *out->target));
     for (const Manifest::Span& span : out->target->constants) {
+      if (span.member < 0) {
+        add_tensor(manifest, manifest.tensors[static_cast<size_t>(-1 - span.member)], *out->executable);
+        continue;
+      }
+      if (!options_.trusts_constants) check_digest(manifest, span.member);
       const std::string_view data = data_of(span);
       // The directory of the file, or the copy's padding, is what masked code may read behind it.
       if (!out->executable->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
+    }
+    for (const Manifest::Pack& pack : manifest.packs) {
+      if (&manifest.targets[pack.target] != out->target) continue;
+      if (!options_.trusts_constants) check_digest(manifest, pack.data.member);
+      const std::string_view data = data_of(pack.data);
+      out->executable->add_pack(pack.constant, pack.slot, data.data(), data.size(), owner_);
     }
     return out;
   }
@@ -160,7 +208,28 @@ class Loader {
   }
 
   std::string_view data_of(const Manifest::Span& span) const {
-    return container_.members()[span.member].data.substr(span.offset, span.bytes);
+    return container_.members()[static_cast<size_t>(span.member)].data.substr(span.offset, span.bytes);
+  }
+
+  void add_tensor(const Manifest& manifest, const Manifest::Tensor& row, Executable& executable) {
+    if (folder_ == nullptr) {
+      throw ArtifactError(ArtifactError::kFile, "its weights are in " + manifest.weights_file +
+                                                    ", in a folder that an artifact in memory has not");
+    }
+    const std::string path = *folder_ + manifest.weights_file;
+    try {
+      if (weights_ == nullptr) weights_ = std::make_unique<WeightsFile>(path);
+      const std::string_view data = weights_->find(row);
+      if (!options_.trusts_constants && blake2b(data) != row.digest) {
+        WeightsFile::refuse(row.name + " has other elements than those that were saved");
+      }
+      const std::string_view file = weights_->file()->bytes();
+      const ptrdiff_t behind = file.data() + file.size() - (data.data() + data.size());
+      const bool may_stay = behind >= kPadding;
+      if (!executable.add_constant(data.data(), data.size(), weights_->file(), may_stay)) throw std::bad_alloc();
+    } catch (const ArtifactError& error) {
+      throw ArtifactError(error.kind, "its weights in " + path + ": " + error.what());
+    }
   }
 
   void check_members(const Manifest& manifest) const {
@@ -173,7 +242,8 @@ class Loader {
     if (!are_same) refuse("the members are not those that the manifest names");
   }
 
-  void check_digest(const Manifest& manifest, size_t member) {
+  void check_digest(const Manifest& manifest, int64_t index) {
+    const auto member = static_cast<size_t>(index);
     if (is_checked_[member]) return;
     is_checked_[member] = true;
     const Container::Member& found = container_.members()[member];
@@ -232,7 +302,9 @@ class Loader {
 
   const Container container_;
   const std::shared_ptr<const void> owner_;
+  const std::string* const folder_;
   const ArtifactOptions& options_;
+  std::unique_ptr<const WeightsFile> weights_;  // once a constant is there
   std::vector<bool> is_checked_;
 };
 
@@ -241,14 +313,15 @@ class Loader {
 std::unique_ptr<Artifact> open_artifact(const std::string& path, const ArtifactOptions& options) {
   try {
     const auto file = std::make_shared<const MappedFile>(path);
-    return Loader(file->bytes(), file, options).load();
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    return Loader(file->bytes(), file, &folder, options).load();
   } catch (const ArtifactError& error) {
     throw ArtifactError(error.kind, path + ": " + error.what());
   }
 }
 
 std::unique_ptr<Artifact> open_artifact_in(std::string_view file, const ArtifactOptions& options) {
-  return Loader(file, nullptr, options).load();
+  return Loader(file, nullptr, nullptr, options).load();
 }
 
 }  // namespace shlo_disc

@@ -373,8 +373,9 @@ const LoadedProgram* Executable::loaded_on(GpuDevice& device, Failure* failure) 
 
 constexpr uintptr_t kConstantAlignment = 64;  // kernels rely on it
 
-bool Executable::add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner) {
-  if (reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 && bytes != 0) {
+bool Executable::add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner,
+                              bool may_stay) {
+  if (may_stay && reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 && bytes != 0) {
     constants_.push_back(data);
     constant_holders_.push_back(std::move(owner));
   } else {

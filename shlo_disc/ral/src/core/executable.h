@@ -160,9 +160,20 @@ class Executable {
   explicit Executable(ProgramSpec spec);
 
   // Adds a constant; to be called once per constant, in order, before the first run. Aligned memory
-  // is read where it is, and `owner` lives as long as the program; other memory is copied. False:
-  // out of memory.
-  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner);
+  // is read where it is if it may stay, and `owner` lives as long as the program; other memory is
+  // copied. False: out of memory.
+  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner, bool may_stay = true);
+
+  // Adds a packed copy of a constant under a slot, which no call packs then; see PackOwner::adopt.
+  void add_pack(size_t constant, size_t slot, const void* data, size_t bytes,
+                std::shared_ptr<const void> holder) const {
+    constant_owners_[constant]->adopt(pack_keys_[slot], data, bytes, std::move(holder));
+  }
+  // The packed copy of a constant under a slot: see PackOwner::made.
+  std::pair<const void*, size_t> pack(size_t constant, size_t slot) const {
+    return constant_owners_[constant]->made(pack_keys_[slot]);
+  }
+  size_t constants() const { return constants_.size(); }
 
   const ProgramSpec& spec() const { return spec_; }
   // Numbers `prepare` takes: the sizes of all arguments, then the elements of size arguments.

@@ -4,35 +4,18 @@
 #include <cstring>
 
 #include "container.h"
+#include "utf8.h"
 
 namespace shlo_disc {
 namespace {
 
 constexpr std::string_view kMagic = "\x93" "discmf\n";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr int64_t kMostSymbols = 1 << 20;
 constexpr int64_t kMostSizeElements = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw ArtifactError(ArtifactError::kDamaged, "the manifest: " + why);
-}
-
-bool is_utf8(std::string_view text) {
-  static constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
-  for (size_t i = 0; i < text.size();) {
-    const auto first = static_cast<uint8_t>(text[i]);
-    const size_t more = first < 0x80 ? 0 : first >> 5 == 6 ? 1 : first >> 4 == 14 ? 2 : first >> 3 == 30 ? 3 : 4;
-    if (more == 4 || text.size() - i <= more) return false;
-    uint32_t code = more == 0 ? first : first & (0x3f >> more);
-    for (size_t k = 1; k <= more; ++k) {
-      const auto next = static_cast<uint8_t>(text[i + k]);
-      if (next >> 6 != 2) return false;
-      code = code << 6 | (next & 0x3f);
-    }
-    if (code < kLeast[more] || code > 0x10ffff || code >> 11 == 0x1b) return false;  // or half of a pair
-    i += more + 1;
-  }
-  return true;
 }
 
 // Reads values one after the other, by the rules of manifest.py.
@@ -101,7 +84,13 @@ class ManifestReader {
     out_.arguments = in_.all([this] { return argument(); });
     out_.results = in_.all([this] { return result(); });
     out_.targets = in_.all([this] { return target(); });
+    if (version >= 2) {
+      out_.weights_file = in_.text();
+      out_.tensors = in_.all([this] { return tensor(); });
+      out_.packs = in_.all([this] { return pack(); });
+    }
     if (!in_.at_end()) refuse("bytes behind its end");
+    check_weights();
     return std::move(out_);
   }
 
@@ -110,18 +99,72 @@ class ManifestReader {
     Manifest::Member out;
     out.name = in_.text();
     out.bytes = static_cast<size_t>(in_.number(0, INT64_MAX));
-    if (in_.number() != static_cast<int64_t>(sizeof(Digest))) refuse("an unknown digest");
-    std::memcpy(out.digest.data(), in_.bytes(sizeof(Digest)).data(), sizeof(Digest));
+    out.digest = digest();
     return out;
   }
 
-  Manifest::Span span() {
+  Manifest::Tensor tensor() {
+    Manifest::Tensor out;
+    out.name = in_.text();
+    out.dtype = in_.text();
+    out.sizes = in_.all([this] { return in_.number(0, INT64_MAX); });
+    out.bytes = static_cast<size_t>(in_.number(0, INT64_MAX));
+    out.digest = digest();
+    return out;
+  }
+
+  Digest digest() {
+    Digest out;
+    if (in_.number() != static_cast<int64_t>(sizeof(Digest))) refuse("an unknown digest");
+    std::memcpy(out.data(), in_.bytes(sizeof(Digest)).data(), sizeof(Digest));
+    return out;
+  }
+
+  Manifest::Span span() { return span_of(in_.index(out_.members.size())); }
+
+  Manifest::Span span_of(size_t member) {
     Manifest::Span out;
-    out.member = in_.index(out_.members.size());
-    const size_t bytes = out_.members[out.member].bytes;
+    out.member = static_cast<int64_t>(member);
+    const size_t bytes = out_.members[member].bytes;
     out.offset = in_.index(bytes + 1);
     out.bytes = in_.index(bytes - out.offset + 1);
     return out;
+  }
+
+  // A part of a member, or a tensor, of which only check_weights() knows.
+  Manifest::Span constant() {
+    const int64_t member = in_.number();
+    if (member >= 0) {
+      if (static_cast<uint64_t>(member) >= out_.members.size()) refuse("an index out of bounds");
+      return span_of(static_cast<size_t>(member));
+    }
+    const auto offset = static_cast<size_t>(in_.number(0, 0));
+    return {member, offset, static_cast<size_t>(in_.number(0, INT64_MAX))};
+  }
+
+  Manifest::Pack pack() {
+    Manifest::Pack out;
+    out.target = in_.index(out_.targets.size());
+    const Manifest::Target& target = out_.targets[out.target];
+    out.constant = in_.index(target.constants.size());
+    out.slot = in_.index(target.pack_layouts.size());
+    out.data = span();
+    return out;
+  }
+
+  // The file is in the folder of the artifact, and every constant that is a tensor is one.
+  void check_weights() const {
+    const std::string& name = out_.weights_file;
+    const bool is_file = name.find('/') == name.npos && name != "." && name != "..";
+    if (name.empty() != out_.tensors.empty() || !is_file) refuse("its weights are in no file beside it");
+    for (const Manifest::Target& target : out_.targets) {
+      for (const Manifest::Span& span : target.constants) {
+        if (span.member >= 0) continue;
+        const auto index = static_cast<size_t>(-1 - span.member);
+        if (index >= out_.tensors.size()) refuse("an index out of bounds");
+        if (span.bytes != out_.tensors[index].bytes) refuse("a constant is no whole tensor");
+      }
+    }
   }
 
   DType dtype() {
@@ -194,7 +237,7 @@ class ManifestReader {
     out.symbols = in_.number(0, kMostSymbols);
     out.guards = texts();
     out.pack_layouts = texts();
-    out.constants = in_.all([this] { return span(); });
+    out.constants = in_.all([this] { return constant(); });
     out.size_arguments = in_.all([this] { return size_argument(); });
     out.packable = argument_indices();
     out.donated = argument_indices();

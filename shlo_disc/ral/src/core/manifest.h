@@ -21,7 +21,14 @@ struct Manifest {
     Digest digest;
   };
   struct Span {
-    size_t member, offset, bytes;
+    int64_t member;  // -1 - k: tensor k, which a constant may be
+    size_t offset, bytes;
+  };
+  struct Tensor {
+    std::string name, dtype;
+    std::vector<int64_t> sizes;
+    size_t bytes;
+    Digest digest;
   };
   struct Argument {
     std::string name;
@@ -37,6 +44,10 @@ struct Manifest {
   struct Function {
     size_t object;
     std::string name;
+  };
+  struct Pack {
+    size_t target, constant, slot;  // the last is a place in the target's `pack_layouts`
+    Span data;
   };
   struct Target {
     std::string name, machine;
@@ -58,6 +69,9 @@ struct Manifest {
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<Target> targets;
+  std::string weights_file;  // empty: there are no tensors
+  std::vector<Tensor> tensors;
+  std::vector<Pack> packs;
 };
 
 // Checks every length and every index. Throws ArtifactError.

@@ -13,7 +13,10 @@ namespace shlo_disc {
 struct Pack {
   uint32_t key;
   std::atomic<bool> ready{false};
-  Block* block;
+  void* data;
+  size_t bytes;
+  Block* block;  // null: `holder` has the memory, which nobody writes to
+  std::shared_ptr<const void> holder;
   Pack* next;
 };
 
@@ -83,7 +86,27 @@ PackOwner::~PackOwner() {
 void* PackOwner::ready(uint32_t key) const {
   const Pack* const pack = find(head_.load(std::memory_order_acquire), key);
   const bool is_ready = pack != nullptr && pack->ready.load(std::memory_order_acquire);
-  return is_ready ? pack->block->data : nullptr;
+  return is_ready ? pack->data : nullptr;
+}
+
+std::pair<const void*, size_t> PackOwner::made(uint32_t key) const {
+  const Pack* const pack = find(head_.load(std::memory_order_acquire), key);
+  if (pack == nullptr || !pack->ready.load(std::memory_order_acquire)) return {nullptr, 0};
+  return {pack->data, pack->bytes};
+}
+
+void PackOwner::adopt(uint32_t key, const void* data, size_t bytes, std::shared_ptr<const void> holder) {
+  auto* const pack = new Pack{};
+  pack->key = key;
+  pack->data = const_cast<void*>(data);
+  pack->bytes = bytes;
+  pack->holder = std::move(holder);
+  pack->ready.store(true, std::memory_order_relaxed);
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  pack->next = head_.load(std::memory_order_relaxed);
+  ++all.packs;
+  head_.store(pack, std::memory_order_release);
 }
 
 int32_t PackOwner::find_or_begin(uint32_t key, int64_t bytes, void** out) {
@@ -104,6 +127,8 @@ int32_t PackOwner::find_or_begin(uint32_t key, int64_t bytes, void** out) {
         return 0;
       }
       pack->key = key;
+      pack->data = block->data;
+      pack->bytes = static_cast<size_t>(bytes);
       pack->block = block;
       pack->next = head_.load(std::memory_order_relaxed);
       all.bytes += static_cast<int64_t>(block->size);
@@ -114,7 +139,7 @@ int32_t PackOwner::find_or_begin(uint32_t key, int64_t bytes, void** out) {
     }
   }
   if (!pack->ready.load(std::memory_order_acquire)) return 0;  // another call is filling it
-  *out = pack->block->data;
+  *out = pack->data;
   return 1;
 }
 
@@ -133,7 +158,7 @@ int64_t PackOwner::free_packs() {
   Pack* pack = head_.exchange(nullptr, std::memory_order_acq_rel);
   while (pack != nullptr) {
     Pack* const next = pack->next;
-    freed += static_cast<int64_t>(pack->block->size);
+    if (pack->block != nullptr) freed += static_cast<int64_t>(pack->block->size);
     pool_release(pack->block);
     --all.packs;
     delete pack;

@@ -1,12 +1,16 @@
 // Packed copies of immutable buffers (weights in the layout a dense kernel wants), kept beside
-// the buffer they were made from and shared by all executables of the process.
+// the buffer they were made from and shared by all executables of the process. Those of an artifact
+// may be mapped.
 #ifndef SHLO_DISC_RAL_PACK_CACHE_H_
 #define SHLO_DISC_RAL_PACK_CACHE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 
 #include "buffer_pool.h"
 
@@ -28,6 +32,10 @@ class PackOwner {
   // See disc_context::packed. Lock-free when the pack exists.
   int32_t find_or_begin(uint32_t key, int64_t bytes, void** out);
   void publish(uint32_t key);
+  // Takes a pack that was made before; `holder` keeps its memory. Before the first call.
+  void adopt(uint32_t key, const void* data, size_t bytes, std::shared_ptr<const void> holder);
+  // The pack with its size, if there is one that is ready; else null and 0.
+  std::pair<const void*, size_t> made(uint32_t key) const;
 
  private:
   friend int64_t pack_clear();
