@@ -21,8 +21,6 @@ from typing import Any, TypeVar
 
 import platformdirs
 
-__all__ = ["CODE", "Ended", "Server", "outcomes", "prepare", "python"]
-
 Job = TypeVar("Job")
 
 CODE = platformdirs.user_cache_dir("shlo_disc-tests")

@@ -15,8 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["Peers", "Remote", "available", "flat"]
-
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 

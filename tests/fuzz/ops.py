@@ -19,8 +19,6 @@ from tests.fuzz.facts import (
 from tests.fuzz.generate import CALLS, Draft, Rule, Scope
 from tests.fuzz.program import Value
 
-__all__ = ["TABLE", "draft"]
-
 Real = Callable[..., Facts | None]
 Maker = Callable[[Scope], Draft | None]
 

@@ -42,8 +42,6 @@ from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax.versions.tracing import InParts
 from shlo_disc.jax_private.arrays import ArrayImpl, key_impl
 
-__all__ = ["Retrace", "Segmented", "Trial"]
-
 _log = logging.getLogger("shlo_disc")
 
 _MOST = 32

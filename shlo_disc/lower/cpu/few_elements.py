@@ -40,8 +40,6 @@ from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_few_elements", "has_few_elements"]
-
 _FEW = 4
 """Elements of every value at most: half a vector of AVX2 would be empty."""
 

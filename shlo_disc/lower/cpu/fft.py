@@ -12,8 +12,6 @@ from shlo_disc.lower.plan import FftCall, Input, KernelPlan
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["DOUBLE", "KINDS", "PAIRS_IN", "PAIRS_OUT", "VECTOR_SHIFT", "emit_fft"]
-
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
 DOUBLE = 4
 PAIRS_IN = 8

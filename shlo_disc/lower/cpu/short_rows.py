@@ -24,8 +24,6 @@ from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.passes.match_rows import Layout
 from shlo_disc.passes.op_classes import is_splat_constant
 
-__all__ = ["ShortRows", "are_short", "short_at", "short_row_lanes"]
-
 _FEW_OPS = 40
 """Ops of a fusion at most that gets variants for short rows of each length, free ones aside."""
 

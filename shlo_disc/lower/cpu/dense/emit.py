@@ -20,8 +20,6 @@ from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["emit_dense"]
-
 fused_horizontally = imported_later("shlo_disc.lower.cpu.dense.horizontal", "fused_horizontally")
 largest = imported_later("shlo_disc.lower.cpu.dense.batches", "largest")
 row_work = imported_later("shlo_disc.lower.cpu.dense.row_work", "RowWork")

@@ -45,8 +45,6 @@ from shlo_disc.lower.values.elemental import Arguments
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.dense.row_work import RowWork
 
-__all__ = ["Planner", "Scratch", "is_unit"]
-
 batches_launch = imported_later("shlo_disc.lower.cpu.dense.batches", "batches_launch")
 small_launch = imported_later("shlo_disc.lower.cpu.dense.small", "small_launch")
 when_small = imported_later("shlo_disc.lower.cpu.dense.small", "when_small")
