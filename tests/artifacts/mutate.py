@@ -134,7 +134,7 @@ class Opener:
 def main(library: str, folder: Path, count: int, seed: int) -> None:
     opener, file = Opener(library, folder), (folder / "m.disc").read_bytes()
     parts, known = parts_of(file), manifest_of(file)
-    host = next(i for i, m in enumerate(known.members) if m.name == "code/host.bin")
+    host = next(i for i, m in enumerate(known.members) if m.name == "code/x86-64-v3.bin")
     assert opener.outcome(file, True) == (0, "")
     counts: Counter[tuple[str, int]] = Counter()
     for number in range(count):
