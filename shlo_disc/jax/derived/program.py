@@ -25,8 +25,8 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.arguments.leaves import abstract, spec_of
 from shlo_disc.jax.arguments.plan import Guard, Pattern
-from shlo_disc.jax.calls.call import Compiler
 from shlo_disc.jax.calls.compiled_call import CompiledCall, compiled_once
+from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.calls.lowered import LoweredModule, lowered_module
 from shlo_disc.jax.derived.constant_sizes import Anew, Make, OtherFormError, with_constants
 from shlo_disc.jax.derived.derived import Linearized
