@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tests.children import CODE
+from tests.children import CODE, prepare
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_CACHE", "kernels")  # tests change what programs are compiled by
@@ -94,6 +94,32 @@ def frozen() -> None:
 def compiled_anew(monkeypatch):
     """No machine code is loaded from disk, and none is kept there."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "0")
+
+
+@pytest.fixture
+def child_environment(monkeypatch):
+    """What child processes inherit, for one test."""
+    for name in ("JAX_PLATFORMS", "SHLO_DISC_SPEC", "XLA_FLAGS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    prepare()
+
+
+@pytest.fixture
+def no_recent_code():
+    """Code is freed with its last owner: none is kept for texts that come back."""
+    from shlo_disc.lower.cpu import codegen  # behind the flags
+
+    before = codegen.RECENT.resize(0)
+    yield
+    codegen.RECENT.resize(before)
+
+
+@pytest.fixture
+def own_store(monkeypatch, tmp_path):
+    """The folder of a store of the test's own."""
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,11 +25,9 @@ EXACT, ROUNDED, WRONG = np.float32(1 + 2**-23), np.float32(1), np.float32(0.5)
 @pytest.fixture(scope="module")
 def tool():
     """`tools/acceptance.py` as a module."""
-    spec = importlib.util.spec_from_file_location("acceptance", ROOT / "tools/acceptance.py")
-    module = sys.modules["acceptance"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["acceptance"]
+    from tools import acceptance
+
+    return acceptance
 
 
 def outputs(tool, got, want, ins=(), mode="eq", tolerance=0) -> Iterator:

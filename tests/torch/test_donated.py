@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 
 import pytest
 
@@ -14,6 +13,7 @@ from torch.export import Dim, export  # noqa: E402
 
 import shlo_disc.torch  # noqa: E402
 from shlo_disc.torch.donation import apart_from_writes  # noqa: E402
+from tests.children import at_once  # noqa: E402
 from tests.torch.models import Of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -302,32 +302,23 @@ def test_a_result_in_the_memory_of_a_write_is_copied_first():
 @torch.no_grad()
 def test_threads_donate_tensors_of_their_own():
     model, run = decoder()
-    failures = []
 
+    @torch.no_grad()
     def decode(seed):
-        try:
-            with torch.no_grad():
-                generator = torch.Generator().manual_seed(seed)
-                batch, length = 1 + seed % 3, 3 + seed
-                keys = torch.zeros(batch, length, WIDTH)
-                values = torch.zeros(batch, length, WIDTH)
-                own = keys.clone(), values.clone()
-                for place in range(length):
-                    x = torch.randn(batch, WIDTH, generator=generator)
-                    index = torch.tensor([place])
-                    want, *own = model(x, index, *own)
-                    got, keys, values = run(x, index, keys, values)
-                    torch.testing.assert_close(got, want)
-                torch.testing.assert_close((keys, values), tuple(own))
-        except BaseException as error:
-            failures.append(error)
+        generator = torch.Generator().manual_seed(seed)
+        batch, length = 1 + seed % 3, 3 + seed
+        keys = torch.zeros(batch, length, WIDTH)
+        values = torch.zeros(batch, length, WIDTH)
+        own = keys.clone(), values.clone()
+        for place in range(length):
+            x = torch.randn(batch, WIDTH, generator=generator)
+            index = torch.tensor([place])
+            want, *own = model(x, index, *own)
+            got, keys, values = run(x, index, keys, values)
+            torch.testing.assert_close(got, want)
+        torch.testing.assert_close((keys, values), tuple(own))
 
-    threads = [threading.Thread(target=decode, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    at_once(decode, range(8))
 
 
 @torch.no_grad()

@@ -29,10 +29,8 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own, whose entries are there at once."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+def entries_at_once(monkeypatch, own_store):
+    """Entries are there at once, in a store of the test's own."""
     for module in (graphs, kept):
         monkeypatch.setattr(module, "do_later", lambda job: job())
 
