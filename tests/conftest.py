@@ -18,6 +18,7 @@ import importlib.util
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,35 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Tell which share of programs was loaded."""
     for name, count in sorted(_programs.items(), key=lambda row: -row[1]):
         terminalreporter.write_line(f"{count:6} {name}")
+
+
+class _Missing(pytest.Module):
+    """A module of tests that need an extra which is not installed."""
+
+    def collect(self) -> Any:
+        """Skip it."""
+        extra = self.path.parent.name
+        pytest.skip(f"needs the extra `{extra}`: make test-{extra}", allow_module_level=True)
+
+
+def _extra_of(path: Path) -> str:
+    """The framework that tests in the folder of its name need; "" for others."""
+    is_needed = path.parent.name in ("torch", "tensorflow") and path.name != "test_versions.py"
+    return path.parent.name if is_needed else ""
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> Any:
+    """Skip tests whose framework is not installed."""
+    extra = _extra_of(module_path)
+    if extra and importlib.util.find_spec(extra) is None:
+        return _Missing.from_parent(parent, path=module_path)
+    return None
+
+
+def pytest_itemcollected(item: Any) -> None:
+    """Mark tests by the framework that they need."""
+    if extra := _extra_of(item.path):
+        item.add_marker(extra)
 
 
 @pytest.fixture(autouse=True, scope="module")

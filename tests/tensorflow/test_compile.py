@@ -8,15 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-
-import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError  # noqa: E402
-from shlo_disc.tensorflow import convert  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import shlo_disc.tensorflow
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.tensorflow import convert
 
 
 def weight(*shape, seed=0):

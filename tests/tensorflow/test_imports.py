@@ -8,10 +8,6 @@ import pytest
 
 from tests.children import python
 
-pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-pytestmark = pytest.mark.tensorflow
-
 LINES = {
     "tensorflow": "import tensorflow as tf",
     "shlo_disc": "import shlo_disc",

@@ -6,15 +6,12 @@ import gc
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.driver import graphs, kept  # noqa: E402
-from shlo_disc.store.entries import current  # noqa: E402
-from shlo_disc.tensorflow import program  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import shlo_disc.tensorflow
+from shlo_disc.driver import graphs, kept
+from shlo_disc.store.entries import current
+from shlo_disc.tensorflow import program
 
 
 @pytest.fixture(autouse=True)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import gc
 
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch.donation import apart_from_writes  # noqa: E402
-from tests.children import at_once  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.torch.donation import apart_from_writes
+from tests.children import at_once
+from tests.torch.models import Of
 
 B, T = Dim("b"), Dim("t", min=2)
 WIDTH = 8

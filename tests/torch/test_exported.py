@@ -8,20 +8,15 @@ import logging
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
+import shlo_disc
+import shlo_disc.torch
 from tests.children import python
-
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc  # noqa: E402
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import CASES, B, Block, Of, Perceptron, S  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from tests.torch.models import CASES, B, Block, Of, Perceptron, S
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from shlo_disc import ral  # noqa: E402
-from tests.children import python  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from shlo_disc import ral
+from tests.children import python
 
 CODE = """
     import torch
