@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir import dialect
 from shlo_disc.ir.comparisons import less_than
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cpu.machine import Machine
