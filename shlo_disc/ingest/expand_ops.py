@@ -18,6 +18,7 @@ from shlo_disc.ingest.computations import inlined
 from shlo_disc.ingest.einsums import dot_general, einsum
 from shlo_disc.ingest.scans import expand_scan
 from shlo_disc.ingest.size_values import binary
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,
@@ -63,14 +64,6 @@ def _with_shape(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(sizes), _type(like).element_type)
 
 
-def _integers(op: ir.Operation, name: str) -> list[int]:
-    return [int(n) for n in ir.DenseI64ArrayAttr(op.attributes[name])]
-
-
-def _number(op: ir.Operation, name: str) -> int:
-    return int(ir.IntegerAttr(op.attributes[name]).value)
-
-
 def _i32() -> ir.RankedTensorType:
     return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
 
@@ -99,7 +92,7 @@ def _einsum(op: ir.Operation) -> Values:
 
 def _moments(op: ir.Operation) -> tuple[ir.Value, int, list[int], ir.Value]:
     """(operand, feature dimension, the others, number of elements of a feature as float)."""
-    x, feature = op.operands[0], _number(op, "feature_index")
+    x, feature = op.operands[0], attr.integer(op, "feature_index")
     others = [d for d in range(_type(x).rank) if d != feature]
     count = integer(1, _i32())
     for d in others:
@@ -126,7 +119,7 @@ def _normalized(
     variance: ir.Value,
     op: ir.Operation,
 ) -> ir.Value:
-    feature = [_number(op, "feature_index")]
+    feature = [attr.integer(op, "feature_index")]
     centered = binary("subtract", x, broadcast_like(mean, feature, x))
     normal = binary("divide", centered, broadcast_like(_deviation(variance, op), feature, x))
     scaled = binary("multiply", broadcast_like(scale, feature, x), normal)
@@ -179,7 +172,7 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
 
 def _broadcast_op(op: ir.Operation) -> Values:
     (x,) = op.operands
-    front = _integers(op, "broadcast_sizes")
+    front = attr.integers(op, "broadcast_sizes")
     rank = _type(x).rank
     dims = list(range(len(front), len(front) + rank))
 
@@ -191,7 +184,7 @@ def _broadcast_op(op: ir.Operation) -> Values:
 
 def _torch_index_select(op: ir.Operation) -> Values:
     x, index = op.operands
-    rank, dim, batch = _type(x).rank, _number(op, "dim"), _number(op, "batch_dims")
+    rank, dim, batch = _type(x).rank, attr.integer(op, "dim"), attr.integer(op, "batch_dims")
     count = _type(index).rank
     common = list(range(batch))
     # Of the result: the operand's dimensions in front of `dim`, the index's, the operand's rest.
@@ -229,7 +222,7 @@ def _map(op: ir.Operation) -> Values:
 def _set_dimension_size(op: ir.Operation) -> Values:
     """The first elements of the dimension; the size is at most the operand's."""
     value, size = op.operands
-    axis = _number(op, "dimension")
+    axis = attr.integer(op, "dimension")
     limits = [dimension(value, k) for k in range(_type(value).rank)]
     limits[axis] = size
     kind = op.results[0].type

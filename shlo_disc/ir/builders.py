@@ -122,6 +122,12 @@ def assert_sizes(condition: ir.Value, text: str, sizes: Sequence[ir.Value]) -> N
     )
 
 
+def no_sizes() -> ir.Value:
+    """The shape of a number, as a vector of i32."""
+    none = ir.Attribute.parse("dense<> : tensor<0xi32>")
+    return create("stablehlo.constant", [], none.type, value=none)
+
+
 def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
     """`value` as `kind`; itself where it is that already."""
     return value if value.type == kind else create("stablehlo.convert", [value], kind)

@@ -29,6 +29,7 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir import dialect
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import register
@@ -278,12 +279,12 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
     """The updates of a `scatter` that adds, or writes no element of its zeros twice."""
     array, places, updates = op.operands
     numbers = scatter_numbers(op)
-    is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
+    is_unique = flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
     block = op.regions[0].blocks[0]
     last = terminator(block)
     if not adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
-    is_sorted, shape = _flag(op, "indices_are_sorted"), facts.shape(array)
+    is_sorted, shape = flag(op, "indices_are_sorted"), facts.shape(array)
     return [new_update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
 
 
@@ -328,10 +329,6 @@ def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
     value = op.results[0]
     facts.made[value] = facts.shape(base)
     return value
-
-
-def _flag(op: ir.Operation, name: str) -> bool:
-    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
 
 
 def _number(number: int, kind: ir.Type) -> ir.Attribute:
