@@ -30,6 +30,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir import dialect
 from shlo_disc.ir.attributes import flag
+from shlo_disc.ir.builders import create, write_body
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import register
@@ -319,13 +320,7 @@ def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
         regions=1,
     )
     scalar = ir.RankedTensorType.get([], kind.element_type)
-    where = ir.Location.current
-    block = ir.Block.create_at_start(op.regions[0], [scalar, scalar], [where, where])
-    with ir.InsertionPoint(block):
-        total = ir.Operation.create(
-            "stablehlo.add", results=[scalar], operands=list(block.arguments)
-        )
-        ir.Operation.create("stablehlo.return", operands=[total.results[0]])
+    write_body(op.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)])
     value = op.results[0]
     facts.made[value] = facts.shape(base)
     return value
