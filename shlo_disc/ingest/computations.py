@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shlo_disc.ir.builders import write_body
+from shlo_disc.ir.builders import write_region
 from shlo_disc.ir.mlir import clone, ir, ops_of
 
 
@@ -50,7 +50,7 @@ def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None
     body = function.operation.regions[0].blocks[0]
     kinds = [argument.type for argument in body.arguments]
     with location:
-        write_body(new.regions[0], kinds, lambda *given: inlined(body, given))
+        write_region(new.regions[0], kinds, lambda *given: inlined(body, given))
 
 
 def inlined(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.ingest.size_values import binary, extent, number, vector
-from shlo_disc.ir.builders import create, write_body
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.mlir import ir
 
 
@@ -89,5 +89,5 @@ def sorted_with_places(
         ir.RankedTensorType.get([], ir.RankedTensorType(v.type).element_type)
         for v in (array, array, places, places)
     ]
-    write_body(op.regions[0], scalars, lambda a, b, *_: [comes_before(a, b)])
+    write_region(op.regions[0], scalars, lambda a, b, *_: [comes_before(a, b)])
     return op.results[0], op.results[1]

@@ -162,7 +162,7 @@ def vector(scalars: Sequence[ir.Value]) -> ir.Value:
     return create("stablehlo.concatenate", parts, kind, dimension=0)
 
 
-def write_body(
+def write_region(
     region: ir.Region, kinds: Sequence[ir.Type], made: Callable[..., Sequence[ir.Value]]
 ) -> None:
     """Give `region` its block: it returns what `made` writes for arguments of these types."""
@@ -183,8 +183,8 @@ def while_loop(
     kinds = [value.type for value in states]
     loop = ir.Operation.create("stablehlo.while", results=kinds, operands=list(states), regions=2)
     again, body = loop.regions
-    write_body(again, kinds, lambda *now: [condition(*now)])
-    write_body(body, kinds, step)
+    write_region(again, kinds, lambda *now: [condition(*now)])
+    write_region(body, kinds, step)
     return list(loop.results)
 
 
@@ -240,7 +240,7 @@ def reduced(value: ir.Value, dims: Sequence[int], name: str, start: ir.Value) ->
         regions=1,
     )
     pair = [start.type] * 2
-    write_body(op.regions[0], pair, lambda *both: [create(f"stablehlo.{name}", both, start.type)])
+    write_region(op.regions[0], pair, lambda *both: [create(f"stablehlo.{name}", both, start.type)])
     return op.results[0]
 
 
@@ -280,7 +280,7 @@ def scattered(
     def joined(old: ir.Value, new: ir.Value) -> list[ir.Value]:
         return [new if join is None else create(f"stablehlo.{join}", [old, new], element)]
 
-    write_body(op.regions[0], [element] * 2, joined)
+    write_region(op.regions[0], [element] * 2, joined)
     return op.results[0]
 
 

@@ -30,7 +30,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir import dialect
 from shlo_disc.ir.attributes import flag
-from shlo_disc.ir.builders import create, write_body
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import register
@@ -320,7 +320,7 @@ def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
         regions=1,
     )
     scalar = ir.RankedTensorType.get([], kind.element_type)
-    write_body(op.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)])
+    write_region(op.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)])
     value = op.results[0]
     facts.made[value] = facts.shape(base)
     return value

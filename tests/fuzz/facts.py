@@ -52,9 +52,6 @@ class Facts:
         )
 
 
-EXACT_BOOL = Facts(1.0)
-
-
 def is_float(dtype: str) -> bool:
     """True for what is rounded: complex numbers, too."""
     return "float" in dtype or is_complex(dtype)

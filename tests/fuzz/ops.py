@@ -374,10 +374,6 @@ def _converting(real: Real) -> Rule:
     return rule
 
 
-def _integer_sum(s: Scope, x: Sequence[Value]) -> bool:
-    return any(is_unsigned(v.dtype) for v in x)
-
-
 BINARY_INTEGER = {
     "$0 + $1": _sum,
     "$0 - $1": None,

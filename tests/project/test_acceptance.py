@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, MISSES
 
-ROOT = Path(__file__).parents[2]
 SUM = """func.func public @main(%x: tensor<3xf32>) -> tensor<f32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_of
-from shlo_disc.ir.builders import create, write_body
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.mlir import at, clone, ir, producer
 
 
@@ -85,7 +85,9 @@ def _reduced_pairs(rewriter: Rewriter, op: ir.Operation) -> Planes | None:
         regions=1,
     )
     scalar = init.re.type
-    write_body(new.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)])
+    write_region(
+        new.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)]
+    )
     return planes_of(new.results[0])
 
 

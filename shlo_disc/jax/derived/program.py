@@ -8,7 +8,6 @@ for every value.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -37,8 +36,6 @@ from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax.splits.staged import Staged
 from shlo_disc.jax_private.jaxprs import named_axes
 from shlo_disc.jax_private.states import held_weakly
-
-_log = logging.getLogger("shlo_disc")
 
 Sizes = tuple[tuple[str, int], ...]
 """The values of a program's symbols, by name."""

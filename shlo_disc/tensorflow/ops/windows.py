@@ -33,7 +33,7 @@ from shlo_disc.ingest.size_arithmetic import (
     times,
 )
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import compare, create, element_of, transposed, write_body
+from shlo_disc.ir.builders import compare, create, element_of, transposed, write_region
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
 from shlo_disc.tensorflow.ops.typed import of_its_type
@@ -364,8 +364,8 @@ def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
     )
     scalar = ir.RankedTensorType.get([], element)
     select, scatter = scattered.regions
-    write_body(select, [scalar] * 2, lambda a, b: [compare("GE", a, b)])
-    write_body(scatter, [scalar] * 2, lambda a, b: [create("stablehlo.add", [a, b], scalar)])
+    write_region(select, [scalar] * 2, lambda a, b: [compare("GE", a, b)])
+    write_region(scatter, [scalar] * 2, lambda a, b: [create("stablehlo.add", [a, b], scalar)])
     (result_,) = scattered.results
     for axis, (low, _) in enumerate(pads):
         if pads[axis] != (0, 0):
@@ -472,5 +472,5 @@ def _reduced(
     )
     pair = [start.type] * 2
     made = pooled.regions[0]
-    write_body(made, pair, lambda *both: [create(f"stablehlo.{name}", both, start.type)])
+    write_region(made, pair, lambda *both: [create(f"stablehlo.{name}", both, start.type)])
     return pooled.results[0]

@@ -27,7 +27,7 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import compare, create, element_of, select, write_body
+from shlo_disc.ir.builders import compare, create, element_of, select, write_region
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, spread, typed
 
@@ -113,7 +113,7 @@ class _Windows:
             regions=1,
         )
         scalars = [start.type for start in starts]
-        write_body(op.regions[0], scalars * 2, join)
+        write_region(op.regions[0], scalars * 2, join)
         return list(op.results)
 
     def counts(self, x: ir.Value, like: ir.Value, *, with_padding: bool) -> ir.Value:
