@@ -1,7 +1,5 @@
 """Sizes computed from data: programs in turn, beside NumPy; `set_dimension_size` and bounds."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Sizes and guards of regions: they count only if the region runs, and data may give them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

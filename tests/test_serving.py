@@ -1,7 +1,5 @@
 """A serving process: calls while other functions are compiled, and forks."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time

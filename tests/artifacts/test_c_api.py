@@ -1,7 +1,5 @@
 """The C API of artifacts, from a program of C99 (checks.c), and the library that has it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`shlo_disc_runtime`: artifacts on numpy arrays, without JAX and without a compiler."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

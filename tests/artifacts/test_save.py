@@ -1,7 +1,5 @@
 """What `save` writes: the bits of the program that was compiled here, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -4,8 +4,6 @@ Programs hold many functions, so that each is compiled a few times only. `tests/
 every public function in a program of its own.
 """
 
-from __future__ import annotations
-
 import functools
 
 import jax

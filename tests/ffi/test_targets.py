@@ -1,7 +1,5 @@
 """FFI targets of the user's, called from compiled programs as XLA calls them."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import shlex

@@ -1,7 +1,5 @@
 """Functions of `atexit` compile and call programs, as they do with `jax.jit`."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.children import python

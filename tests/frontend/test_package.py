@@ -1,7 +1,5 @@
 """The names of the package, and what importing it costs."""
 
-from __future__ import annotations
-
 import pytest
 
 import shlo_disc

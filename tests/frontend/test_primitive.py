@@ -1,8 +1,6 @@
 """Calls inside JAX's transformations: against plain JAX, at several sizes, every program compiled
 once."""
 
-from __future__ import annotations
-
 import os
 
 import jax

@@ -1,7 +1,5 @@
 """The sweep over public functions: a sample by default, all of them as a slow test."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """A sample of the random programs, and tests of the fuzzer itself."""
 
-from __future__ import annotations
-
 import signal
 
 import jax

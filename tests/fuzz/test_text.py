@@ -1,7 +1,5 @@
 """A sample of the random StableHLO modules, and tests of their fuzzer."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A sample of JAX's harnesses, and tests of how they are checked."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter

@@ -1,7 +1,5 @@
 """examples/train_gpt.py: one compilation of the step, the losses of `jax.jit`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner

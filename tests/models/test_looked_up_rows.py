@@ -1,7 +1,5 @@
 """Rows looked up in a table, at places that are computed, are normalised in one kernel."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Row work behind a product, in its launch: layer-norm, softmax of logits."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -3,8 +3,6 @@
 Emitters are broken on purpose: they refuse whatever computes more than a few ops.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import itertools

@@ -1,7 +1,5 @@
 """The documents tell the truth: their code runs, their tables match, their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

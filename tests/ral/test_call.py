@@ -1,7 +1,5 @@
 """The direct call: what goes in, what comes out, and what is refused."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import threading

@@ -1,7 +1,5 @@
 """Executables as custom calls inside jax.jit."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Packed weights: made of what the first call is given and of arrays that come twice."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

@@ -1,7 +1,5 @@
 """parallel_for: every task once, from any thread, in a default floating-point environment."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import threading

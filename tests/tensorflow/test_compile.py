@@ -1,7 +1,5 @@
 """`shlo_disc.tensorflow.compile`: what it takes, and how its result is called."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from concurrent.futures import ThreadPoolExecutor

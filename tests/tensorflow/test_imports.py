@@ -1,7 +1,5 @@
 """TensorFlow, torch-mlir and shlo_disc in one process, in every order; and without JAX."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

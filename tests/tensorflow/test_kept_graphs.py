@@ -1,7 +1,5 @@
 """Graphs on disk: an equal graph of a later process is found without being converted."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models of Keras at any batch: alone, and inside `predict`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Keras models of many kinds, with sizes that vary: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Gradients of loops, whose lists grow and shrink: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

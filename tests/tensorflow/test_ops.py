@@ -1,7 +1,5 @@
 """Every sample beside TensorFlow: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

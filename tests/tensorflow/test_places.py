@@ -1,7 +1,5 @@
 """Layers and lines of the model: in `explain()`, and in errors."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import threading

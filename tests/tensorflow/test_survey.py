@@ -1,7 +1,5 @@
 """The most used functions of TensorFlow, several in one program: right at every size."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Losses and gradients of Keras models as functions: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

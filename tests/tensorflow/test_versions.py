@@ -1,7 +1,5 @@
 """What a user reads who has no TensorFlow, or another one: one sentence that says what to do."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import re

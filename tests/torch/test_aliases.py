@@ -1,7 +1,5 @@
 """Results that share memory with arguments and with each other, as in eager mode."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Architectures with random weights: exported, through the backend, and trained."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bad arguments and programs: a named error, and the tensors of the caller as before."""
 
-from __future__ import annotations
-
 import enum
 import io
 import threading

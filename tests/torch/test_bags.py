@@ -1,7 +1,5 @@
 """Bags of embeddings, distances, extremes so far, sorted rows, adaptive pools; gradients too."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

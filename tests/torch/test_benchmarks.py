@@ -1,7 +1,5 @@
 """The suites of benchmarks for PyTorch run, compare what they time, and store their rows."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Indices, labels and divisors that eager mode refuses raise here, too."""
 
-from __future__ import annotations
-
 import copy
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Complex numbers inside a program, as arguments and as results; Fourier transforms."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.export import Dim, export

@@ -1,7 +1,5 @@
 """Ops that PyTorch composes of others, and ops whose decompositions write tensors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

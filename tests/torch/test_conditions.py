@@ -1,7 +1,5 @@
 """Conditions of PyTorch on sizes, as constraints: terms that are numbers, and what follows."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

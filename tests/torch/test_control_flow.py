@@ -1,7 +1,5 @@
 """`cond`, `while_loop` and `scan` are compiled; PyTorch runs what is not covered."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

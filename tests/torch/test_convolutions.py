@@ -1,7 +1,5 @@
 """Convolutions whose windows have sizes that a call gives, and groups of features of any size."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Sizes that come from data, truth values as indices, and the weights of such programs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """`compile(program, donated=...)`: results in the memory of tensors that a call gives up."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

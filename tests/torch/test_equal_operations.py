@@ -1,7 +1,5 @@
 """Equal operations of a joint graph are merged: which ones, and which ones never."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx

@@ -1,7 +1,5 @@
 """`shlo_disc.torch.compile`: one compilation for all sizes, as accurate as PyTorch."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Exported programs with operations that PyTorch runs, between compiled regions."""
 
-from __future__ import annotations
-
 import copy
 import logging
 

@@ -1,7 +1,5 @@
 """What a first call does once: AOTAutograd traces a graph, and equal nodes are decomposed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Gradients of layers for pictures: one forward and one backward compilation, equal to eager."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

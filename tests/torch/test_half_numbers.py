@@ -1,7 +1,5 @@
 """f16 and bf16: sums, counts and numbers that the type has not; whole quotients of integers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

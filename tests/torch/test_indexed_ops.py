@@ -1,7 +1,5 @@
 """Ops that read or write at computed places, in all their variants."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

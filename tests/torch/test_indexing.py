@@ -1,7 +1,5 @@
 """`x[i, :, j]` and `x[i, :, j] = v`: indices that are broadcast, negative, or stand apart."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.export import Dim

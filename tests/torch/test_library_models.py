@@ -1,7 +1,5 @@
 """Models of PyTorch's libraries do beside eager mode what docs/torch-models.md says."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

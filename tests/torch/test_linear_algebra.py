@@ -1,7 +1,5 @@
 """Systems, inverses and determinants at dynamic batches and dynamic sizes of matrices."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.export import Dim, export

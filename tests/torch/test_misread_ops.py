@@ -1,7 +1,5 @@
 """Ops that torch-mlir lowers to something else: pools in ceil mode, unsigned numbers, truths."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Mathematical functions, ops of elements in order, padding and transforms by sizes."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs as users write them, that once gave wrong results, ended the process or were refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

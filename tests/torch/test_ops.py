@@ -4,8 +4,6 @@ They are exported programs whose inputs require gradients, `torch.compile`, and 
 with gradients. The slow tests run all; the others run each third op in one of these ways.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random numbers: those that eager mode draws from the same state of the generator."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Recurrent layers: an LSTM is a loop, which torch-mlir has no lowering of."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Results that are numbers: of sizes, of elements, and of sizes that come from data."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.export import Dim, export

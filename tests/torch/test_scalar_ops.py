@@ -1,7 +1,5 @@
 """Ops of numbers, scalars and complex numbers whose operands torch-mlir does not take."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

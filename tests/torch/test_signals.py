@@ -1,7 +1,5 @@
 """Windows, frequencies, histograms, rows in order, pairs of rows, and bits as other elements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Numbers made of sizes in floating point: the bits of Python's, as sizes and as floats."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Sizes of parts, windows and derived dimensions; programs exported with gradients recorded."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

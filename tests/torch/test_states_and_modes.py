@@ -1,7 +1,5 @@
 """Programs that change between calls, and what PyTorch lets a user ask of a compiled one."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """`torch.set_num_threads` holds for programs of shlo_disc, too."""
 
-from __future__ import annotations
-
 import torch
 
 from shlo_disc import ral

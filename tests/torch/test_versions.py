@@ -1,7 +1,5 @@
 """What a user reads who has no PyTorch, or another one: one sentence that says what to install."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import re
