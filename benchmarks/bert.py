@@ -5,10 +5,8 @@ Floors: floating-point operations over the measured peak, weight bytes over the 
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,21 +16,9 @@ from rich.table import Table
 import shlo_disc
 from benchmarks.harness import SETTLE, Case, compare, milliseconds
 from benchmarks.store import write
+from examples import bert as model
 
 STEADY = ((1, 16), (1, 128), (8, 128), (1, 384))
-
-
-def _example() -> Any:
-    path = Path(__file__).parents[1] / "examples" / "bert.py"
-    spec = importlib.util.spec_from_file_location("bert_example", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-model = _example()
 
 
 def flops(batch: int, length: int) -> float:

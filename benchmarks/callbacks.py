@@ -15,8 +15,6 @@ from rich.console import Console
 import shlo_disc
 from benchmarks.harness import Case, compare
 
-__all__ = ["PROGRAMS", "callbacks"]
-
 ROUNDS = 100
 
 

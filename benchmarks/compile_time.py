@@ -34,8 +34,6 @@ from rich.table import Table
 from benchmarks.first_calls import PROGRAMS
 from benchmarks.store import write
 
-__all__ = ["compile_time", "first"]
-
 _SHAPES = {"cold": (2, 17), "next": (2, 17), "other": (3, 19), "edited": (2, 17),
            "rescaled": (2, 17), "trace": (2, 17)}  # fmt: skip
 """(batch, length) of an attempt: without a cache, after a process of equal and of other sizes, and

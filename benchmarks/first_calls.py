@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
-__all__ = ["PROGRAMS", "Made"]
-
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 

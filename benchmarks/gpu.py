@@ -6,7 +6,6 @@ microseconds, and the median of the turns. Data is random. What a part prints is
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -24,6 +23,7 @@ import numpy as np
 import shlo_disc
 from benchmarks.models.suite import MODELS
 from benchmarks.store import host, versions
+from examples import bert as example
 from shlo_disc import ral
 
 PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {}
@@ -242,28 +242,17 @@ def _jitted(f: Callable[..., jax.Array], implementation: str) -> Callable[..., j
     )
 
 
-def example(name: str) -> Any:
-    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @part
 def bert() -> Iterator[dict[str, Any]]:
     """BERT-base: one compilation of ours for each type, one of XLA's for each row."""
-    model = example("bert")
     for dtype in (jnp.bfloat16, jnp.float32):
         params = jax.tree.map(
             lambda a, dtype=dtype: jnp.asarray(a, dtype if a.dtype == jnp.float32 else a.dtype),
-            model.init(),
+            example.init(),
         )
-        ours, theirs = shlo_disc.jit(model.bert), jax.jit(model.bert)
+        ours, theirs = shlo_disc.jit(example.bert), jax.jit(example.bert)
         for size in ((1, 16), (1, 128), (8, 128), (32, 384)):
-            data = tuple(map(jnp.asarray, model.batch(*size)))
+            data = tuple(map(jnp.asarray, example.batch(*size)))
             yield beside_xla(f"{dtype.__name__} {size}", ours, theirs, params, *data)
 
 
@@ -280,13 +269,12 @@ def models() -> Iterator[dict[str, Any]]:
 @part
 def requests() -> Iterator[dict[str, Any]]:
     """BERT-base at lengths that neither has seen, one after the other: seconds in all."""
-    model = example("bert")
-    params = jax.tree.map(jnp.asarray, model.init())
-    ours, theirs = shlo_disc.jit(model.bert), jax.jit(model.bert)
+    params = jax.tree.map(jnp.asarray, example.init())
+    ours, theirs = shlo_disc.jit(example.bert), jax.jit(example.bert)
     for function in (ours, theirs):
-        jax.block_until_ready(function(params, *map(jnp.asarray, model.batch(1, 16))))
+        jax.block_until_ready(function(params, *map(jnp.asarray, example.batch(1, 16))))
     lengths = np.random.default_rng(5).choice(np.arange(17, 380), 3, replace=False)
-    data = [tuple(map(jnp.asarray, model.batch(1, int(t)))) for t in lengths]
+    data = [tuple(map(jnp.asarray, example.batch(1, int(t)))) for t in lengths]
     totals = []
     for function in (ours, theirs):
         start = time.perf_counter()

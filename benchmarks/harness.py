@@ -21,19 +21,6 @@ from benchmarks.peers.client import Peers, available
 from benchmarks.store import write
 from benchmarks.targets import DYNAMIC, wanted
 
-__all__ = [
-    "Case",
-    "Peaks",
-    "Remote",
-    "Spread",
-    "compare",
-    "interleaved",
-    "judged",
-    "measure_peaks",
-    "milliseconds",
-    "report",
-]
-
 Thunk = Callable[[], Any]
 
 SETTLE = 0.05

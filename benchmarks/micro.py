@@ -14,8 +14,6 @@ import shlo_disc
 from benchmarks.harness import SETTLE, Case, compare
 from benchmarks.models.layers import layer_norm
 
-__all__ = ["FUNCTIONS", "TWO_ARRAYS", "micro"]
-
 
 def rms_norm(x: jax.Array) -> jax.Array:
     """The last axis to a mean square of 1."""

@@ -18,8 +18,6 @@ from rich.console import Console
 import shlo_disc
 from benchmarks.harness import SETTLE, Case, compare
 
-__all__ = ["OPS", "Op", "ops"]
-
 Shape = tuple[int, ...]
 Random = np.random.Generator
 

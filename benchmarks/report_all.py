@@ -11,8 +11,6 @@ from benchmarks.harness import judged
 from benchmarks.store import latest
 from benchmarks.targets import FOR_ALL, TARGETS
 
-__all__ = ["targets"]
-
 
 def targets(console: Console, suites: Collection[str]) -> None:
     """Print the table of some suites; a target whose case was never measured says so.

@@ -16,8 +16,6 @@ from rich.console import Console
 import shlo_disc
 from benchmarks.harness import SETTLE, Case, compare
 
-__all__ = ["PROGRAMS", "small_steps"]
-
 STEPS = 20000
 
 

@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "RESULTS", "host", "latest", "machine_name", "summary", "versions", "write"]
-
 RESULTS = Path(__file__).parent / "results"
 
 COLUMNS = ("date", "machine", "suite", "rows", "xla_over_ours", "least", "dynamic_over_ours",

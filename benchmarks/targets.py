@@ -6,8 +6,6 @@ shape, the second against the best system that serves all shapes with one compil
 
 from __future__ import annotations
 
-__all__ = ["DYNAMIC", "FOR_ALL", "TARGETS", "wanted"]
-
 DYNAMIC = frozenset({
     "JAX", "ONNX Runtime", "OpenBLAS", "tf.function", "torch", "torch.compile",
     "torch.compile, frozen",

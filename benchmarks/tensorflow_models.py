@@ -14,8 +14,6 @@ from rich.console import Console
 
 from benchmarks.harness import PEER_SETTLE, Case, compare
 
-__all__ = ["SIZES", "bert", "tensorflow_models"]
-
 NEEDED = ("tensorflow", "keras")
 
 SIZES = (1, 16), (1, 128), (3, 57), (8, 128)

@@ -18,16 +18,6 @@ from benchmarks import bert
 from benchmarks.harness import SETTLE, Case, compare
 from benchmarks.torch_needs import has_modules
 
-__all__ = [
-    "ATTENTION_KERNELS",
-    "SIZES",
-    "attention_kernels",
-    "compiled",
-    "jax_weights",
-    "torch_bert",
-    "torch_bert_jax",
-]
-
 SIZES = ((1, 16), (1, 128), (3, 57), (8, 128), (1, 384))
 
 ATTENTION_KERNELS = 12

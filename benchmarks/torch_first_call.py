@@ -24,8 +24,6 @@ from benchmarks.store import write
 from benchmarks.torch_models import MODELS, TorchModel
 from benchmarks.torch_needs import has_modules
 
-__all__ = ["CASES", "SYSTEMS", "first", "torch_first_call"]
-
 
 def _perceptron() -> Any:
     from torch import nn

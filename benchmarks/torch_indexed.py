@@ -17,8 +17,6 @@ from benchmarks.harness import interleaved
 from benchmarks.store import write
 from benchmarks.torch_needs import has_modules
 
-__all__ = ["cases", "torch_indexed"]
-
 Case = tuple[str, Any, tuple[Any, ...], Any, list[tuple[Any, ...]]]
 """Name, module, example arguments, dynamic shapes, arguments that are timed."""
 

@@ -17,8 +17,6 @@ from rich.console import Console
 from benchmarks.harness import PEER_SETTLE, Case, Thunk, compare
 from benchmarks.torch_needs import has_modules
 
-__all__ = ["MODELS", "TorchModel", "torch_models"]
-
 NEEDED = ("torch", "transformers", "timm", "onnxruntime", "onnxscript")
 
 

@@ -6,8 +6,6 @@ import importlib.util
 
 from rich.console import Console
 
-__all__ = ["has_modules"]
-
 
 def has_modules(console: Console, suite: str, *names: str) -> bool:
     """True if all modules are installed; else tells how to get them."""

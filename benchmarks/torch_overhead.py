@@ -18,8 +18,6 @@ from benchmarks.harness import interleaved
 from benchmarks.store import write
 from benchmarks.torch_needs import has_modules
 
-__all__ = ["CASES", "Overhead", "torch_overhead"]
-
 
 @dataclass(frozen=True)
 class Overhead:

@@ -16,8 +16,6 @@ from rich.console import Console
 from benchmarks.harness import PEER_SETTLE, Case, Thunk, compare
 from benchmarks.torch_needs import has_modules
 
-__all__ = ["MODELS", "Trained", "torch_training"]
-
 
 @dataclass(frozen=True)
 class Trained:

@@ -5,8 +5,6 @@ program.signature     # (x: float32[batch, 24]) -> (float32[batch, 5])
 (y,) = program(x)
 """
 
-from __future__ import annotations
-
 from shlo_disc_runtime.errors import (
     ArtifactError,
     InternalError,

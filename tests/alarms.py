@@ -21,8 +21,6 @@ import pytest
 import shlo_disc
 from shlo_disc.jax.versions.tracing import DIFFERS
 
-__all__ = ["SHARE", "Job", "jobs", "pinned", "summary", "trace"]
-
 SHARE = 0.01
 """The largest share of programs that may have a false alarm."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["all_but", "crossed", "slow"]
-
 
 def slow(cases: Iterable[Any]) -> list[Any]:
     """`cases` that the default tests leave out; one of several arguments is a tuple."""

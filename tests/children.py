@@ -13,15 +13,15 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import platformdirs
-
-__all__ = ["CODE", "Ended", "Server", "outcomes", "prepare", "python"]
 
 Job = TypeVar("Job")
 
@@ -210,8 +210,32 @@ def _end(process: Any) -> None:
     process.join()
 
 
-def python(code: str, timeout: float = 60, **environment: str) -> str:
-    """What `code` prints in a Python of its own, which finds the project and its tests."""
+def at_once(work: Callable[[Any], object], arguments: Iterable[Any]) -> None:
+    """Call `work` with each argument, in a thread each, all set off together.
+
+    Raises what the first call raises that fails, and TimeoutError if one takes five minutes.
+    """
+    given = list(arguments)
+    barrier = threading.Barrier(len(given))
+
+    def run(argument: Any) -> None:
+        barrier.wait()
+        work(argument)
+
+    threads = ThreadPoolExecutor(len(given))
+    calls = [threads.submit(run, argument) for argument in given]
+    try:
+        for call in calls:
+            call.result(300)
+    finally:
+        threads.shutdown(wait=all(call.done() for call in calls))
+
+
+def python(code: str, timeout: float = 60, *, quiet: bool = False, **environment: str) -> str:
+    """What `code` prints in a Python of its own, which finds the project and its tests.
+
+    Raises AssertionError where it fails, or writes to stderr though it shall be `quiet`.
+    """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
@@ -222,4 +246,5 @@ def python(code: str, timeout: float = 60, **environment: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert not (quiet and done.stderr), done.stderr
     return done.stdout.strip()

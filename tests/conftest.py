@@ -18,11 +18,12 @@ import importlib.util
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.children import CODE
+from tests.children import CODE, prepare
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_CACHE", "kernels")  # tests change what programs are compiled by
@@ -79,6 +80,35 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"{count:6} {name}")
 
 
+class _Missing(pytest.Module):
+    """A module of tests that need an extra which is not installed."""
+
+    def collect(self) -> Any:
+        """Skip it."""
+        extra = self.path.parent.name
+        pytest.skip(f"needs the extra `{extra}`: make test-{extra}", allow_module_level=True)
+
+
+def _extra_of(path: Path) -> str:
+    """The framework that tests in the folder of its name need; "" for others."""
+    is_needed = path.parent.name in ("torch", "tensorflow") and path.name != "test_versions.py"
+    return path.parent.name if is_needed else ""
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> Any:
+    """Skip tests whose framework is not installed."""
+    extra = _extra_of(module_path)
+    if extra and importlib.util.find_spec(extra) is None:
+        return _Missing.from_parent(parent, path=module_path)
+    return None
+
+
+def pytest_itemcollected(item: Any) -> None:
+    """Mark tests by the framework that they need."""
+    if extra := _extra_of(item.path):
+        item.add_marker(extra)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def frozen() -> None:
     """What earlier modules left is out of the collector's sight.
@@ -94,6 +124,32 @@ def frozen() -> None:
 def compiled_anew(monkeypatch):
     """No machine code is loaded from disk, and none is kept there."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "0")
+
+
+@pytest.fixture
+def child_environment(monkeypatch):
+    """What child processes inherit, for one test."""
+    for name in ("JAX_PLATFORMS", "SHLO_DISC_SPEC", "XLA_FLAGS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    prepare()
+
+
+@pytest.fixture
+def no_recent_code():
+    """Code is freed with its last owner: none is kept for texts that come back."""
+    from shlo_disc.lower.cpu import codegen  # behind the flags
+
+    before = codegen.RECENT.resize(0)
+    yield
+    codegen.RECENT.resize(before)
+
+
+@pytest.fixture
+def own_store(monkeypatch, tmp_path):
+    """The folder of a store of the test's own."""
+    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
+    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Marks of tests that need an emulator of AArch64."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools import emulated

@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["unchanged"]
-
 
 def unchanged(x: jax.Array) -> jax.Array:
     """`x`, an array of floating-point numbers, by way of random numbers in [0, 1) rounded down."""

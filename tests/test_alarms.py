@@ -1,7 +1,5 @@
 """The comparison of new versions with numbers leaves ordinary programs as they are."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

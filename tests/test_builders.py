@@ -1,7 +1,5 @@
 """Numbers that are known while a program is read."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shlo_disc
+from tests.children import at_once
 
 THREADS = 16
 
@@ -31,19 +28,6 @@ def expected(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     e = np.exp(np.tanh(x @ w))
     y = e / e.sum(-1, keepdims=True)
     return y + x, np.einsum("bth,bsh->bts", y, x).sum(-1)
-
-
-def at_once(work: Callable[[int], None]) -> None:
-    """`work(0..15)` in as many threads, all set off together; the first failure is raised."""
-    barrier = threading.Barrier(THREADS)
-
-    def run(i: int) -> None:
-        barrier.wait()
-        work(i)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        for future in [pool.submit(run, i) for i in range(THREADS)]:
-            future.result()
 
 
 SHAPES = [(1 + i % 3, 1 + 7 * i % 33) for i in range(THREADS)]
@@ -66,7 +50,7 @@ def test_sixteen_threads_at_sixteen_shapes():
             x = normal(100 * i + k, b, t, 24)
             check(f(x, w), expected(x, np.asarray(w)))
 
-    at_once(work)
+    at_once(work, range(THREADS))
     assert f.cache_info().misses == 1
 
 
@@ -79,7 +63,7 @@ def test_the_first_call_from_sixteen_threads_compiles_once():
         x = normal(i, b, t, 24)
         check(f(x, w), expected(x, np.asarray(w)))
 
-    at_once(work)
+    at_once(work, range(THREADS))
     # Batch and length meet by accident in some threads (b == t): a second version is then right.
     assert f.cache_info().misses <= 2
 
@@ -96,7 +80,7 @@ def test_weights_of_each_thread_are_its_own():
             for _ in range(2):
                 check(f(x, w), expected(x, np.asarray(w)))
 
-    at_once(work)
+    at_once(work, range(THREADS))
 
 
 def test_loops_and_branches_in_threads():
@@ -116,7 +100,7 @@ def test_loops_and_branches_in_threads():
                 want = want + 1 if step % 2 == 0 else want * np.float32(0.5)
             np.testing.assert_allclose(np.asarray(f(np.int32(i), x)), want, rtol=1e-6)
 
-    at_once(work)
+    at_once(work, range(THREADS))
 
 
 def test_results_outlive_the_calls_of_others():
@@ -133,7 +117,7 @@ def test_results_outlive_the_calls_of_others():
                 held.append((y, x * 2 + 1))
             del y
 
-    at_once(work)
+    at_once(work, range(THREADS))
     for y, want in held:
         np.testing.assert_allclose(np.asarray(y), want, rtol=1e-6, atol=1e-6)
 
@@ -147,7 +131,7 @@ def test_one_executable_from_threads_without_the_front_end():
         for _ in range(5):
             check(exe(x, w), expected(x, w))
 
-    at_once(work)
+    at_once(work, range(THREADS))
 
 
 def _exported() -> jax.export.Exported:
@@ -168,7 +152,7 @@ def test_inside_jax_jit_from_threads():
             np.asarray(g(x, w)), expected(x, w)[0] * 2, rtol=2e-4, atol=2e-4
         )  # fmt: skip
 
-    at_once(work)
+    at_once(work, range(THREADS))
 
 
 @pytest.mark.parametrize("bad", [(3, 24, 9), (3, 9)])
@@ -185,4 +169,4 @@ def test_an_error_in_one_thread_leaves_the_others_alone(bad):
             x = normal(i, *SHAPES[i], 24)
             check(f(x, w), expected(x, w))
 
-    at_once(work)
+    at_once(work, range(THREADS))

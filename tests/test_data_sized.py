@@ -1,9 +1,5 @@
 """Sizes computed from data: programs in turn, beside NumPy; `set_dimension_size` and bounds."""
 
-from __future__ import annotations
-
-import threading
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +8,7 @@ import shlo_disc
 from shlo_disc import ral
 from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.executables.data_sized import DataSizedExecutable
+from tests.children import at_once
 
 COUNT = """
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -123,19 +120,11 @@ def test_errors_are_those_of_an_executable(positives):
 
 
 def test_threads_share_one_executable(positives):
-    wrong = []
-
     def run(x):
         for _ in range(20):
-            if not np.array_equal(positives.run_numpy([x])[0], positive(x)[0]):
-                wrong.append(x)
+            np.testing.assert_array_equal(positives.run_numpy([x])[0], positive(x)[0])
 
-    threads = [threading.Thread(target=run, args=(x,)) for x in VECTORS]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(run, VECTORS)
 
 
 def test_a_size_of_a_size_of_data():

@@ -1,7 +1,5 @@
 """Environment variables: a bad value is refused, with the name, the value and what is allowed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

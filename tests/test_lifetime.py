@@ -25,15 +25,9 @@ from shlo_disc.lower.cpu import codegen, object_code
 from tests.cases import all_but, slow
 from tests.refused import unchanged
 
+pytestmark = pytest.mark.usefixtures("no_recent_code")
+
 X = np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7)
-
-
-@pytest.fixture(autouse=True)
-def no_recent_code() -> Iterator[None]:
-    """Code is freed with its function: none is kept for programs that come back."""
-    before = codegen.RECENT.resize(0)
-    yield
-    codegen.RECENT.resize(before)
 
 
 @contextmanager

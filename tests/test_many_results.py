@@ -1,7 +1,5 @@
 """Calls with many results on a CPU: XLA runs those whose sizes come again."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

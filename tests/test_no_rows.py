@@ -4,8 +4,6 @@ The oracle is `jax.jit`. A version for no rows beside the one for others would b
 the versions are counted.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

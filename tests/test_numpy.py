@@ -1,7 +1,5 @@
 """`shlo_disc.numpy`: results of their true size, beside NumPy."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Options of `shlo_disc.compile`: forms that are taken, and what is said of others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,9 +1,6 @@
 """Sizes and guards of regions: they count only if the region runs, and data may give them."""
 
-from __future__ import annotations
-
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -11,6 +8,7 @@ import pytest
 import shlo_disc
 from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError
 from shlo_disc.executables.data_sized import DataSizedExecutable
+from tests.children import at_once
 from tests.test_data_sized import COUNT, same
 
 V, I1, I32, S = "tensor<?xf32>", "tensor<i1>", "tensor<i32>", "tensor<1xi32>"
@@ -288,21 +286,16 @@ def test_branches_may_give_results_of_unequal_sizes():
       %n = stablehlo.get_dimension_size %r, dim = 0 : ({V}) -> {I32}
       return %t, %n : {V}, {I32}
     }}""")
-    wrong = []
 
-    def run(x, y, p):
+    def run(call):
+        x, y, p = call
         r = x if p else y
         got = made.run_numpy([x, y, np.bool_(p)])
-        if not (np.array_equal(got[0], r + r) and got[1] == len(r)):
-            wrong.append((x, y, p))
+        np.testing.assert_array_equal(got[0], r + r)
+        assert got[1] == len(r)
 
     calls = [(vector(1, 2, 3), vector(*range(n)), p) for n in (0, 2, 3, 9) for p in (False, True)]
-    threads = [threading.Thread(target=run, args=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(run, calls)
 
 
 def test_a_size_counted_inside_a_branch():

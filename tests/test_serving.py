@@ -1,7 +1,5 @@
 """A serving process: calls while other functions are compiled, and forks."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
-from tests.children import python
+from tests.children import at_once, python
 
 THREADS = 16
 
@@ -80,20 +78,13 @@ def calls_from_threads(count):
     f = shlo_disc.jit(served)
     w = rows(16, 16)
     f(rows(3, 16), w)
-    wrong = []
 
     def work(number):
         for k in range(count):
             x = rows(1 + (number + k) % 9, 16)
-            if not np.allclose(f(x, w), expected(x, w), rtol=1e-4, atol=1e-5):
-                wrong.append((number, k))
+            np.testing.assert_allclose(f(x, w), expected(x, w), rtol=1e-4, atol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(work, range(THREADS))
     assert f.cache_info().misses == 1
 
 

@@ -1,7 +1,5 @@
 """`constraints=["b >= 0"]`: sizes 0 and 1 without another compilation, beside NumPy in float64."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax

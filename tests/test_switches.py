@@ -2,8 +2,6 @@
 collections (`base/threads.py`).
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import sys

@@ -9,13 +9,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
 import numpy as np
-
-__all__ = ["Peers", "Remote", "available", "flat"]
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
@@ -57,12 +54,7 @@ class Peers:
     def __enter__(self) -> Peers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._process.terminate()
         self._process.wait()
         self._folder.cleanup()

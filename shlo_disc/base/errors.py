@@ -3,8 +3,6 @@
 A message says what, where (`model.py:7`), the values, how we know, and what to do.
 """
 
-from __future__ import annotations
-
 ELSEWHERE = (
     "keep this part outside the compiled program, or have the framework run it: "
     "on_unsupported='xla' of shlo_disc.jit, 'eager' of torch.compile"

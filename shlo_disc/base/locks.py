@@ -12,7 +12,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -32,12 +31,7 @@ class Lock:
     def __enter__(self) -> None:
         self._inner.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._inner.release()
 
     def take_now(self) -> bool:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
+from contextvars import copy_context
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from shlo_disc.base import locks
@@ -151,8 +151,9 @@ class Workers:
     gives up the jobs that wait for a thread.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None) -> None:
+        """`most`: without it one a core, but no more than 8."""
+        self._most = most or min(len(os.sched_getaffinity(0)), 8)
         self._changed = threading.Condition()
         self._waiting: deque[Job[Any]] = deque()
         self._threads: list[threading.Thread] = []
@@ -162,12 +163,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         with self._changed:
             self._ends = True
             if kind is not None:
@@ -177,8 +173,11 @@ class Workers:
             thread.join()
 
     def begin(self, function: Callable[..., _T], *args: Any) -> Job[_T]:
-        """Have a thread call `function`; the caller's own does where no other can begin."""
-        job = Job(functools.partial(function, *args))
+        """Have a thread call `function`; the caller's own does where no other can begin.
+
+        The call has the caller's context variables.
+        """
+        job = Job(functools.partial(copy_context().run, function, *args))
         with self._changed:
             if len(self._waiting) >= self._idle and len(self._threads) < self._most:
                 thread = threading.Thread(target=self._work)

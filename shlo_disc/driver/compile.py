@@ -31,8 +31,6 @@ from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.lower.background import release_later
 from shlo_disc.report.peak import MEASURES
 
-__all__ = ["compile", "compile_one"]
-
 _save = imported_later("shlo_disc.driver.save", "save")
 
 

@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import copy_context
 from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
@@ -342,7 +341,7 @@ def _native(
         dumps.write_host(host.whole())
     times.done("emit")
     with Workers(2) as workers:
-        entries = workers.begin(copy_context().run, target.compile_host, host.text)
+        entries = workers.begin(target.compile_host, host.text)
         disc = workers.begin(_asm, module)  # while the last kernels are compiled
         try:
             kernels = list(builder.functions([kernel.source for kernel in host.kernels]))

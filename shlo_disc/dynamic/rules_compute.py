@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
 from shlo_disc.dynamic.size_sources import SizeFromData
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.dialect import fft_pairs

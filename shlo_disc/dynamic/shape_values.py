@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import (
     BITS_READ,
     ELEMENTWISE,
@@ -31,6 +30,7 @@ from shlo_disc.dynamic.float_values import (
     quotient_of,
 )
 from shlo_disc.dynamic.monomial import MAX_WEIGHT, FormulaTooLongError
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.dense_elements import elements_of
 from shlo_disc.ir.element_types import element_type

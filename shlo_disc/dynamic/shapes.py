@@ -23,7 +23,6 @@ from typing import Any
 
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
@@ -40,6 +39,7 @@ from shlo_disc.dynamic.size_sources import (
     control_around,
     sources_of_size,
 )
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.builders import number_of, rank_of
 from shlo_disc.ir.comparisons import conjuncts, less_than
 from shlo_disc.ir.locations import source_line

@@ -16,10 +16,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.mlir import ir, producer
 
 SLICES = frozenset({"stablehlo.real_dynamic_slice", "stablehlo.slice"})

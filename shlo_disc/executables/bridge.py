@@ -14,8 +14,6 @@ from shlo_disc.base.errors import DeviceError
 from shlo_disc.base.locks import once
 from shlo_disc.executables.devices import Place, is_stand_in
 
-__all__ = ["bridge_at", "donated_twice", "jax_bridge", "register_ffi_target"]
-
 _LEARN_STREAM = "shlo_disc.learn_stream"
 
 

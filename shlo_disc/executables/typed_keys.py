@@ -8,8 +8,6 @@ from typing import Any
 
 from shlo_disc.base.records import dataclass
 
-__all__ = ["TypedKeys"]
-
 
 @dataclass(frozen=True)
 class TypedKeys:

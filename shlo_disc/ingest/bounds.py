@@ -19,6 +19,7 @@ from typing import Any
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arguments import argument_attributes, set_argument_attributes
 from shlo_disc.ingest.present import bounds_of
+from shlo_disc.ingest.size_values import scalar_type
 from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, replace, walk
@@ -68,12 +69,12 @@ def _reshape(op: ir.Operation) -> ir.Value:
     if list(kind.shape).count(_NO_BOUND) != 1 or others == 0:
         raise _refusal(op, "dynamic_reshape")
     total = functools.reduce(
-        lambda a, b: create("stablehlo.multiply", [a, b], _i32()),
+        lambda a, b: create("stablehlo.multiply", [a, b], scalar_type(32)),
         [dimension(operand, k) for k in range(ir.RankedTensorType(operand.type).rank)],
-        integer(1, _i32()),
+        integer(1, scalar_type(32)),
     )
-    rest = create("stablehlo.divide", [total, integer(others, _i32())], _i32())
-    sizes = [rest if n == _NO_BOUND else integer(n, _i32()) for n in kind.shape]
+    rest = create("stablehlo.divide", [total, integer(others, scalar_type(32))], scalar_type(32))
+    sizes = [rest if n == _NO_BOUND else integer(n, scalar_type(32)) for n in kind.shape]
     return create("stablehlo.dynamic_reshape", [operand, vector(sizes)], kind)
 
 
@@ -86,17 +87,13 @@ def _broadcast(op: ir.Operation) -> ir.Value:
     if any(n == _NO_BOUND and axis not in given for axis, n in enumerate(kind.shape)):
         raise _refusal(op, "dynamic_broadcast_in_dim")
     sizes = [
-        dimension(operand, given[axis]) if n == _NO_BOUND else integer(n, _i32())
+        dimension(operand, given[axis]) if n == _NO_BOUND else integer(n, scalar_type(32))
         for axis, n in enumerate(kind.shape)
     ]
     return broadcast(operand, axes, kind, lambda: vector(sizes))
 
 
 _DYNAMIC_FORMS = {"stablehlo.broadcast_in_dim": _broadcast, "stablehlo.reshape": _reshape}
-
-
-def _i32() -> ir.Type:
-    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
 
 
 def _refusal(op: ir.Operation, form: str) -> UnsupportedError:

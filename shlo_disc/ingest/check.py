@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
@@ -28,7 +28,7 @@ MAX_ELEMENTS = 2**48
 
 def check_calls(module: ir.Module) -> None:
     """Every call has a callee, no function calls itself, and inlining all stays under MAX_OPS."""
-    functions = {f.name.value: f for f in _functions(module)}
+    functions = {f.name.value: f for f in functions_of(module)}
     calls: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     for name, function in functions.items():
@@ -124,7 +124,8 @@ def _read(value: ir.Attribute) -> None:
             _read(inner)
 
 
-def _functions(module: ir.Module) -> Iterable[Any]:
+def functions_of(module: ir.Module) -> list[Any]:
+    """The functions of a module."""
     return [op for op in module.body.operations if op.operation.name == "func.func"]
 
 
@@ -133,7 +134,7 @@ def check_attributes(module: ir.Module) -> None:
 
     Raises InvalidModuleError for others, and for those of our passes.
     """
-    for function in _functions(module):
+    for function in functions_of(module):
         attributes = function.operation.attributes
         own = [(name, attributes[name], "") for name in attributes]
         for kind, role in (("arg_attrs", "argument"), ("res_attrs", "result")):
@@ -212,7 +213,7 @@ def check_normal_form(module: ir.Module) -> None:
             seen.add(kind)
 
     # First: what the user passes says more than the first operation that reads it.
-    for main in _functions(module):
+    for main in functions_of(module):
         for index, argument in enumerate(main.arguments):
             _check_type(argument.type, f"argument {_described(main, index)}")
             seen.add(argument.type)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shlo_disc.ir.builders import write_region
 from shlo_disc.ir.mlir import clone, ir, ops_of
 
 
@@ -48,9 +49,8 @@ def fill_region(new: ir.Operation, function: Any, location: ir.Location) -> None
     """The body of `function` as the region of `new`."""
     body = function.operation.regions[0].blocks[0]
     kinds = [argument.type for argument in body.arguments]
-    block = new.regions[0].blocks.append(*kinds, arg_locs=[location] * len(kinds))
-    with ir.InsertionPoint(block):
-        ir.Operation.create("stablehlo.return", operands=inlined(body, list(block.arguments)))
+    with location:
+        write_region(new.regions[0], kinds, lambda *given: inlined(body, given))
 
 
 def inlined(body: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:

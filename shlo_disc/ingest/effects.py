@@ -22,7 +22,7 @@ import numpy as np
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import ELSEWHERE, UnsupportedError
 from shlo_disc.ingest.present import target_of
-from shlo_disc.ir.builders import create, integer
+from shlo_disc.ir.builders import integer, no_sizes
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, terminator
 from shlo_disc.ir.ops import ffi
@@ -74,17 +74,11 @@ def _call(op: ir.Operation, token: ir.Value) -> ir.Value:
     operands = [*op.operands, token]
     if sizes := ffi.size_operands(op):
         with at(op):
-            none = _no_sizes()
+            none = no_sizes()
         operands.append(none)
         places = np.array([*sizes, len(operands) - 1])
         attributes["indices_of_shape_operands"] = ir.DenseIntElementsAttr.get(places)
     return _replaced(op, operands, attributes)
-
-
-def _no_sizes() -> ir.Value:
-    """The shape of a number."""
-    value = ir.DenseIntElementsAttr.get(np.zeros(0, np.int32))
-    return create("stablehlo.constant", [], value.type, value=value)
 
 
 def _control(op: ir.Operation, token: ir.Value) -> ir.Value:

@@ -10,14 +10,15 @@ Source: the StableHLO specification, section by op name; the ops it has dropped 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.ingest.branches import select_in_regions
 from shlo_disc.ingest.computations import inlined
 from shlo_disc.ingest.einsums import dot_general, einsum
 from shlo_disc.ingest.scans import expand_scan
-from shlo_disc.ingest.size_values import binary
+from shlo_disc.ingest.size_values import binary, scalar_type
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.builders import (
     broadcast,
     broadcast_like,
@@ -59,22 +60,6 @@ def _type(value: ir.Value) -> ir.RankedTensorType:
     return ir.RankedTensorType(value.type)
 
 
-def _with_shape(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(sizes), _type(like).element_type)
-
-
-def _integers(op: ir.Operation, name: str) -> list[int]:
-    return [int(n) for n in ir.DenseI64ArrayAttr(op.attributes[name])]
-
-
-def _number(op: ir.Operation, name: str) -> int:
-    return int(ir.IntegerAttr(op.attributes[name]).value)
-
-
-def _i32() -> ir.RankedTensorType:
-    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-
-
 # --- products -----------------------------------------------------------------------------------
 
 
@@ -99,9 +84,9 @@ def _einsum(op: ir.Operation) -> Values:
 
 def _moments(op: ir.Operation) -> tuple[ir.Value, int, list[int], ir.Value]:
     """(operand, feature dimension, the others, number of elements of a feature as float)."""
-    x, feature = op.operands[0], _number(op, "feature_index")
+    x, feature = op.operands[0], attr.integer(op, "feature_index")
     others = [d for d in range(_type(x).rank) if d != feature]
-    count = integer(1, _i32())
+    count = integer(1, scalar_type(32))
     for d in others:
         count = binary("multiply", count, dimension(x, d))
     scalar = ir.RankedTensorType.get([], _type(x).element_type)
@@ -126,7 +111,7 @@ def _normalized(
     variance: ir.Value,
     op: ir.Operation,
 ) -> ir.Value:
-    feature = [_number(op, "feature_index")]
+    feature = [attr.integer(op, "feature_index")]
     centered = binary("subtract", x, broadcast_like(mean, feature, x))
     normal = binary("divide", centered, broadcast_like(_deviation(variance, op), feature, x))
     scaled = binary("multiply", broadcast_like(scale, feature, x), normal)
@@ -179,19 +164,21 @@ def _batch_norm_grad(op: ir.Operation) -> Values:
 
 def _broadcast_op(op: ir.Operation) -> Values:
     (x,) = op.operands
-    front = _integers(op, "broadcast_sizes")
+    front = attr.integers(op, "broadcast_sizes")
     rank = _type(x).rank
     dims = list(range(len(front), len(front) + rank))
 
     def shape() -> ir.Value:
-        return vector([integer(n, _i32()) for n in front] + [dimension(x, k) for k in range(rank)])
+        return vector(
+            [integer(n, scalar_type(32)) for n in front] + [dimension(x, k) for k in range(rank)]
+        )
 
     return [broadcast(x, dims, _type(op.results[0]), shape)]
 
 
 def _torch_index_select(op: ir.Operation) -> Values:
     x, index = op.operands
-    rank, dim, batch = _type(x).rank, _number(op, "dim"), _number(op, "batch_dims")
+    rank, dim, batch = _type(x).rank, attr.integer(op, "dim"), attr.integer(op, "batch_dims")
     count = _type(index).rank
     common = list(range(batch))
     # Of the result: the operand's dimensions in front of `dim`, the index's, the operand's rest.
@@ -207,7 +194,7 @@ def _torch_index_select(op: ir.Operation) -> Values:
         sizes = [int(_type(x).shape[d]) if d in whole else 1 for d in range(rank)]
         attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(sizes)
         return [create("stablehlo.gather", [x, index], op.results[0].type, **attributes)]
-    one = integer(1, _i32())
+    one = integer(1, scalar_type(32))
     lengths = vector([dimension(x, d) if d in whole else one for d in range(rank)])
     kind = op.results[0].type
     return [create("stablehlo.dynamic_gather", [x, index, lengths], kind, **attributes)]
@@ -229,12 +216,12 @@ def _map(op: ir.Operation) -> Values:
 def _set_dimension_size(op: ir.Operation) -> Values:
     """The first elements of the dimension; the size is at most the operand's."""
     value, size = op.operands
-    axis = _number(op, "dimension")
+    axis = attr.integer(op, "dimension")
     limits = [dimension(value, k) for k in range(_type(value).rank)]
     limits[axis] = size
     kind = op.results[0].type
-    ones = [integer(1, _i32()) for _ in limits]
-    starts = [integer(0, _i32()) for _ in limits]
+    ones = [integer(1, scalar_type(32)) for _ in limits]
+    starts = [integer(0, scalar_type(32)) for _ in limits]
     sliced = create(
         "stablehlo.real_dynamic_slice", [value, *map(vector, (starts, limits, ones))], kind
     )

@@ -24,14 +24,15 @@ import numpy as np
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.present import CONFIGURATION
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import (
     assert_sizes,
     broadcast_like,
     compare,
     convert,
-    create,
     dimension,
     integer,
+    no_sizes,
     scalar,
     select,
     vector,
@@ -69,7 +70,7 @@ def _cholesky(op: ir.Operation) -> ir.Value:
     wide = _computed(op, a)
     i32 = ir.IntegerType.get_signless(32)
     batch = ir.RankedTensorType.get(shape[:-2], i32)
-    asked = {"uplo": "L" if _flag(op, "lower") else "U"}
+    asked = {"uplo": "L" if flag(op, "lower") else "U"}
     factor, info = lapack("potrf", [wide], [wide.type, batch], asked)
     return convert(nan_where_failed(factor, info), a.type)
 
@@ -88,7 +89,7 @@ def nan_where_failed(x: ir.Value, info: ir.Value) -> ir.Value:
 def _triangular_solve(op: ir.Operation) -> ir.Value:
     a, b = op.operands
     rank = ir.RankedTensorType(a.type).rank
-    left = _flag(op, "left_side")
+    left = flag(op, "left_side")
     _must_be_equal(op, (a, rank - 2), (a, rank - 1))
     _must_be_equal(op, (a, rank - 1), (b, rank - 2 if left else rank - 1))
     for axis in range(rank - 2):
@@ -97,9 +98,9 @@ def _triangular_solve(op: ir.Operation) -> ir.Value:
     transpose = stablehlo.TransposeAttr(op.attributes["transpose_a"]).value
     asked = {
         "side": "L" if left else "R",
-        "uplo": "L" if _flag(op, "lower") else "U",
+        "uplo": "L" if flag(op, "lower") else "U",
         "trans_x": _TRANSPOSED[transpose],
-        "diag": "U" if _flag(op, "unit_diagonal") else "N",
+        "diag": "U" if flag(op, "unit_diagonal") else "N",
     }
     (x,) = lapack("trsm", [_computed(op, a), wide], [wide.type], asked, 1)
     return convert(x, b.type)
@@ -136,7 +137,7 @@ def lapack(
             ranks = [ir.RankedTensorType(kind).rank for kind in types]
             sizes = [_sizes(operands[alias], rank) for rank in ranks]
         else:
-            sizes = [vector(each) if each else _no_sizes() for each in shapes]
+            sizes = [vector(each) if each else no_sizes() for each in shapes]
         places = range(len(operands), len(operands) + len(sizes))
         attributes["indices_of_shape_operands"] = ir.DenseIntElementsAttr.get(np.array(places))
     rank = ir.RankedTensorType(operands[0].type).rank
@@ -172,12 +173,7 @@ def _sizes(value: ir.Value, rank: int) -> ir.Value:
     """The first `rank` sizes of `value`, as a vector."""
     if rank:
         return vector([dimension(value, axis) for axis in range(rank)])
-    return _no_sizes()
-
-
-def _no_sizes() -> ir.Value:
-    none = ir.DenseIntElementsAttr.get(np.zeros(0, np.int32))
-    return create("stablehlo.constant", [], none.type, value=none)
+    return no_sizes()
 
 
 def _must_be_equal(op: ir.Operation, a: tuple[ir.Value, int], b: tuple[ir.Value, int]) -> None:
@@ -209,10 +205,6 @@ def _prefix(element: ir.Type) -> str | None:
     is_complex = isinstance(element, ir.ComplexType)
     part = known_element_type(element.element_type if is_complex else element)
     return _PREFIXES[part.name][is_complex] if part and part.name in _PREFIXES else None
-
-
-def _flag(op: ir.Operation, name: str) -> bool:
-    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
 
 
 def _is_static(kind: ir.Type) -> bool:

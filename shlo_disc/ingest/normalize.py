@@ -11,7 +11,7 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.ingest.accumulators import promote_accumulators
 from shlo_disc.ingest.arguments import constant, erase_arguments, global_name
 from shlo_disc.ingest.branches import BRANCHES, select_in_regions
-from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form
+from shlo_disc.ingest.check import check_attributes, check_calls, check_normal_form, functions_of
 from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers.planes import is_complex
 from shlo_disc.ingest.equal_calls import share_equal_calls
@@ -88,7 +88,7 @@ def normalize(
     expand_composites(module, composites)
     _flatten(module)
     present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
-    if has_mixture(_functions(module), present):
+    if has_mixture(functions_of(module), present):
         take_mixture(module)
         _flatten(module)  # equal sizes, which every rule makes anew, become one
         present = _forget_hints(module)
@@ -100,7 +100,7 @@ def normalize(
     if any(map(is_quantized, kinds)):
         expand_quantized_types(module)
         present = _forget_hints(module)
-    has_bounded_types = has_bounds(_functions(module), present)
+    has_bounded_types = has_bounds(functions_of(module), present)
     if has_bounded_types:
         drop_bounds(module, _entry(module))
     promote_accumulators(module, present)
@@ -153,7 +153,7 @@ def _source_types(module: ir.Module) -> set[ir.Type]:
 
     A value has a quantized or complex type only if one of these has.
     """
-    kinds = {a.type for function in _functions(module) for a in function.arguments}
+    kinds = {a.type for function in functions_of(module) for a in function.arguments}
 
     def visit(op: ir.Operation) -> None:
         if op.name in _MAKERS:
@@ -169,10 +169,6 @@ _MAKERS = names(lambda row: row.makes_types)
 # --- functions --------------------------------------------------------------------------------
 
 
-def _functions(module: ir.Module) -> list[Any]:
-    return [op for op in module.body.operations if op.operation.name == "func.func"]
-
-
 def _is_private(function: Any) -> bool:
     attributes = function.operation.attributes
     return (
@@ -183,8 +179,8 @@ def _is_private(function: Any) -> bool:
 
 def _entry(module: ir.Module) -> Any:
     """The function to compile, named @main from here on, public, the only public one."""
-    functions = [f for f in _functions(module) if not f.is_external]
-    external = [f.name.value for f in _functions(module) if f.is_external]
+    functions = [f for f in functions_of(module) if not f.is_external]
+    external = [f.name.value for f in functions_of(module) if f.is_external]
     if external:
         raise UnsupportedError(f"function @{external[0]} has no body; give its definition")
     found = [f for f in functions if f.name.value == "main"]
@@ -224,7 +220,7 @@ def _argument_names(module: ir.Module, main: Any) -> list[str | None]:
         return [
             n for n, a in zip(names, arguments, strict=True) if not _is_extra(main, a.arg_number)
         ]
-    wrapped = [f for f in _functions(module) if f.name.value == "_wrapped_jax_export_main"]
+    wrapped = [f for f in functions_of(module) if f.name.value == "_wrapped_jax_export_main"]
     if not wrapped:
         return []
     inner = wrapped[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.ingest.size_values import binary, extent, number, vector
-from shlo_disc.ir.builders import create
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.mlir import ir
 
 
@@ -89,8 +89,5 @@ def sorted_with_places(
         ir.RankedTensorType.get([], ir.RankedTensorType(v.type).element_type)
         for v in (array, array, places, places)
     ]
-    block = op.regions[0].blocks.append(*scalars)
-    with ir.InsertionPoint(block):
-        a, b = list(block.arguments)[:2]
-        ir.Operation.create("stablehlo.return", operands=[comes_before(a, b)])
+    write_region(op.regions[0], scalars, lambda a, b, *_: [comes_before(a, b)])
     return op.results[0], op.results[1]

@@ -12,6 +12,7 @@ Source  `ScanOp` in StableHLO's ChloOps.td.
 from __future__ import annotations
 
 from shlo_disc.ingest.computations import inlined
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import (
     broadcast,
     compare,
@@ -54,7 +55,7 @@ def expand_scan(op: ir.Operation) -> list[ir.Value]:
     def step(index: ir.Value, *rest: ir.Value) -> list[ir.Value]:
         states, arrays = rest[: len(carried)], rest[len(carried) :]
         place = index
-        if "is_reverse" in op.attributes and ir.BoolAttr(op.attributes["is_reverse"]).value:
+        if flag(op, "is_reverse"):
             last = create("stablehlo.subtract", [steps, one], one.type)
             place = create("stablehlo.subtract", [last, index], one.type)
         slices = [

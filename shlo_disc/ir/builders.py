@@ -122,6 +122,12 @@ def assert_sizes(condition: ir.Value, text: str, sizes: Sequence[ir.Value]) -> N
     )
 
 
+def no_sizes() -> ir.Value:
+    """The shape of a number, as a vector of i32."""
+    none = ir.Attribute.parse("dense<> : tensor<0xi32>")
+    return create("stablehlo.constant", [], none.type, value=none)
+
+
 def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
     """`value` as `kind`; itself where it is that already."""
     return value if value.type == kind else create("stablehlo.convert", [value], kind)
@@ -156,6 +162,15 @@ def vector(scalars: Sequence[ir.Value]) -> ir.Value:
     return create("stablehlo.concatenate", parts, kind, dimension=0)
 
 
+def write_region(
+    region: ir.Region, kinds: Sequence[ir.Type], made: Callable[..., Sequence[ir.Value]]
+) -> None:
+    """Give `region` its block: it returns what `made` writes for arguments of these types."""
+    block = region.blocks.append(*kinds)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("stablehlo.return", operands=list(made(*block.arguments)))
+
+
 def while_loop(
     states: Sequence[ir.Value],
     condition: Callable[..., ir.Value],
@@ -167,14 +182,9 @@ def while_loop(
     """
     kinds = [value.type for value in states]
     loop = ir.Operation.create("stablehlo.while", results=kinds, operands=list(states), regions=2)
-    again, body = (
-        region.blocks.append(*kinds, arg_locs=[loop.location] * len(kinds))
-        for region in loop.regions
-    )
-    with ir.InsertionPoint(again):
-        ir.Operation.create("stablehlo.return", operands=[condition(*again.arguments)])
-    with ir.InsertionPoint(body):
-        ir.Operation.create("stablehlo.return", operands=list(step(*body.arguments)))
+    again, body = loop.regions
+    write_region(again, kinds, lambda *now: [condition(*now)])
+    write_region(body, kinds, step)
     return list(loop.results)
 
 
@@ -229,10 +239,8 @@ def reduced(value: ir.Value, dims: Sequence[int], name: str, start: ir.Value) ->
         attributes={"dimensions": ir.DenseI64ArrayAttr.get(sorted(dims))},
         regions=1,
     )
-    block = op.regions[0].blocks.append(start.type, start.type)
-    with ir.InsertionPoint(block):
-        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
-        ir.Operation.create("stablehlo.return", operands=[joined])
+    pair = [start.type] * 2
+    write_region(op.regions[0], pair, lambda *both: [create(f"stablehlo.{name}", both, start.type)])
     return op.results[0]
 
 
@@ -268,11 +276,11 @@ def scattered(
         regions=1,
     )
     element = ir.RankedTensorType.get([], ir.RankedTensorType(x.type).element_type)
-    block = op.regions[0].blocks.append(element, element)
-    with ir.InsertionPoint(block):
-        old, new = block.arguments
-        joined = new if join is None else create(f"stablehlo.{join}", [old, new], element)
-        ir.Operation.create("stablehlo.return", operands=[joined])
+
+    def joined(old: ir.Value, new: ir.Value) -> list[ir.Value]:
+        return [new if join is None else create(f"stablehlo.{join}", [old, new], element)]
+
+    write_region(op.regions[0], [element] * 2, joined)
     return op.results[0]
 
 

@@ -43,7 +43,7 @@ from shlo_disc.jax.arguments.statics import Statics, static_arguments
 from shlo_disc.jax.arguments.told import BY_JAX, Told
 from shlo_disc.jax.calls.call import Call, Options
 from shlo_disc.jax.calls.captured import with_captured
-from shlo_disc.jax.calls.compiler import CountingCompiler
+from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.calls.entries import Entry, type_parts
 from shlo_disc.jax.calls.under_jax import UnderJax, by_xla
 from shlo_disc.jax.generic import generic
@@ -160,7 +160,7 @@ class JitFunction(ral.Dispatcher):
         may_use_xla = (options.on_unsupported or flags.on_unsupported()) == "xla"
         name = str(options.name or getattr(function, "__name__", type(function).__name__))
         tell = Told(name)
-        self._compiler = CountingCompiler(tell=tell if may_use_xla else None)
+        self._compiler = Compiler(tell=tell if may_use_xla else None)
         self._options = Options(
             function=function,
             jitted=jitted,

@@ -75,8 +75,6 @@ Tried with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   silently wrong.
 """
 
-from __future__ import annotations
-
 from shlo_disc.jax_private import (  # noqa: F401 - all at once: some register at JAX
     arrays,
     callbacks,

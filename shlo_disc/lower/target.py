@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from shlo_disc.base.errors import UnsupportedError
@@ -74,12 +73,7 @@ class CodeGenerator(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None: ...
 
     def add(self, source: KernelText, *, wanted: bool = True) -> None:
         """Have a kernel compiled. A target may put off what is not `wanted` by the first call."""

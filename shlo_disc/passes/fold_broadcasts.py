@@ -17,23 +17,18 @@ Source  StableHLO spec, broadcast_in_dim: result[i] = operand[j] with j[d] = 0 w
 
 from __future__ import annotations
 
+from shlo_disc.ir.attributes import broadcast_dims
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import BROADCASTS, RESHAPES
-from shlo_disc.passes.rules import (
-    Facts,
-    RulePass,
-    Sizes,
-    broadcast_dimensions,
-    defined_by,
-)
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, defined_by
 
 
 def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(x) of x's own shape, dimensions in order ==> x."""
     operand = op.operands[0]
-    if broadcast_dimensions(op) != list(range(operand.type.rank)):
+    if broadcast_dims(op) != list(range(operand.type.rank)):
         return None
     if not facts.same_shape(facts.shape(operand), facts.shape(op.results[0])):
         return None
@@ -44,7 +39,7 @@ def of_units_only(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(x) that only adds dimensions of size 1 ==> reshape(x), which is no kernel."""
     operand, result = op.operands[0], op.results[0]
     shape = facts.shape(operand)
-    kept, dims = facts.shape(result), broadcast_dimensions(op)
+    kept, dims = facts.shape(result), broadcast_dims(op)
     if dims != sorted(dims) or not facts.same_shape(shape, tuple(kept[d] for d in dims)):
         return None
     if not all(size.is_one for d, size in enumerate(kept) if d not in dims):
@@ -57,8 +52,8 @@ def of_broadcast(op: ir.Operation, facts: Facts) -> ir.Value | None:
     inner = defined_by(op.operands[0], *BROADCASTS)
     if inner is None:
         return None
-    outer_dims = broadcast_dimensions(op)
-    dims = [outer_dims[d] for d in broadcast_dimensions(inner)]
+    outer_dims = broadcast_dims(op)
+    dims = [outer_dims[d] for d in broadcast_dims(inner)]
     return _spread(op, inner.operands[0], dims, facts)
 
 
@@ -72,7 +67,7 @@ def of_added_unit_dimensions(op: ir.Operation, facts: Facts) -> ir.Value | None:
     )
     if places is None:
         return None
-    outer_dims = broadcast_dimensions(op)
+    outer_dims = broadcast_dims(op)
     return _spread(op, inner.operands[0], [outer_dims[p] for p in places], facts)
 
 
@@ -120,7 +115,7 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
         inner = defined_by(op.operands[k], *BROADCASTS)
         if inner is None:
             continue
-        dims = broadcast_dimensions(inner)
+        dims = broadcast_dims(inner)
         added = [d for d in side.batch if d not in dims]
         # All batch dimensions go, so those of the other side stay before its rows.
         if not added or len(added) != len(side.batch) or k == 0:

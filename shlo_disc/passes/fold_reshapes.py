@@ -20,17 +20,12 @@ from collections.abc import Sequence
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.attributes import broadcast_dims
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES
-from shlo_disc.passes.rules import (
-    Facts,
-    RulePass,
-    Sizes,
-    broadcast_dimensions,
-    defined_by,
-)
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, defined_by
 
 
 def to_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -227,7 +222,7 @@ def _before(
         return facts.filled(element, kind, sizes)
     broadcast = defined_by(value, *BROADCASTS)
     if broadcast is not None and places is not None:
-        dims = broadcast_dimensions(broadcast)
+        dims = broadcast_dims(broadcast)
         if any(len(places[d]) > 1 for d in dims):
             return None
         return facts.broadcast(broadcast.operands[0], [places[d][0] for d in dims], kind, sizes)

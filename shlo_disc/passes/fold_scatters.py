@@ -33,16 +33,17 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir import dialect
+from shlo_disc.ir.attributes import broadcast_dims
 from shlo_disc.ir.comparisons import less_than
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.base import register
 from shlo_disc.passes.fold_constants import constant_array
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
-from shlo_disc.passes.rules import Facts, RulePass, Sizes, adds, broadcast_dimensions, defined_by
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, adds, defined_by
 
 ZERO, ONE = Expr.const(0), Expr.const(1)
 
@@ -200,7 +201,7 @@ def _counted(value: ir.Value, facts: Facts) -> int | None:
     if inner is None or op.name == "stablehlo.convert":
         return inner
     if op.name in BROADCASTS:
-        own = broadcast_dimensions(op)[inner]
+        own = broadcast_dims(op)[inner]
         return own if _same_size(op, inner, own, facts) else None
     return unit_dims_moved(op, facts).get(inner)
 
@@ -272,7 +273,7 @@ class _Along:
 
     def _broadcast(self, op: ir.Operation, kind: ir.Type, shape: Sizes) -> ir.Value | None:
         d, facts = self.d, self.facts
-        inner, dims = op.operands[0], broadcast_dimensions(op)
+        inner, dims = op.operands[0], broadcast_dims(op)
         if d in dims:
             own, before = dims.index(d), facts.shape(inner)
             if not before[own].is_one:

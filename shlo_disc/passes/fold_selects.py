@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_disc.base.records import dataclass
+from shlo_disc.ir.attributes import broadcast_dims
 from shlo_disc.ir.indexing import scatter_numbers
 from shlo_disc.ir.mlir import ir, producer, terminator
 from shlo_disc.passes.base import register
 from shlo_disc.passes.op_classes import BROADCASTS
-from shlo_disc.passes.rules import Facts, RulePass, Sizes, broadcast_dimensions, defined_by
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, defined_by
 
 _UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 
@@ -148,7 +149,7 @@ class _Choice:
         if source is None or not predicate.type.rank:
             return _Choice(predicate, tuple(range(predicate.type.rank)), is_true)
         if source.name in BROADCASTS:
-            return _Choice(source.operands[0], tuple(broadcast_dimensions(source)), is_true)
+            return _Choice(source.operands[0], tuple(broadcast_dims(source)), is_true)
         if source.name == "stablehlo.compare":  # of broadcasts, as `vmap` compares branch numbers
             sides = [defined_by(value, *BROADCASTS) for value in source.operands]
             wide = [s for s in sides if s is not None and s.operands[0].type.rank]
@@ -160,7 +161,7 @@ class _Choice:
                 mask = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(1))
                 kept = dict(source.attributes.items())
                 chosen = facts.build(source.name, parts, mask, shape, kept)
-                return _Choice(chosen, tuple(broadcast_dimensions(wide[0])), is_true)
+                return _Choice(chosen, tuple(broadcast_dims(wide[0])), is_true)
         return _Choice(predicate, tuple(range(predicate.type.rank)), is_true)
 
     def select(

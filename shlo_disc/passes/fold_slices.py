@@ -17,17 +17,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.attributes import broadcast_dims, permutation
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.passes.base import register
 from shlo_disc.passes.fold_gathers import slice_of
 from shlo_disc.passes.fold_scatters import lesser, lesser_type, unit_dims_moved
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, IOTAS, RESHAPES
-from shlo_disc.passes.rules import (
-    Facts,
-    RulePass,
-    broadcast_dimensions,
-    permutation,
-)
+from shlo_disc.passes.rules import Facts, RulePass
 
 MOST_COLUMNS = 8
 """Columns of a value that is taken apart."""
@@ -196,7 +192,7 @@ def _taken(value: ir.Value, column: _Column, facts: Facts) -> ir.Value:
         operands = [_taken(v, column, facts) if v.type.rank else v for v in op.operands]
         return facts.build(op.name, operands, kind, shape, dict(op.attributes.items()))
     elif op is not None and op.name in BROADCASTS:
-        inner, dims = op.operands[0], broadcast_dimensions(op)
+        inner, dims = op.operands[0], broadcast_dims(op)
         if d in dims:
             own = dims.index(d)
             if facts.shape(inner)[own].is_one:

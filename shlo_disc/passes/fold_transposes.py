@@ -19,22 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shlo_disc.ir.attributes import broadcast_dims, permutation
 from shlo_disc.ir.contractions import dot_numbers, dot_sides
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import ir, producer, stablehlo
 from shlo_disc.passes.base import register
 from shlo_disc.passes.fold_broadcasts import added_unit_dimensions
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, RESHAPES, is_splat_constant
-from shlo_disc.passes.rules import (
-    Facts,
-    RulePass,
-    Sizes,
-    broadcast_dimensions,
-    defined_by,
-    permutation,
-    permuted,
-    takes_one_window,
-)
+from shlo_disc.passes.rules import Facts, RulePass, Sizes, defined_by, permuted, takes_one_window
 
 _PER_DIMENSION = ("limit_indices", "start_indices", "strides")
 """Attributes of a slice with a number for each dimension."""
@@ -148,7 +140,7 @@ def _before(value: ir.Value, dims: Sequence[int], sizes: Sizes, facts: Facts) ->
         return operand
     kind = permuted(value.type, _inverse(dims))
     if op.name in BROADCASTS:
-        places = [dims[d] for d in broadcast_dimensions(op)]
+        places = [dims[d] for d in broadcast_dims(op)]
         if places == sorted(places):  # emitters read a broadcast as strides
             return facts.broadcast(op.operands[0], places, kind, sizes)
     if is_splat_constant(op) and kind.has_static_shape:

@@ -29,6 +29,8 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir import dialect
+from shlo_disc.ir.attributes import flag
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.indexing import IndexNumbers, scatter_attribute, scatter_numbers
 from shlo_disc.ir.mlir import at, ir, producer, terminator
 from shlo_disc.passes.base import register
@@ -278,12 +280,12 @@ def _of_scatter(op: ir.Operation, facts: Facts) -> list[Update] | None:
     """The updates of a `scatter` that adds, or writes no element of its zeros twice."""
     array, places, updates = op.operands
     numbers = scatter_numbers(op)
-    is_unique = _flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
+    is_unique = flag(op, "unique_indices") or _is_one_place(places, numbers, facts)
     block = op.regions[0].blocks[0]
     last = terminator(block)
     if not adds(op) and not (is_unique and last.operands[0] == block.arguments[1]):
         return None
-    is_sorted, shape = _flag(op, "indices_are_sorted"), facts.shape(array)
+    is_sorted, shape = flag(op, "indices_are_sorted"), facts.shape(array)
     return [new_update(array.type, shape, places, updates, numbers, is_sorted, is_unique, False)]
 
 
@@ -318,20 +320,10 @@ def _scatter(base: ir.Value, update: Update, facts: Facts) -> ir.Value:
         regions=1,
     )
     scalar = ir.RankedTensorType.get([], kind.element_type)
-    where = ir.Location.current
-    block = ir.Block.create_at_start(op.regions[0], [scalar, scalar], [where, where])
-    with ir.InsertionPoint(block):
-        total = ir.Operation.create(
-            "stablehlo.add", results=[scalar], operands=list(block.arguments)
-        )
-        ir.Operation.create("stablehlo.return", operands=[total.results[0]])
+    write_region(op.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)])
     value = op.results[0]
     facts.made[value] = facts.shape(base)
     return value
-
-
-def _flag(op: ir.Operation, name: str) -> bool:
-    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
 
 
 def _number(number: int, kind: ir.Type) -> ir.Attribute:

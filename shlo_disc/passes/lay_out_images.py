@@ -32,11 +32,12 @@ import numpy as np
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.ir.attributes import broadcast_dims
 from shlo_disc.ir.convolutions import ImageDims, conv_numbers
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, stablehlo
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
-from shlo_disc.passes.rules import Facts, broadcast_dimensions, permuted
+from shlo_disc.passes.rules import Facts, permuted
 
 LEAST_FEATURES = 8
 """Features of a result from which on a convolution wants them last; so many fill a vector of f32.
@@ -297,7 +298,7 @@ class _Region:
         """Dimensions of the operand stay sorted: emitters read a broadcast as strides."""
         (result,) = op.results
         value = op.operands[0]
-        places = [self.place[d] for d in broadcast_dimensions(op)]
+        places = [self.place[d] for d in broadcast_dims(op)]
         order = sorted(range(len(places)), key=places.__getitem__)
         if order != sorted(order):
             value = self.facts.transpose(value, order)

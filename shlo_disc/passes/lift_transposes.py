@@ -25,10 +25,11 @@ from typing import ClassVar
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.ir.attributes import broadcast_dims, permutation
 from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import BROADCASTS, ELEMENTWISE, is_splat_constant
-from shlo_disc.passes.rules import Facts, broadcast_dimensions, permutation, permuted
+from shlo_disc.passes.rules import Facts, permuted
 
 MAX_OPS = 32
 """Ops followed from a product on: an attention has a handful."""
@@ -221,7 +222,7 @@ def _stays_sorted(value: ir.Value, order: Sequence[int]) -> bool:
     op = producer(value)
     if op is None or op.name not in BROADCASTS:
         return True
-    dims = broadcast_dimensions(op)
+    dims = broadcast_dims(op)
     if value.type.rank != len(order):
         return not dims
     places = [order.index(d) for d in dims]
@@ -239,7 +240,7 @@ def _spread(value: ir.Value, places: Sequence[int], facts: Facts) -> ir.Value:
         number = op.attributes["value"].get_splat_value()
         attribute = ir.DenseElementsAttr.get_splat(kind, number)
         return facts.build("stablehlo.constant", [], kind, sizes, {"value": attribute})
-    dims = [list(places).index(d) for d in broadcast_dimensions(op)]
+    dims = [list(places).index(d) for d in broadcast_dims(op)]
     return facts.broadcast(op.operands[0], dims, kind, sizes)
 
 

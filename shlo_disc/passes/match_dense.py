@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import View, band_of, view_of
+from shlo_disc.ir.attributes import integers
 from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.convolutions import comes_in_phases
 from shlo_disc.ir.mlir import ir

@@ -11,10 +11,10 @@ import enum
 from collections.abc import Sequence
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.attributes import integers
 from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.op_classes import ELEMENTWISE, RESHAPES, is_row_reduction
 from shlo_disc.passes.region import Region

@@ -17,8 +17,6 @@ from shlo_disc.passes.simplify import SIMPLIFY
 from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
 
-__all__ = ["CLEANUP", "placing", "planning"]
-
 _LOOPS = ("stablehlo.while",)
 
 CLEANUP: tuple[Pass, ...] = (

@@ -247,16 +247,6 @@ def defined_by(value: ir.Value, *names: str) -> ir.Operation | None:
     return op if op is not None and op.name in names else None
 
 
-def broadcast_dimensions(op: ir.Operation) -> list[int]:
-    """`broadcast_dimensions` of a static or dynamic broadcast."""
-    return list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))
-
-
-def permutation(op: ir.Operation) -> list[int]:
-    """`permutation` of a transpose."""
-    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
-
-
 def permuted(kind: ir.Type, order: Sequence[int]) -> ir.Type:
     """The tensor type whose dimension k is dimension `order[k]` of `kind`."""
     return ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)

@@ -22,10 +22,10 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.dynamic.views import SLICES, view_of
+from shlo_disc.ir.attributes import permutation
 from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.rules import permutation
 
 _MOVES = SLICES | {"stablehlo.transpose"}
 

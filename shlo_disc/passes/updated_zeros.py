@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir import dialect
+from shlo_disc.ir.attributes import permutation
 from shlo_disc.ir.indexing import IndexNumbers, scatter_numbers
 from shlo_disc.ir.mlir import ir, stablehlo
 from shlo_disc.passes.even_steps import even_steps
 from shlo_disc.passes.op_classes import RESHAPES
-from shlo_disc.passes.rules import Facts, Sizes, permutation
+from shlo_disc.passes.rules import Facts, Sizes
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@
 Needs the extra `torch`. JAX is not imported.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from shlo_disc.base.front_ends import Tested, check_tested, late_imports

@@ -144,7 +144,7 @@ static void check_opening(void) {
   FAILS(disc_program_open(path_of("foreign.disc"), NULL, &other), DISC_NO_TARGET, -1,
         "target arm is for aarch64, this is x86-64; target later needs avx512-of-2030");
   FAILS(disc_program_open(path_of("changed.disc"), NULL, &other), DISC_DAMAGED, -1,
-        "code/host.bin has a wrong digest");
+        "code/x86-64-v3.bin has a wrong digest");
   FAILS(disc_program_open(path_of("weights.disc"), NULL, &other), DISC_DAMAGED, -1,
         "constants/0.bin has a wrong digest");
 

@@ -167,7 +167,7 @@ def _main(opener: Opener, apart: Apart, folder: Path, count: int, seed: int) -> 
     file = (folder / "m.disc").read_bytes()
     parts, known = parts_of(file), manifest_of(file)
     packed = parts_of((folder / "packed.disc").read_bytes())
-    host = next(i for i, m in enumerate(known.members) if m.name == "code/host.bin")
+    host = next(i for i, m in enumerate(known.members) if m.name == "code/x86-64-v3.bin")
     assert opener.outcome(file, True) == (0, "")
     counts: Counter[tuple[str, int]] = Counter()
     for number in range(count):

@@ -1,7 +1,5 @@
 """The C API of artifacts, from a program of C99 (checks.c), and the library that has it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -18,8 +16,6 @@ from shlo_disc import ral
 from shlo_disc.artifacts import container, manifest
 from tests.artifacts.building import (
     HERE,
-    HOST,
-    Recorded,
     built,
     manifest_of,
     parts_of,
@@ -27,13 +23,14 @@ from tests.artifacts.building import (
     put_together,
 )
 from tests.artifacts.mutate import KINDS, Opener
+from tests.artifacts.programs import Program, export
 
-TEXTS = ((("n", "m"), ("n", "m"), ("m", "48")), (("n", "m"), ("n", "48")))
-TARGETS = (
-    ("arm", "aarch64", ("neon",)),
-    ("later", "x86-64", (*HOST, "avx512-of-2030")),
-    ("host", "x86-64", HOST),
+pytest.importorskip("llvmlite")
+
+PROGRAM = Program(
+    lambda x, y, w: (jnp.exp(x * 0.31729) + y, (y @ w) @ SQUARE), ["n, m", "n, m", "m, 48"], ()
 )
+SQUARE = np.random.default_rng(1).normal(size=(48, 48)).astype("f4")
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +38,30 @@ def folder(tmp_path_factory):
     """The artifact of checks.c, its arrays, and files that are refused."""
     folder = tmp_path_factory.mktemp("artifact")
     rng = np.random.default_rng(0)
-    x, y, w, c = (
-        rng.normal(size=size).astype("f4") for size in ((5, 33), (5, 33), (33, 48), (48, 48))
+    x, y, w = (rng.normal(size=size).astype("f4") for size in ((5, 33), (5, 33), (33, 48)))
+    program = shlo_disc.compile(
+        export(PROGRAM), name="program", names=["x", "y", "w"], donated=0, target="cpu:avx2"
     )
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        recorded = Recorded(monkeypatch)
-
-        @shlo_disc.jit(donate_argnums=0)
-        def f(x, y, w):
-            return jnp.exp(x * 0.31729) + y, (y @ w) @ c
-
-        for i, array in enumerate(f(jnp.array(x), y, w)):
-            (folder / f"want{i}").write_bytes(np.asarray(array).tobytes())
-        assert recorded.options["constants"]
-        recorded.write(folder / "m.disc", TEXTS, targets=TARGETS)
-        recorded.write(folder / "apart.disc", TEXTS, targets=TARGETS, apart=True)
-        recorded.write(folder / "packed.disc", TEXTS, targets=TARGETS, packed=True)
-        recorded.write(folder / "foreign.disc", TEXTS, targets=TARGETS[:2])
+    program.save(folder / "m.disc", ["x86-64-v3"])
+    program.save(folder / "apart.disc", ["x86-64-v3"], weights="separate")
+    program.save(folder / "packed.disc", ["x86-64-v3"], packed_for=[x, y, w])
+    for i, array in enumerate(program.run_numpy([x, y, w])):
+        (folder / f"want{i}").write_bytes(np.asarray(array).tobytes())
     for name, array in (("x", x), ("y", y), ("w", w)):
         (folder / name).write_bytes(array.tobytes())
+
+    parts = parts_of((folder / "m.disc").read_bytes())
+    known = manifest.unpacked(parts[container.MANIFEST])
+    (host,) = known.targets
+    assert host.constants
+    arm = replace(host, name="arm", machine="aarch64", features=("neon",))
+    later = replace(host, name="later", features=(*host.features, "avx512-of-2030"))
+    host = replace(host, name="host")
+    results = tuple(replace(one, name=f"result[{i}]") for i, one in enumerate(known.results))
+    for name, targets in (("m", (arm, later, host)), ("foreign", (arm, later))):
+        packed = manifest.packed(replace(known, targets=targets, results=results))
+        made = put_together(parts | {container.MANIFEST: packed})
+        (folder / f"{name}.disc").write_bytes(made)
 
     file = (folder / "m.disc").read_bytes()
     (folder / "writable.disc").write_bytes(file)
@@ -69,7 +70,7 @@ def folder(tmp_path_factory):
     (folder / "truncated.disc").write_bytes(file[:-100])
     with zipfile.ZipFile(folder / "other.zip", "w") as other:
         other.writestr("manifest.bin", b"x" * 200)
-    for name, member in (("changed", "code/host.bin"), ("weights", "constants/0.bin")):
+    for name, member in (("changed", "code/x86-64-v3.bin"), ("weights", "constants/0.bin")):
         changed = bytearray(file)
         changed[place_of(file, member) + 70] ^= 1
         (folder / f"{name}.disc").write_bytes(changed)
@@ -209,13 +210,13 @@ def apart_of(folder, change):
 
 
 def with_constant(known, **changes):
-    target = known.targets[2]
+    (target,) = known.targets
     constants = tuple(replace(span, **changes) for span in target.constants)
     return {"targets": (replace(target, constants=constants),)}
 
 
 def with_object(known, member):
-    target = known.targets[2]
+    (target,) = known.targets
     objects = (replace(target.objects[0], member=member), *target.objects[1:])
     return {"targets": (replace(target, objects=objects),)}
 

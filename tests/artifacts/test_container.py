@@ -1,7 +1,5 @@
 """The file of an artifact, as Python writes it: a ZIP file, and its manifest."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from dataclasses import replace

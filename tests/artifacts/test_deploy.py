@@ -1,7 +1,5 @@
 """The examples of `examples/deploy`, as their README says."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

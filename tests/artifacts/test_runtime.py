@@ -1,11 +1,8 @@
 """`shlo_disc_runtime`: artifacts on numpy arrays, without JAX and without a compiler."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-import threading
 import tomllib
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import shlo_disc
 import shlo_disc_runtime
 from tests.artifacts.programs import PROGRAMS, arguments, export
 from tests.artifacts.test_save import LEVELS, RUN_HERE, same_bits
+from tests.children import at_once
 
 pytest.importorskip("llvmlite")
 
@@ -97,11 +95,7 @@ def test_threads_call_one_program_at_once(saved):
     def call(n):
         found[n] = [loaded(*given[n])[0] for _ in range(50)]
 
-    threads = [threading.Thread(target=call, args=(n,)) for n in given]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, given)
     for n, results in found.items():
         for result in results:
             same_bits([result], [want[n]])

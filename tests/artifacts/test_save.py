@@ -1,9 +1,5 @@
 """What `save` writes: the bits of the program that was compiled here, and what it refuses."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from dataclasses import replace
 
 import jax
@@ -17,6 +13,7 @@ from shlo_disc.artifacts.read import read
 from shlo_disc.base.errors import ArtifactError, UnsupportedError
 from shlo_disc.lower.cpu import machine
 from tests.artifacts.programs import PROGRAMS, arguments, export
+from tests.children import python
 from tests.test_data_sized import POSITIVE
 
 pytest.importorskip("llvmlite")
@@ -305,7 +302,4 @@ loaded = shlo_disc.load({str(saved("product"))!r})
 loaded.run_numpy([numpy.ones((3, 48), "f4"), numpy.ones((48, 96), "f4")])
 print([name for name in sys.modules if name in ("jax", "torch_mlir", "llvmlite")])
 """
-    found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == "[]"
+    assert python(script) == "[]"

@@ -1,7 +1,5 @@
 """Models of TensorFlow as artifacts, which need no TensorFlow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

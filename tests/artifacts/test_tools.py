@@ -1,7 +1,5 @@
 """`disc-compile`, `disc-dump` and `disc-run` on artifacts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """Exported programs of PyTorch as artifacts, which need no PyTorch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

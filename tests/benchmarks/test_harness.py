@@ -1,7 +1,5 @@
 """The harness: times, verdicts, and targets that name cases there are."""
 
-from __future__ import annotations
-
 import csv
 
 import jax

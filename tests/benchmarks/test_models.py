@@ -1,7 +1,5 @@
 """The models of the benchmarks: one compilation, several shapes, as jax.jit and float64 have it."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

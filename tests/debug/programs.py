@@ -87,6 +87,3 @@ _rooms: list[tempfile.TemporaryDirectory] = []
 
 def bits(arrays) -> list[bytes]:
     return [array.tobytes() for array in arrays]
-
-
-__all__ = ["SIZES", "Dumped", "bits", "dumped", "everything", "small"]

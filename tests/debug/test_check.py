@@ -1,7 +1,5 @@
 """`check` names the fusion that is wrong, wherever it is; `bisect` the pass."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

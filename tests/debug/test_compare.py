@@ -1,7 +1,5 @@
 """What counts as a difference."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The command `disc-run`: what it prints, writes and refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """Kernels that break their contract are found, and the process that found them lives on."""
 
-from __future__ import annotations
-
 import faulthandler
 import random
 

@@ -1,7 +1,5 @@
 """The reference of a fusion or module, held against NumPy: what `disc` adds becomes StableHLO."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

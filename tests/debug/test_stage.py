@@ -1,7 +1,5 @@
 """A dump of any stage is resumed with the passes that are left, and gives the program's results."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Integer arithmetic on sizes against StableHLO's semantics in plain Python."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 

@@ -1,7 +1,5 @@
 """Facts and proofs: nothing proved may fail for sizes that satisfy the facts."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

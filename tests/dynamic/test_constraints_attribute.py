@@ -1,7 +1,5 @@
 """`disc.constraints` of `main`: guards and facts, as assertions in the program are."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -7,13 +7,13 @@ import functools
 import itertools
 import pickle
 import random
-import threading
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from tests.children import at_once
 
 SYMBOLS = ("a", "b", "t")
 
@@ -319,15 +319,11 @@ def test_copies_are_equal():
 def test_threads_share_atoms():
     found: list[Expr] = []
 
-    def work():
+    def work(_):
         for k in range(50):
             found.append(Expr.parse(f"floordiv(shared_{k} + 1, 3)"))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(8))
     assert len(set(found)) == 50
 
 

@@ -5,8 +5,6 @@ Every program is read twice: as ingested, with its shape arithmetic, and after r
 
 # ruff: noqa: E501 - one program is one line
 
-from __future__ import annotations
-
 import itertools
 
 import jax

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 - messages and MLIR ops are one line
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

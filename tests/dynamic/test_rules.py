@@ -126,7 +126,6 @@ row(
     ),
     ["b, t"],
 )
-QUANTIZED = "tensor<?x?x!quant.uniform<i8:f32, 1.0>>"
 SCALARS = "^bb0(%a: tensor<f32>, %e: tensor<f32>):\n"
 ADD = SCALARS + "%z = stablehlo.add %a, %e : tensor<f32>\nstablehlo.return %z : tensor<f32>\n"
 row("stablehlo.select", one("stablehlo.select", ["%p", "%x", "%y"], F), ["b, t"])
@@ -437,7 +436,6 @@ row(
     ),
     ["b, 8"],
 )
-NORM = "epsilon = 0.1 : f32, feature_index = 1 : i64"
 row(
     "stablehlo.rng_bit_generator",
     (
@@ -446,9 +444,6 @@ row(
     ),
     ["5"],
 )
-
-# Between devices.
-GROUPS = "replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"
 
 # Custom calls.
 row(

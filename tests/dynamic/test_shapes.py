@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 - one MLIR op is one line
 
-from __future__ import annotations
-
 import re
 import time
 

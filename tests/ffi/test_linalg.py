@@ -4,10 +4,7 @@ Programs hold many functions, so that each is compiled a few times only. `tests/
 every public function in a program of its own.
 """
 
-from __future__ import annotations
-
 import functools
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +16,7 @@ from jax import lax
 import shlo_disc
 from shlo_disc import ShapeMismatchError
 from tests.cases import crossed
+from tests.children import at_once
 
 SQUARE = ((2, 3, 3), (1, 1, 1), (1, 17, 17))
 RECTANGULAR = ((2, 5, 3), (1, 3, 5), (3, 1, 4))
@@ -217,7 +215,6 @@ def test_in_loops_batches_and_compiled_ahead():
 
 def test_from_many_threads():
     f = shlo_disc.jit(lambda a, b: (jnp.linalg.solve(a, b), jnp.linalg.eigvalsh(a @ a.mT)))
-    wrong = []
 
     def work(seed):
         for k in range(12):
@@ -225,16 +222,10 @@ def test_from_many_threads():
             got, values = f(well, right)
             want = np.linalg.solve(well.astype("f8"), right)
             squares = np.linalg.eigvalsh(well.astype("f8") @ well.swapaxes(-1, -2))
-            near = np.allclose(got, want, 1e-3, 1e-3)
-            if not near or not np.allclose(values, squares, 1e-3, 1e-3 * squares.max()):
-                wrong.append((seed, k))
+            np.testing.assert_allclose(got, want, 1e-3, 1e-3)
+            np.testing.assert_allclose(values, squares, 1e-3, 1e-3 * squares.max())
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    at_once(work, range(8))
 
 
 TEXT = """

@@ -16,8 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Asking", "random_function"]
-
 
 @functools.lru_cache
 def cached(n):

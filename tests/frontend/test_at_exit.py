@@ -1,12 +1,8 @@
 """Functions of `atexit` compile and call programs, as they do with `jax.jit`."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.children import python
 
 CHILD = """
 import atexit, threading
@@ -40,20 +36,7 @@ atexit.register(setattr, threading.Thread, "start", refused)
 
 @pytest.mark.parametrize("source", [CHILD, CHILD + NO_THREADS], ids=["threads", "no threads"])
 def test_programs_are_compiled_and_kept_while_python_ends(source, tmp_path):
-    lines = [_printed(source, tmp_path) for _ in range(2)]
+    own = {"SHLO_DISC_CACHE": "1", "SHLO_DISC_CACHE_DIR": str(tmp_path)}
+    lines = [python(source, 300, quiet=True, **own).splitlines() for _ in range(2)]
     assert lines[0] == ["first 1 0", "in the background 1 0", "last of all 1 0"]
     assert lines[1] == ["first 1 1", "in the background 1 1", "last of all 1 1"]
-
-
-def _printed(source: str, folder: os.PathLike[str]) -> list[str]:
-    own = {"SHLO_DISC_CACHE": "1", "SHLO_DISC_CACHE_DIR": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, **own},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()

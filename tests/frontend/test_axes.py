@@ -1,7 +1,5 @@
 """Axes with names (`vmap`, `shard_map`) around a function, in it, and in the user's rules."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Which device has which block: tiles and groups against what they mean, device by device."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Variables of the program around a function: tracers it reads are arguments of its program."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """Errors of JAX that the program catches: they are raised where `jax.jit` raises them."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 

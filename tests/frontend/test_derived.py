@@ -1,8 +1,6 @@
 """Derivatives and batches where a rule of JAX refuses symbols: the sizes in its way become
 constants, and nothing else does."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

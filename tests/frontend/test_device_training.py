@@ -4,8 +4,6 @@ Data-parallel: devices have parts of the batch. Tensor-parallel: they have colum
 weights and rows of the second. We compile once, whatever the batch.
 """
 
-from __future__ import annotations
-
 import socket
 import textwrap
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Calls where JAX has several devices, in a process of four CPU devices, beside `jax.jit`."""
 
-from __future__ import annotations
-
 import textwrap
 
 from tests.frontend.test_sharded import in_one_process

@@ -1,7 +1,5 @@
 """The front end on the real compiler and runtime: direct calls, and the custom call inside XLA."""
 
-from __future__ import annotations
-
 import importlib
 
 import jax

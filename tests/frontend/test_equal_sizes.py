@@ -1,7 +1,5 @@
 """Lengths that are equal in a call, and written differently: compared, guarded, compiled once."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

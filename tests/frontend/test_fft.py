@@ -1,7 +1,5 @@
 """`jnp.fft` under `shlo_disc.jit` at lengths that are symbols, against NumPy in float64."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,8 +1,6 @@
 """Every private name of JAX is what `shlo_disc/jax_private/` says: the first test to read on a
 new JAX."""
 
-from __future__ import annotations
-
 import cProfile
 import re
 import sys

@@ -6,7 +6,6 @@ errors."""
 from __future__ import annotations
 
 import inspect
-import threading
 from typing import NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from tests.children import at_once
 
 
 def ones(*shape, dtype=np.float32):
@@ -251,21 +251,12 @@ def test_equal_programs_are_compiled_once(standin):
 
 def test_many_threads_compile_once(standin):
     f = shlo_disc.jit(lambda x: jnp.tanh(x).sum())
-    errors = []
 
     def work(n):
-        try:
-            for k in range(1, 5):
-                np.testing.assert_allclose(f(ones(n + k)), np.tanh(1.0) * (n + k), rtol=1e-5)
-        except BaseException as error:
-            errors.append(error)
+        for k in range(1, 5):
+            np.testing.assert_allclose(f(ones(n + k)), np.tanh(1.0) * (n + k), rtol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    at_once(work, range(8))
     assert len(standin) == 1
 
 

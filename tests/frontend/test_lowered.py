@@ -1,7 +1,5 @@
 """What the front end hands to the compiler, beside what `jax.export` would."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What a jitted function is besides a call, as with `jax.jit`: stages, copies, keywords, errors."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """Functions without a result: every call gives their empty structure, the first and the later."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

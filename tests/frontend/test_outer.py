@@ -1,8 +1,6 @@
 """Functions under what JAX does around them: values, axes and checks of outer programs, debugging
 modes, and calls on arrays while something is traced."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,14 +1,9 @@
 """The names of the package, and what importing it costs."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-
 import pytest
 
 import shlo_disc
+from tests.children import python
 
 SCRIPT = """
 import sys, shlo_disc
@@ -23,10 +18,7 @@ print("fine")
 
 
 def test_import_is_light_and_compile_is_the_function():
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "fine\n", done.stderr
+    assert python(SCRIPT) == "fine"
 
 
 FIRST_CALL = """
@@ -42,14 +34,7 @@ print("fine")
 
 def test_a_first_call_imports_no_emitters_that_it_does_not_need():
     """And the rule of the broadcast, which no other module brings."""
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_CALL],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SHLO_DISC_CACHE": "0"},
-    )
-    assert (done.stdout, done.stderr) == ("fine\n", "")
+    assert python(FIRST_CALL, quiet=True, SHLO_DISC_CACHE="0") == "fine"
 
 
 def test_every_public_name_is_there():

@@ -1,7 +1,5 @@
 """Programs in parts: the cut, equations at the sizes of a call, and whole functions."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import random

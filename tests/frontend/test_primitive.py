@@ -1,12 +1,7 @@
 """Calls inside JAX's transformations: against plain JAX, at several sizes, every program compiled
 once."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +12,7 @@ from jax import export
 import shlo_disc
 from shlo_disc.jax.derived.derived import linearized
 from tests.cases import all_but
+from tests.children import python
 
 RNG = np.random.default_rng(1)
 
@@ -222,22 +218,8 @@ print("fine")
 
 def test_shard_map_and_its_gradient():
     # The number of devices is fixed when JAX starts.
-    root = Path(__file__).resolve().parents[2]
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4",
-        "PYTHONPATH": str(root),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SHARDED],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=root,
-        timeout=120,
-        check=False,
-    )
-    assert done.stdout == "fine\n", done.stderr[-2000:]
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    assert python(SHARDED, 120, XLA_FLAGS=flags) == "fine"
 
 
 def test_results_without_a_batch():

@@ -1,7 +1,5 @@
 """Sizes that a rule of `custom_vjp` keeps for its other half: symbols in both."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """`lax.associative_scan` over sizes that are symbols: blocks, rests of blocks, and derivatives."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

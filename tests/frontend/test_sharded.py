@@ -1,7 +1,5 @@
 """Programs on four CPU devices beside `jax.jit`: values, shardings, and what devices exchange."""
 
-from __future__ import annotations
-
 import os
 import re
 import textwrap

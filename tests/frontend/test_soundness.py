@@ -1,7 +1,5 @@
 """What JAX does not check of symbolic sizes: a program that asks about sizes, reshapes, minima."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

@@ -1,7 +1,5 @@
 """The table of spellings, which warnings and docs/differs.md show, is true of every row."""
 
-from __future__ import annotations
-
 import math
 
 import jax

@@ -4,8 +4,6 @@ No device is needed: JAX runs a program with symbolic sizes at the sizes of the 
 block, and the states of its results say how the blocks make the whole.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,8 +1,6 @@
 """The automatic choice of symbols over typical functions: how general, how many traces, and
 right."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Threads that derive programs from each other's: none waits in a circle."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

@@ -1,7 +1,5 @@
 """`on_unsupported`: what is not compiled is an error, or runs as under `jax.jit`, which is told."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

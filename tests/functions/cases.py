@@ -11,8 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["SIZES", "Case", "Leave", "arrays", "case", "each"]
-
 SIZES = ((5, 4), (1, 6), (9, 1), (70, 3))
 """The sizes n and m of the four calls."""
 

@@ -21,8 +21,6 @@ from tests.functions.table import case_of, function_of
 from tests.gpu.as_gpu import as_gpu
 from tests.models.harness import allowed_error, error_of, in_float64, is_float, widened
 
-__all__ = ["GOOD", "Finding", "check", "check_case"]
-
 GOOD = ("one compilation", "more compilations", "unsupported")
 
 CALLS_ON_GPU = CALLS_BEFORE_XLA + 2

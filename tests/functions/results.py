@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.functions.check import Finding
 
-__all__ = ["PATH", "entries", "read", "store"]
-
 PATH = Path(__file__).parent / "results.json"
 
 Entries = dict[str, dict[str, Any]]

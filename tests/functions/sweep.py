@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.children import Ended, outcomes
 from tests.functions.check import GOOD, Finding, check
 
-__all__ = ["SHARE", "run", "summary"]
-
 SHARE = 0.97
 """The share of supported functions that one compilation serves at all sizes."""
 

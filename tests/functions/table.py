@@ -17,8 +17,6 @@ from tests.functions import (
 )
 from tests.functions.cases import Case, Leave
 
-__all__ = ["MODULES", "case_of", "function_of", "names", "public", "unlisted"]
-
 MODULES: dict[str, tuple[dict[str, Case], Leave]] = {
     "jax.numpy": (table_numpy.NUMPY, table_numpy.LEFT_OUT),
     **table_linalg.MODULES,

@@ -7,8 +7,6 @@ from jax import lax
 
 from tests.functions.cases import Case, Leave, case, each
 
-__all__ = ["LAX", "LEFT_OUT"]
-
 ELEMENTWISE = {
     **each(
         "abs asinh atan bessel_i0e bessel_i1e cbrt ceil cos cosh digamma erf erfc exp exp2 expm1 floor "

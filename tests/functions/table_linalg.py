@@ -9,8 +9,6 @@ from jax import lax
 
 from tests.functions.cases import Case, Leave, case, each
 
-__all__ = ["MODULES"]
-
 SMALL = ((5, 4), (1, 6), (9, 1), (20, 3))
 """Sizes for functions whose code grows with the size, or whose work is n**3."""
 

@@ -9,8 +9,6 @@ from jax.nn import initializers
 
 from tests.functions.cases import Case, Leave, case, each
 
-__all__ = ["MODULES"]
-
 NN = {
     **each(
         "celu elu gelu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu "

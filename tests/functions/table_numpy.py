@@ -6,8 +6,6 @@ import jax.numpy as jnp
 
 from tests.functions.cases import Case, Leave, case, each
 
-__all__ = ["LEFT_OUT", "NUMPY"]
-
 ELEMENTWISE = {
     **each(
         "abs absolute angle around astype atleast_1d atleast_2d atleast_3d cbrt ceil conj conjugate copy "

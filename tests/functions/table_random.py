@@ -7,8 +7,6 @@ from jax import random
 
 from tests.functions.cases import Case, Leave, case
 
-__all__ = ["LEFT_OUT", "RANDOM"]
-
 
 def shaped(name: str, *before: float) -> Case:
     """A function of a key and a shape."""

@@ -9,8 +9,6 @@ from jax.scipy import signal, special, stats
 
 from tests.functions.cases import Case, Leave, case, each
 
-__all__ = ["MODULES"]
-
 SPECIAL = {
     **each(
         "dawsn digamma erf erfc erfcx expi expit fresnel gamma gammaln gammasgn i0 i0e i1 i1e log_ndtr "

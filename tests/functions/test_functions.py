@@ -1,7 +1,5 @@
 """The sweep over public functions: a sample by default, all of them as a slow test."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -12,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import children
 from tests.children import Ended, outcomes
 from tests.functions import check as checks
 from tests.functions import results
@@ -47,14 +44,6 @@ def together(listed):
     return case(function, *(text for one in cases for text in one.arguments))
 
 
-@pytest.fixture
-def environment(monkeypatch):
-    """What child processes inherit, for one test."""
-    for name in ("JAX_PLATFORMS", "SHLO_DISC_SPEC", "XLA_FLAGS"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    children.prepare()
-
-
 @pytest.mark.parametrize("listed", SAMPLE.values(), ids=SAMPLE)
 def test_a_sample_is_right_with_one_compilation(listed):
     one = together(listed)
@@ -63,7 +52,7 @@ def test_a_sample_is_right_with_one_compilation(listed):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("environment")
+@pytest.mark.usefixtures("child_environment")
 def test_every_function_is_right_and_nearly_all_need_one_compilation():
     found = dict(run(names(), jobs=2))
     text, good = summary(found)
@@ -184,7 +173,7 @@ def crash_or_hang(job):
 
 
 @pytest.mark.unsanitized
-@pytest.mark.usefixtures("environment")
+@pytest.mark.usefixtures("child_environment")
 def test_a_crash_or_a_hang_costs_one_job():
     jobs = ["a", "crash", "b", "hang", "c"]
     found = dict(outcomes(crash_or_hang, jobs, 1, limit_s=3))

@@ -22,8 +22,6 @@ from tests.fuzz.cut import cut
 from tests.fuzz.program import Program
 from tests.gpu.as_gpu import AsGpu, as_gpu
 
-__all__ = ["Failure", "Outcome", "blamed", "check", "error_of"]
-
 ROUNDS = 3
 ROUNDS_ON_GPU = CALLS_BEFORE_XLA + 3
 """Calls from Python, then calls through XLA, then graphs of the driver (docs/gpu.md)."""

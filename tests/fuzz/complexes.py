@@ -10,8 +10,6 @@ from tests.fuzz.generate import Draft, Scope
 from tests.fuzz.ops import Maker, Real, each, exact, some_axis
 from tests.fuzz.program import Value
 
-__all__ = ["TABLE"]
-
 INSIDE = "(0.9 * $0 / (1 + jnp.abs($0)))"
 """A number inside the unit circle; it moves at most twice as far as $0."""
 

@@ -9,8 +9,6 @@ from tests.fuzz.facts import Facts, join
 from tests.fuzz.generate import CALLS, Draft, Environment, Recorded, Rule, Scope
 from tests.fuzz.program import Body, Value
 
-__all__ = ["TABLE"]
-
 SCALAR = ((),) * CALLS
 
 

@@ -13,8 +13,6 @@ from shlo_disc.jax.equations import unsupported
 from shlo_disc.jax.versions import tracing
 from shlo_disc.jax_private.calls import CALLS
 
-__all__ = ["SHARE", "cut"]
-
 SHARE = "FUZZ_CUT"
 """The environment variable with the share of equations that XLA runs; child processes inherit it.
 """

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 
 from tests.fuzz.program import Value
 
-__all__ = ["Draws"]
-
 
 class Draws:
     """The values a step may read."""

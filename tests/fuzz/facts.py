@@ -12,21 +12,6 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
-__all__ = [
-    "EXACT_BOOL",
-    "Facts",
-    "bits_of",
-    "is_bool",
-    "is_complex",
-    "is_float",
-    "is_signed",
-    "is_unsigned",
-    "join",
-    "largest",
-    "narrowed",
-    "rounded",
-]
-
 _MANTISSA = {"bfloat16": 8, "float16": 11, "tf32": 11, "float32": 24, "float64": 53}
 _MANTISSA |= {"complex64": 24, "complex128": 53}
 _FLOAT_LIMIT = {"bfloat16": 1e6, "float16": 3e4, "float32": 1e6, "float64": 1e6}
@@ -65,9 +50,6 @@ class Facts:
             and grains
             and self.special <= other.special
         )
-
-
-EXACT_BOOL = Facts(1.0)
 
 
 def is_float(dtype: str) -> bool:

@@ -31,8 +31,6 @@ from tests.fuzz.program import (
 )
 from tests.gpu.as_gpu import asked
 
-__all__ = ["Draft", "Recorded", "Rule", "Scope", "generate"]
-
 Type = tuple[str, Shapes]
 Environment = dict[str, Facts]
 Rule = Callable[[Environment, Sequence[str], Sequence[Type]], list[Facts] | None]

@@ -19,8 +19,6 @@ from tests.fuzz.facts import (
 from tests.fuzz.generate import CALLS, Draft, Rule, Scope
 from tests.fuzz.program import Value
 
-__all__ = ["TABLE", "draft"]
-
 Real = Callable[..., Facts | None]
 Maker = Callable[[Scope], Draft | None]
 
@@ -374,10 +372,6 @@ def _converting(real: Real) -> Rule:
         return [result] if result else None
 
     return rule
-
-
-def _integer_sum(s: Scope, x: Sequence[Value]) -> bool:
-    return any(is_unsigned(v.dtype) for v in x)
 
 
 BINARY_INTEGER = {

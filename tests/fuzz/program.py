@@ -16,8 +16,6 @@ from jax import lax
 from tests.fuzz import facts as known
 from tests.fuzz.facts import Facts
 
-__all__ = ["Argument", "Block", "Body", "Program", "Shapes", "Step", "Value", "array", "function"]
-
 Shapes = tuple[tuple[int, ...], ...]
 """The shape at every call of the program."""
 

@@ -15,8 +15,6 @@ from tests.fuzz.program import (
     free_of_block,
 )
 
-__all__ = ["shrunk", "tidy"]
-
 Fails = Callable[[Program], bool]
 
 

@@ -15,8 +15,6 @@ from typing import NamedTuple
 from tests.fuzz.facts import Facts
 from tests.fuzz.program import Argument, Block, Body, Program, Step, Value
 
-__all__ = ["LENGTHS", "PAIRS", "generate"]
-
 
 class Length(NamedTuple):
     """A length that a program gives an array; `n` is the sequence's."""

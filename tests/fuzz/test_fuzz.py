@@ -1,8 +1,5 @@
 """A sample of the random programs, and tests of the fuzzer itself."""
 
-from __future__ import annotations
-
-import os
 import signal
 
 import jax
@@ -21,14 +18,6 @@ from tests.fuzz.shrink import shrunk, tidy
 SAMPLE = range(3)
 
 
-@pytest.fixture
-def children(monkeypatch):
-    """What child processes inherit, for one test."""
-    for name in ("JAX_PLATFORMS", "SHLO_DISC_SPEC", "XLA_FLAGS"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    batches.prepare()
-
-
 def assert_right(seeds, jobs):
     failures = [
         f"{outcome.failure}\n{generate(seed).script()}"
@@ -38,13 +27,13 @@ def assert_right(seeds, jobs):
     assert not failures, "\n\n".join(failures)
 
 
-@pytest.mark.usefixtures("children")
+@pytest.mark.usefixtures("child_environment")
 def test_random_programs_are_as_with_jax():
     assert_right(SAMPLE, jobs=1)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("children")
+@pytest.mark.usefixtures("child_environment")
 def test_many_random_programs_are_as_with_jax():
     assert_right(range(3000), jobs=2)
 
@@ -122,7 +111,7 @@ def test_another_result_of_a_later_call_is_found(monkeypatch):
 
 
 @pytest.mark.unsanitized
-@pytest.mark.usefixtures("children")
+@pytest.mark.usefixtures("child_environment")
 def test_a_crash_is_told_and_costs_one_program():
     crash = one_step(f"__import__('os').kill(__import__('os').getpid(), {int(signal.SIGSEGV)})")
     hang = one_step("__import__('time').sleep(60)")
@@ -153,7 +142,7 @@ def test_a_program_is_made_small():
     assert small.calls == 1
 
 
-@pytest.mark.usefixtures("children")
+@pytest.mark.usefixtures("child_environment")
 def test_programs_cut_at_random_are_as_with_jax(monkeypatch):
     monkeypatch.setenv(SHARE, "0.3")
     assert_right(range(100, 102), jobs=1)

@@ -1,7 +1,5 @@
 """A sample of the random programs of regions with sizes from data."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fuzz.regions import WRONG, Env, Program, TooLargeError, _calls

@@ -1,7 +1,5 @@
 """A sample of the random programs that write one size in two ways."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,5 @@
 """A sample of the random StableHLO modules, and tests of their fuzzer."""
 
-from __future__ import annotations
-
-import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,15 +26,7 @@ NOT_WRITTEN = {
 """Ops of StableHLO and CHLO in no random module: tokens, what talks to others, custom calls."""
 
 
-@pytest.fixture
-def children(monkeypatch):
-    """What child processes inherit, for one test."""
-    for name in ("JAX_PLATFORMS", "SHLO_DISC_SPEC", "XLA_FLAGS"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    batches.prepare()
-
-
-@pytest.mark.usefixtures("children")
+@pytest.mark.usefixtures("child_environment")
 def test_random_modules_are_as_the_oracles_say():
     outcomes = dict(batches.check_seeds(SAMPLE, 1, kind="stablehlo"))
     failures = [f"{o.failure}\n{generate(s).text()}" for s, o in outcomes.items() if o.failure]

@@ -1,7 +1,5 @@
 """A sample of the programs of the fuzzer of times: their results; times are not for tests."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -29,8 +29,6 @@ from shlo_disc.executables import devices
 from shlo_disc.ir.mlir import ir, new_context, ops_of
 from tests.gpu.stand_in import StandIn
 
-__all__ = ["TARGET", "AsGpu", "as_gpu", "asked", "with_all_digits"]
-
 TARGET = "SHLO_DISC_TEST_TARGET"
 """The environment variable with the target, as "cuda:sm_90a"; unset: the CPU."""
 

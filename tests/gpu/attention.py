@@ -21,8 +21,6 @@ from shlo_disc.passes.records import planned
 from tests.gpu.run import MACHINE, run_gpu
 from tests.lower.helpers import Emitted
 
-__all__ = ["Planned", "fusions_of", "plan_attention"]
-
 
 @dataclass(frozen=True)
 class Planned:

@@ -14,8 +14,6 @@ import numpy as np
 
 import shlo_disc
 
-__all__ = ["Chains"]
-
 SIZES = (1, 7, 100, 4097, 70_000)
 """Elements: memory of one is used again for another."""
 

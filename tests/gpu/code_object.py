@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["CodeObject", "Descriptor", "Segment", "message_pack"]
-
 LOAD, DYNAMIC, NOTE = 1, 2, 4
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH = 4, 5, 6, 0x6FFFFEF5
 _METADATA: Final = 32

@@ -18,8 +18,6 @@ from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
 from tests.ptx.device import aligned, encoded
 from tests.ptx.tensor_map import TensorMap
 
-__all__ = ["ON_DEVICE", "architecture", "launch"]
-
 ON_DEVICE = os.environ.get("SHLO_DISC_TEST_ON_GPU") == "1"
 MARGIN = 256
 _MARGIN_BYTE = 0xA5

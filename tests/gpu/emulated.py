@@ -20,8 +20,6 @@ import shlo_disc
 from tests.gpu.families import FAMILIES, Family, families_of
 from tests.gpu.stand_in import StandIn
 
-__all__ = ["difference", "report"]
-
 
 def difference(got: np.ndarray, want: np.ndarray) -> float:
     """The largest difference, relative to the largest result; 0 only for the same bits."""

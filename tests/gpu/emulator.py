@@ -32,18 +32,6 @@ import numpy.typing as npt
 from tests.gpu import emulator_more
 from tests.gpu.code_object import CodeObject
 
-__all__ = [
-    "ARCHITECTURE",
-    "CHECKOUT",
-    "FEATURES",
-    "MAGIC",
-    "WHY_NOT",
-    "Loaded",
-    "image_at",
-    "launch",
-    "run",
-]
-
 MAGIC = b"\x7fELF"
 
 CHECKOUT = os.environ.get("SHLO_DISC_TEST_TINYGRAD", "")

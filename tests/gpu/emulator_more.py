@@ -15,8 +15,6 @@ import re
 from types import ModuleType
 from typing import Any
 
-__all__ = ["add_to"]
-
 SIDE, DEPTH, PAIRS = 16, 4, 4
 
 

@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import shlo_disc
 from shlo_disc import ral
 
-__all__ = ["run"]
-
 NEW_SIZE = 500
 """Calls between two sizes that are new."""
 GROWTH = 64 << 20

@@ -12,8 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
 
-__all__ = ["FAMILIES", "Family", "families_of"]
-
 Array = Any
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["early_writes"]
-
 _INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?(.*?)\s*;")
 _LABEL = re.compile(r"(\.L_x_\d+):")
 _BRANCH = re.compile(r"BRA\b.*`\((\.L_x_\d+)\)")

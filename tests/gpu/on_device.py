@@ -19,8 +19,6 @@ import shlo_disc
 from tests.gpu.emulated import difference
 from tests.gpu.families import FAMILIES, Family
 
-__all__ = ["differences"]
-
 ALL = FAMILIES | {
     "argsort": Family(
         lambda x: jnp.argsort(x, axis=-1, descending=True),

@@ -25,8 +25,6 @@ from shlo_disc.lower.images import KernelImage
 from tests.gpu.code_object import CodeObject
 from tests.gpu.families import FAMILIES, Family, families_of
 
-__all__ = ["TARGETS", "WHY_NOT", "Used", "of_nvidia", "table", "used_by"]
-
 TARGETS = ("cuda:sm_80", "cuda:sm_90", "cuda:sm_90a", "rocm:gfx942", "rocm:gfx1100")
 WHY_NOT = "no ptxas: pip install nvidia-cuda-nvcc-cu12, or put one on PATH"
 

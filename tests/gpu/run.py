@@ -27,8 +27,6 @@ from tests.lower.helpers import Emitted, _compiled_all, plan_of, symbols_of
 from tests.ptx import interpreter
 from tests.ptx.tensor_map import TensorMap
 
-__all__ = ["MACHINE", "gpu_plan", "launches_of", "run_cpu", "run_gpu"]
-
 _TARGET = f"cuda:{device.architecture() if device.ON_DEVICE else 'sm_80'}"
 MACHINE: Machine = parse(
     f"rocm:{emulator.ARCHITECTURE}" if emulator.ARCHITECTURE else _TARGET

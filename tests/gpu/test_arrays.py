@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import pytest
 
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
+from tests.children import at_once
 from tests.gpu.conftest import new_bridge
 from tests.gpu.stand_in import Launch
 from tests.gpu.test_runtime import ILLEGAL_ADDRESS, LAUNCH_OUT_OF_RESOURCES, add1
@@ -364,18 +364,11 @@ def test_out_of_memory_collects_what_is_dead(stand_in, bridge, added):
 
 
 def test_eight_threads(added, bridge):
-    failures = []
-
     def work(seed: int) -> None:
         x = jnp.full(100 + seed, float(seed))
         for _ in range(20):
             (y,) = added.call(bridge, [x])
             (z,) = added.call(bridge, [y * 1])
-            failures.extend([seed] if not (np.asarray(z) == seed + 2).all() else [])
+            assert (np.asarray(z) == seed + 2).all()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(work, range(8))

@@ -1,7 +1,5 @@
 """Random programs and functions of JAX on the stand-in driver: a sample, and what must be found."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

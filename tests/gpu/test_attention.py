@@ -111,12 +111,6 @@ def with_heads_first(q, k, v, bias):
     return jnp.swapaxes(weights.astype(v.dtype) @ v, 1, 2)
 
 
-def of_groups(q, k, v, bias):
-    """Three heads of queries for each of keys."""
-    k, v = (jnp.repeat(x[:, :, ::3], 3, axis=2) for x in (k, v))
-    return softmax_of(products(q, k) + bias[:, None, None, :], v)
-
-
 causal_with_infinity = functools.partial(causal, hidden=-jnp.inf, ahead=-2)
 
 WAYS = {

@@ -1,7 +1,5 @@
 """Random chains of calls on the stand-in GPU."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.gpu import endless

@@ -1,7 +1,5 @@
 """Sorts, scatters, scans and top-k under `shlo_disc.jit` on the stand-in, each compiled once."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from shlo_disc.lower.cuda.machine import machine_of
-from shlo_disc.lower.plan import If, KernelPlan, Launch, Step
+from shlo_disc.lower.plan import KernelPlan, Launch
 from shlo_disc.lower.target import parse
 from tests.cases import crossed
 from tests.gpu.resources import WHY_NOT, of_nvidia
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, check, expected, planned, tf32
-from tests.gpu.test_warpgroup_products import in_bands
+from tests.gpu.test_warpgroup_products import chosen, in_bands
 from tests.lower import test_dense_epilogue
-from tests.lower.helpers import DTYPES, Emitted, sample
+from tests.lower.helpers import DTYPES, Emitted, launches, sample
 from tests.lower.test_dense import Dot
 
 ALONG_K = [0, 1, 4, 5]
 """Layouts whose A lies along K."""
 CASES = [(1, 8, 8), (2, 40, 72), (15, 72, 520), (16, 64, 128), (17, 136, 1000), (33, 64, 0)]
 """m, n, k."""
-
-
-def launches(steps: Sequence[Step]) -> Iterator[Launch]:
-    for step in steps:
-        if isinstance(step, If):
-            yield from launches((*step.then, *step.otherwise))
-        else:
-            assert isinstance(step, Launch)
-            yield step
 
 
 def direct(emitted: Emitted) -> dict[str, Emitted]:
@@ -42,14 +32,6 @@ def direct(emitted: Emitted) -> dict[str, Emitted]:
         for x in launches(emitted.plan.steps)
         if x.kernel.name.endswith("direct")
     }
-
-
-def chosen(steps: Sequence[Step], env: Mapping[str, int]) -> str:
-    (step,) = steps
-    if isinstance(step, If):
-        return chosen(step.then if step.condition.holds(env) else step.otherwise, env)
-    assert isinstance(step, Launch)
-    return step.kernel.name.removeprefix("dense_")
 
 
 @pytest.mark.parametrize(("layout", "dtype"), crossed(ALONG_K, ["bf16", "f16", "f32"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 from pathlib import Path
 
 import jax
@@ -14,7 +13,7 @@ import pytest
 
 from shlo_disc import ral
 from shlo_disc.executables.bridge import register_ffi_target
-from tests.children import python
+from tests.children import at_once, python
 from tests.gpu.stand_in import Launch, memory, shared_library
 from tests.gpu.test_runtime import add1
 
@@ -94,18 +93,13 @@ def test_errors_are_those_of_the_device(stand_in, added):
 
 def test_from_eight_threads(added):
     f = jax.jit(lambda x: call(added)(x) * 1)
-    failures = []
 
     def work(seed: int) -> None:
         x = jnp.full(20 + seed, float(seed))
-        failures.extend(seed for _ in range(20) if not (np.asarray(f(x)) == seed + 1).all())
+        for _ in range(20):
+            assert (np.asarray(f(x)) == seed + 1).all()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(work, range(8))
 
 
 def test_a_program_for_a_gpu_does_not_run_on_the_cpu():

@@ -1,7 +1,5 @@
 """Kind fft on a GPU, interpreted, against NumPy in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

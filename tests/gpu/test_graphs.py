@@ -1,7 +1,5 @@
 """Calls that come again are graphs of the driver."""
 
-from __future__ import annotations
-
 import gc
 
 import jax

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
 from shlo_disc.lower.gpu import rows
 from shlo_disc.lower.gpu.text import signed
-from shlo_disc.lower.plan import If, Launch, Step
+from shlo_disc.lower.plan import Launch
 from tests.gpu.run import gpu_plan, run_gpu
-from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, launches, sample
 from tests.lower.test_row import AFFINE, affine, reduce, spread
 
 SOFTMAX = """
@@ -48,15 +47,6 @@ def softmax(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
     e = np.exp((wide - wide.max(1, keepdims=True)).astype(x.dtype).astype(np.float64))
     return e / e.sum(1, keepdims=True)
-
-
-def launches(steps: Sequence[Step]) -> Iterator[Launch]:
-    for step in steps:
-        if isinstance(step, If):
-            yield from launches([*step.then, *step.otherwise])
-        else:
-            assert isinstance(step, Launch)
-            yield step
 
 
 def whole_rows(emitted: Emitted) -> list[Launch]:

@@ -1,7 +1,5 @@
 """`lax.platform_dependent` takes the branch of the device that runs the program."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import pytest
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
+from tests.children import at_once
 
 HIDDEN, HEADS, VOCABULARY = 16, 2, 11
 SHAPES = ((2, 3), (3, 5), (4, 7), (2, 6), (5, 4))
@@ -148,24 +148,16 @@ def test_training_in_donated_memory_from_eight_threads(stand_in, gpu):
             value, p = jax.jit(trained)(p, x, y)
             values.append(float(value))
         alone.append(values)
-    failures = []
 
     def work(seed: int) -> None:
         p, x, y = batch(3 + seed, 4)
         for step in range(3):
             before = p
             value, p = f(p, x, y)
-            if not all(w.is_deleted() for w in jax.tree.leaves(before)):
-                failures.append("kept")
-            if abs(float(value) - alone[seed][step]) > 1e-5:
-                failures.append((seed, step, float(value)))
+            assert all(w.is_deleted() for w in jax.tree.leaves(before))
+            assert abs(float(value) - alone[seed][step]) <= 1e-5
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(work, range(8))
 
 
 def test_faults_in_a_program_lose_nothing(stand_in, gpu):

@@ -11,6 +11,7 @@ import pytest
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
 from shlo_disc.lower.gpu.builder import BLOCKS_ALONG_X
+from tests.children import at_once
 from tests.gpu.stand_in import REFUSED, Launch
 
 ILLEGAL_ADDRESS = 700
@@ -372,22 +373,12 @@ def test_two_devices_have_their_own_memory_and_modules(stand_in, added):
 
 
 def test_eight_threads(stand_in, added):
-    failures = []
-
     def work(seed: int) -> None:
-        try:
-            for i in range(25):
-                x = numbers(20 + (seed * 37 + i * 11) % 700) + seed
-                np.testing.assert_array_equal(added.run_gpu([x])[0], x + 1)
-        except BaseException as error:
-            failures.append(error)
+        for i in range(25):
+            x = numbers(20 + (seed * 37 + i * 11) % 700) + seed
+            np.testing.assert_array_equal(added.run_gpu([x])[0], x + 1)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(work, range(8))
 
 
 def test_memory_is_flat_over_a_thousand_calls(stand_in, added):

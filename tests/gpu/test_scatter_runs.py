@@ -1,7 +1,5 @@
 """Scatters by sorted indices, by atomic operations and by unique indices, interpreted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 XLA takes them for CPUs: its collectives and its partitioner are those of CPUs.
 """
 
-from __future__ import annotations
-
 import os
 import textwrap
 from types import SimpleNamespace

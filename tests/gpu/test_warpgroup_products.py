@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
 from shlo_disc.lower.cuda.ways import Turn, Way
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.plan import If, KernelPlan, Launch, Step, Workspace, kernels_of
+from shlo_disc.lower.plan import If, KernelPlan, Step, Workspace, kernels_of
 from tests.cases import crossed, slow
 from tests.gpu import device
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.gpu.test_matrix_products import LAYOUTS, SIZES, expected, tf32
 from tests.lower import test_dense_epilogue
-from tests.lower.helpers import DTYPES, Emitted, fusion_text, sample
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, launches, sample
 from tests.lower.test_conv import Conv
 from tests.lower.test_dense import Dot
 
@@ -36,15 +36,6 @@ CASES = [(1, 1, 1), (127, 129, 63), (128, 256, 320), (130, 264, 72), (136, 250, 
 def planned(dot: Dot, dtype: str = "bf16", result: str = "", machine: Machine = MACHINE) -> Emitted:
     types = {"lhs_type": dtype, "rhs_type": dtype, "type": result or dtype}
     return gpu_plan(dataclasses.replace(dot, **types).text(), machine, exact=dtype != "f32")
-
-
-def launches(steps: Sequence[Step]) -> Iterator[Launch]:
-    for step in steps:
-        if isinstance(step, If):
-            yield from launches((*step.then, *step.otherwise))
-        else:
-            assert isinstance(step, Launch)
-            yield step
 
 
 def by_warpgroups(emitted: Emitted) -> list[Emitted]:

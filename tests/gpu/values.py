@@ -6,8 +6,6 @@ import numpy as np
 
 from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS, Special
 
-__all__ = ["difference", "sample"]
-
 
 def sample(name: str, count: int, seed: int) -> np.ndarray:
     """Random bits of a type, every second element one of its special values."""

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["arguments", "group_of", "harnesses", "sample"]
-
 AT_LEAST = 2
 """Harnesses of every group that come first in a sample, where the group has so many."""
 

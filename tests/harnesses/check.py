@@ -20,8 +20,6 @@ from tests.harnesses.cases import group_of, harnesses
 from tests.harnesses.ways import Call, NothingToDoError, call_of
 from tests.models.harness import float64_of
 
-__all__ = ["BAD", "STATES", "Finding", "Job", "check", "check_call", "difference"]
-
 Job = tuple[str, str]
 """The full name of a harness, and a key of `WAYS`."""
 

@@ -9,8 +9,6 @@ from tests.children import Ended, outcomes
 from tests.harnesses.cases import group_of
 from tests.harnesses.check import BAD, STATES, Finding, Job, check
 
-__all__ = ["SHARE", "jobs", "run", "summary"]
-
 SHARE = 0.99
 """The share of comparable calls that are as under `jax.jit`."""
 

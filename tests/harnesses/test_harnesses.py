@@ -1,7 +1,5 @@
 """A sample of JAX's harnesses, and tests of how they are checked."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter
@@ -13,7 +11,6 @@ import pytest
 
 pytest.importorskip("absl", reason="JAX's harnesses need it: pip install '.[test]'")
 
-from tests import children
 from tests.harnesses import check as checks
 from tests.harnesses import sweep
 from tests.harnesses.cases import arguments, group_of, harnesses, sample
@@ -30,14 +27,6 @@ FEW = (
 know, scatters with a derivative, and LAPACK."""
 
 
-@pytest.fixture
-def environment(monkeypatch):
-    """What child processes inherit, for one test."""
-    for name in ("JAX_PLATFORMS", "SHLO_DISC_SPEC", "XLA_FLAGS"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    children.prepare()
-
-
 def test_a_few_harnesses_in_all_ways():
     names = [next(n for n in sorted(harnesses()) if n.startswith(start)) for start in FEW]
     found = {job: check(job) for job in jobs(names, [*WAYS])}
@@ -49,7 +38,7 @@ def test_a_few_harnesses_in_all_ways():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("environment")
+@pytest.mark.usefixtures("child_environment")
 def test_two_harnesses_of_every_group_in_all_ways():
     found = dict(run(jobs(sample(264), [*WAYS]), processes=2))
     text, good = summary(found)
@@ -143,7 +132,7 @@ def test_what_overflows_is_infinite():
     assert difference([jnp.asarray([6e4, 1.0], jnp.float16)], [want], truth)
 
 
-def test_a_crash_is_counted(monkeypatch, environment):
+def test_a_crash_is_counted(monkeypatch, child_environment):
     monkeypatch.setattr(sweep, "check", crash)
     (only,) = run([("exp_shape_float32_20_20_", "jit")], processes=1)
     assert only[1].state == "crash"

@@ -16,8 +16,6 @@ import numpy as np
 
 from tests.harnesses.cases import arguments
 
-__all__ = ["WAYS", "Call", "NothingToDoError", "call_of"]
-
 Call = Callable[[Callable[..., Any], Sequence[Any]], list[Any]]
 """`call(function, arguments)` -> results."""
 

@@ -1,7 +1,5 @@
 """`jax.lax.approx_max_k` and its kin are exact, as XLA computes them on CPUs."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """A module as JAX lowered it: sizes are found, also where the compiler has other symbols."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

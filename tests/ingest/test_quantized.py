@@ -19,7 +19,6 @@ Array = np.ndarray
 Q = "!quant.uniform<i8:f32, 0.5:3>"
 FINER = "!quant.uniform<i8:f32, 0.25:-7>"
 WEIGHT = "!quant.uniform<i8<-127:127>:f32, 0.5>"
-AXIS = "!quant.uniform<i8:f32:1, {0.5, 0.25:3, 1.0:-2, 0.1}>"
 X = f"tensor<?x4x{Q}>"
 SCALAR = f"tensor<{Q}>"
 SIZES = (0, 1, 3, 37)

@@ -1,7 +1,5 @@
 """Shardy's operations and attributes go; programs divided over devices are refused."""
 
-from __future__ import annotations
-
 import io
 
 import jax

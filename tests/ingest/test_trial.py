@@ -1,7 +1,5 @@
 """The child process that tries bytes: alone with them, and bounded."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tuples as arguments, results and in each other; tokens in control flow."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

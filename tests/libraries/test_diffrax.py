@@ -1,7 +1,5 @@
 """Programs of diffrax and optimistix, whose errors call back into Python (`equinox.error_if`)."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

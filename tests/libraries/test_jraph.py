@@ -1,7 +1,5 @@
 """Programs of jraph: graphs of any number of nodes and edges, without padding."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Linear solves of lineax: its primitive calls back into Python only where it is lowered."""
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Programs of flax.nnx: modules are split into graph and state, as its guides do for `jax.jit`."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest

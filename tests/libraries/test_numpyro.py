@@ -1,7 +1,5 @@
 """Models of numpyro: densities and their gradients, potential functions, steps of inference."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

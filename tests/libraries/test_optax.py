@@ -1,7 +1,5 @@
 """Optimizers, schedules, wrappers and losses of optax, each in a training step."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,11 +1,5 @@
 """examples/train_gpt.py: one compilation of the step, the losses of `jax.jit`."""
 
-from __future__ import annotations
-
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -15,17 +9,12 @@ from tests.libraries.harness import REASON
 pytest.importorskip("flax", reason=REASON)
 pytest.importorskip("optax", reason=REASON)
 
-PATH = Path(__file__).parents[2] / "examples/train_gpt.py"
-
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location("train_gpt", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["train_gpt"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["train_gpt"]
+    from examples import train_gpt
+
+    return train_gpt
 
 
 def data_of(example, count):

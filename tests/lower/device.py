@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,11 +39,11 @@ from shlo_disc.lower.host.writer import (
     GPU_WRITE,
     GPU_ZERO,
 )
-from shlo_disc.lower.plan import Call, Launch, Pack, Step
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.target import Emitter, Target, parse
 from shlo_disc.passes.base import Pipeline
 from shlo_disc.passes.pipeline import CLEANUP, planning
+from tests.lower.helpers import launches
 
 FAR = 1 << 56
 FIELDS = 32
@@ -186,16 +186,6 @@ def _last(loop: ir.Operation, region: int) -> ir.Operation:
     return terminator(loop.regions[region].blocks[0])
 
 
-def launches_of(steps: Sequence[Step]) -> Iterator[Launch]:
-    """Every launch in a plan."""
-    for step in steps:
-        if isinstance(step, Launch):
-            yield step
-        elif not isinstance(step, Call):
-            yield from (part.fill for part in step.parts) if isinstance(step, Pack) else ()
-            yield from launches_of((*step.then, *step.otherwise))
-
-
 class Stream:
     """Runs a program on a device; `done` counts its operations.
 
@@ -224,7 +214,7 @@ class Stream:
         self._counts = {
             texts[step.kernel.text]: (len(step.args), len(step.params))
             for use in made.host.uses
-            for step in launches_of(use.plan.steps)
+            for step in launches(use.plan.steps)
             if step.kernel.text in texts  # a copy that the buffer planner saved is not
         }
         sizes, shapes = made.program.evaluate([a.shape for a in arguments], [])

@@ -11,7 +11,7 @@ without end, is the failure of a test: kernels run in a process of their own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ir.mlir import ir, new_context, ops_of
 from shlo_disc.lower.cpu.codegen import Function, compile_functions
 from shlo_disc.lower.cpu.machine import Machine, host_machine
-from shlo_disc.lower.plan import KernelPlan
+from shlo_disc.lower.plan import If, KernelPlan, Launch, Pack, Step
 from shlo_disc.passes.records import Planned, planned
 
 DTYPES: dict[str, np.dtype] = {
@@ -203,3 +203,13 @@ def sample(shape: Sequence[int], dtype: str, seed: int = 0, special: bool = Fals
         where = rng.permutation(flat.size)[: max(1, flat.size // 2)]
         flat[where] = values[rng.integers(0, len(values), where.size)]
     return data
+
+
+def launches(steps: Sequence[Step]) -> Iterator[Launch]:
+    """Every launch in a plan, also those that fill packed copies."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield step
+        elif isinstance(step, If | Pack):
+            yield from (part.fill for part in getattr(step, "parts", ()))
+            yield from launches((*step.then, *step.otherwise, *getattr(step, "never", ())))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
-import subprocess
-import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from shlo_disc.lower.cpu import codegen, object_code
+from tests.children import python
 
-pytestmark = pytest.mark.usefixtures("compiled_anew")
+pytestmark = pytest.mark.usefixtures("compiled_anew", "no_recent_code")
 
 ANSWER = """
 func.func @KERNEL(%args: !llvm.ptr) -> i64 {{
@@ -25,14 +23,6 @@ func.func @KERNEL(%args: !llvm.ptr) -> i64 {{
   return %answer : i64
 }}
 """
-
-
-@pytest.fixture(autouse=True)
-def no_recent_code() -> Iterator[None]:
-    """Code is freed with its last owner: none is kept for texts that come back."""
-    before = codegen.RECENT.resize(0)
-    yield
-    codegen.RECENT.resize(before)
 
 
 PAGE = mmap.PAGESIZE
@@ -203,7 +193,4 @@ del kept
 
 def test_the_interpreter_ends_in_silence():
     """Code that is alive then is freed when the names of its module may be gone."""
-    done = subprocess.run(
-        [sys.executable, "-c", END], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert done.stderr == ""
+    assert python(END, 120, quiet=True) == ""

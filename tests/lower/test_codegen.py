@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 
 import pytest
@@ -64,7 +65,7 @@ def test_what_is_not_begun_is_given_up_when_writing_fails(compilations, monkeypa
         return compile_(*args, **more)
 
     monkeypatch.setattr(codegen, "_compile", slow)
-    monkeypatch.setattr(codegen.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
 
     def written():
         with codegen.Builder() as builder:

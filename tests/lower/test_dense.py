@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import If, KernelPlan, LateText, Launch, Pack, Step
 from tests.cases import crossed, slow
-from tests.lower.helpers import DTYPES, Emitted, fusion_text, plan_of, run, sample, tensor
+from tests.lower.helpers import DTYPES, Emitted, fusion_text, launches, plan_of, run, sample, tensor
 
 SIZES = [0, 1, 2, 3, 5, 7, 13, 16, 17, 31, 48, 64, 65, 100, 127, 128]
 EPS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
@@ -113,22 +113,6 @@ def symbolic(spec: str, batch: str, contract: str, **kwargs: object) -> Dot:
 
 def emit(dot: Dot, target: Machine | None = None) -> Emitted:
     return plan_of(emit_dense, dot.text(), target)
-
-
-def launches(steps: Sequence[Step]) -> list[Launch]:
-    found: list[Launch] = []
-    for step in steps:
-        if isinstance(step, Launch):
-            found.append(step)
-        elif isinstance(step, If):
-            found += launches(step.then) + launches(step.otherwise)
-        else:
-            found += [
-                *(part.fill for part in step.parts),
-                *launches(step.then),
-                *launches(step.otherwise),
-            ]
-    return found
 
 
 def unpacked(emitted: Emitted) -> Emitted:
@@ -554,8 +538,8 @@ WRITTEN = [
 def test_a_late_text_is_the_one_that_would_be_written_now(dot: Dot) -> None:
     """Products of other sizes have the same. Launches pass few sizes that no text reads."""
     others = {c: f"{c}{c}" if size.isalpha() else size for c, size in dot.sizes.items()}
-    launches = [*launches_of(emit(dot).plan.steps)]
-    late = [launch for launch in launches if isinstance(launch.kernel.source, LateText)]
+    own = [*launches(emit(dot).plan.steps)]
+    late = [launch for launch in own if isinstance(launch.kernel.source, LateText)]
     assert late
     for launch in late:
         source = launch.kernel.source
@@ -564,14 +548,5 @@ def test_a_late_text_is_the_one_that_would_be_written_now(dot: Dot) -> None:
         assert source.write(source.what, sizes) == (launch.kernel.text, launch.params)
         read = {int(n) for n in re.findall(r"%params\[(\d+)\]", launch.kernel.text)}
         assert len(launch.params) - len(read) <= 3
-    found = launches_of(emit(dataclasses.replace(dot, sizes=others)).plan.steps)
-    assert [launch.kernel for launch in found] == [launch.kernel for launch in launches]
-
-
-def launches_of(steps: Sequence[Step]) -> Iterator[Launch]:
-    for step in steps:
-        if isinstance(step, Launch):
-            yield step
-        elif isinstance(step, If | Pack):
-            yield from (part.fill for part in getattr(step, "parts", ()))
-            yield from launches_of((*step.then, *step.otherwise, *getattr(step, "never", ())))
+    found = launches(emit(dataclasses.replace(dot, sizes=others)).plan.steps)
+    assert [launch.kernel for launch in found] == [launch.kernel for launch in own]

@@ -1,7 +1,5 @@
 """Kind fft: programs on planes and pairs, from `ingest.fourier.fft_planes` on, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Products with one left operand in one launch: each gets its own tasks, arguments and sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Host programs on a device whose memory the host cannot reach: all goes through HostMemory."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """A host program cut into small parts computes what the whole one does."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

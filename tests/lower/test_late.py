@@ -3,8 +3,6 @@
 import json
 import math
 import random
-import subprocess
-import sys
 import textwrap
 import threading
 from collections import deque
@@ -25,6 +23,7 @@ from shlo_disc.lower.cpu.dense import gemm
 from shlo_disc.lower.plan import ONCE
 from shlo_disc.lower.refused import KernelsRefused
 from shlo_disc.store.entries import COUNTS
+from tests.children import at_once, python
 from tests.lower.test_codegen import ANSWER, called
 
 SIZES = ((1, 40, 48), (7, 4096, 9), (30, 5, 300), (200, 64, 1), (0, 3, 3))
@@ -80,20 +79,7 @@ def test_results_do_not_depend_on_the_first_call(compiled_anew, first_called):
 
 def test_many_threads_ask_for_one_kernel(compiled_anew, first_called):
     given = operands(*SIZES[0])
-    results, start = [], threading.Barrier(8)
-
-    def call():
-        start.wait()
-        results.append(first_called(*given))
-
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 8
-    for result in results:
-        near(result, *given)
+    at_once(lambda _: near(first_called(*given), *given), range(8))
 
 
 def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monkeypatch):
@@ -197,7 +183,7 @@ def test_a_branch_in_a_counted_loop_makes_no_copy_at_once(compiled_anew, no_pack
 
 
 def test_a_counted_loop_without_room_for_copies(no_packs):
-    done = run(
+    run(
         """
         from jax import lax
 
@@ -216,7 +202,6 @@ def test_a_counted_loop_without_room_for_copies(no_packs):
         """,
         SHLO_DISC_PACK_BYTES="0",
     )
-    assert done.returncode == 0, done.stderr
 
 
 PROGRAM = """
@@ -241,15 +226,11 @@ PROGRAM = """
 
 def run(code, **env):
     text = textwrap.dedent(PROGRAM) + textwrap.dedent(code)
-    given = {"SHLO_DISC_CACHE": "0", "SHLO_DISC_COMPILE_AHEAD": "1", **env}
-    command = ["env", *(f"{name}={value}" for name, value in given.items()), sys.executable, "-c"]
-    return subprocess.run(
-        [*command, text], check=False, capture_output=True, text=True, timeout=300
-    )
+    python(text, 300, SHLO_DISC_CACHE="0", SHLO_DISC_COMPILE_AHEAD="1", **env)
 
 
 def test_in_the_background_once_a_call_of_other_sizes_needs_one():
-    done = run("""
+    run("""
         assert shlo_disc.finish_compiling(120)
         before = late()
         assert same(201) and shlo_disc.finish_compiling(120)
@@ -258,27 +239,24 @@ def test_in_the_background_once_a_call_of_other_sizes_needs_one():
         assert shlo_disc.finish_compiling(120)
         assert late() == 0
     """)
-    assert done.returncode == 0, done.stderr
 
 
 def test_in_the_background_where_a_program_is_compiled_before_calls():
-    done = run("""
+    run("""
         f.warmup((np.ones((200, 40), np.float32), np.ones((40, 48), np.float32)))
         assert shlo_disc.finish_compiling(120)
         assert late() == 0
     """)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_process_ends_and_forks_while_kernels_are_compiled():
-    done = run("""
+    run("""
         time.sleep(0.6)  # the thread is at work
         child = os.fork()
         if child == 0:
             os._exit(0 if same(1) else 1)
         assert os.waitpid(child, 0)[1] == 0
     """)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
@@ -363,9 +341,7 @@ def test_products_are_compiled_once_and_weights_packed(in_background, no_packs, 
     assert len(getattr(product, "_shared", product)._codes) == 1
 
 
-def test_the_store_keeps_what_is_compiled_once(in_background, monkeypatch, tmp_path):
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path))
+def test_the_store_keeps_what_is_compiled_once(in_background, own_store):
     text = ANSWER.format(883).replace(" {", f" attributes {{{ONCE}}} {{", 1)
     with codegen.Builder() as builder:
         (function,) = builder.functions([text])
@@ -375,9 +351,7 @@ def test_the_store_keeps_what_is_compiled_once(in_background, monkeypatch, tmp_p
     assert kept.from_store
 
 
-def test_the_store_keeps_the_best_code_alone(in_background, monkeypatch, tmp_path):
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path))
+def test_the_store_keeps_the_best_code_alone(in_background, own_store):
     text = ANSWER.format(881)
     with codegen.Builder() as builder:
         (function,) = builder.functions([text])
@@ -435,20 +409,12 @@ def test_a_text_is_written_when_a_call_chooses_its_kernel(compiled_anew, monkeyp
     given = operands(200, 40, 48)
     np.testing.assert_allclose(function(*given), after(given[0] @ given[1]), rtol=0, atol=1e-5)
     assert written == ["packed"]
-    results, start = [], threading.Barrier(4)
 
     def call(sizes):
         x, w = map(np.asarray, operands(*sizes))  # of NumPy's arrays no copy is kept
-        start.wait()
-        results.append(np.abs(function(x, w) - after(x @ w)).max(initial=0))
+        np.testing.assert_allclose(function(x, w), after(x @ w), rtol=0, atol=1e-4)
 
-    threads = [threading.Thread(target=call, args=[size]) for size in [*SIZES[1:4], SIZES[1]]]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 4
-    assert max(results) < 1e-4
+    at_once(call, [*SIZES[1:4], SIZES[1]])
     assert sorted(set(written)) == ["direct", "packed", "scratch"]
     assert len(written) < len(function.lower(*given).compile().executable.host.kernels)
 

@@ -18,7 +18,6 @@ from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.math import FUNCTIONS, emit_math
 
 mp.mp.prec = 250
-DTYPE = {"f32": np.float32, "f64": np.float64}
 TWO = ("atan2", "polygamma", "pow", "zeta")
 """Functions of two arguments."""
 SLOW = ("bessel_i1e", "polygamma", "zeta")

@@ -1,7 +1,5 @@
 """Regions of `reduce` and `reduce_window` that random modules have and JAX does not write."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import shlo_disc

@@ -1,7 +1,5 @@
 """Kernels of loops and scatters that tell, beside their results, whether integers are in range."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -14,9 +14,9 @@ import shlo_disc
 from shlo_disc.debug import launch
 from shlo_disc.debug.launch import KernelFault
 from shlo_disc.lower.cpu.target import EMITTERS
-from shlo_disc.lower.plan import If, Launch, Pack, kernels_of
+from shlo_disc.lower.plan import If, Launch, kernels_of
 from tests.children import python
-from tests.lower.helpers import Emitted, fusion_text, plan_of, run, sample
+from tests.lower.helpers import Emitted, fusion_text, launches, plan_of, run, sample
 
 K = 24
 N = 80
@@ -46,18 +46,6 @@ def emitted():
     operands = [f"x: m,{K} f32", f"w: {K},{N} f32"]
     text = fusion_text("dense", operands, SOFTMAX, [f"y: m,{N} f32"], attributes)
     return plan_of(EMITTERS["dense"], text)
-
-
-def launches(steps):
-    for step in steps:
-        if isinstance(step, Launch):
-            yield step
-        elif isinstance(step, If):
-            yield from launches((*step.then, *step.otherwise))
-        else:
-            assert isinstance(step, Pack)
-            yield from (part.fill for part in step.parts)
-            yield from launches((*step.then, *step.otherwise, *step.never))
 
 
 def waits(step: Launch) -> bool:

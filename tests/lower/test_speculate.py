@@ -1,7 +1,5 @@
 """Variants: likely sizes, those that cannot occur, and that exactly one runs."""
 
-from __future__ import annotations
-
 import json
 
 import jax

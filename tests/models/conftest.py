@@ -1,7 +1,5 @@
 """Equal programs of one test are compiled once."""
 
-from __future__ import annotations
-
 import pytest
 
 from shlo_disc.jax.calls import compiled_call

@@ -54,6 +54,12 @@ def rng_of(*sizes: int) -> np.random.Generator:
     return np.random.default_rng([len(sizes), *sizes])
 
 
+def layer_norm(x):
+    """Rows of `x` with mean 0 and variance 1."""
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+
+
 def is_float(x: Any) -> bool:
     """Whether `x` holds floating-point or complex numbers, ml_dtypes' narrow ones included."""
     return jax.numpy.issubdtype(np.asarray(x).dtype, np.inexact)

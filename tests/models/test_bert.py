@@ -1,7 +1,5 @@
 """The encoder of `examples/bert.py`, made small, at many (batch, length) pairs."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import pytest
 

@@ -1,7 +1,5 @@
 """Complex products with few and with many rows, which are computed in two ways."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """lax.cond, lax.switch and nests of control flow over dynamic shapes."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights computed where the product reads them: dequantisation, scales; against float64."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """donate_argnums: memory taken over, arrays deleted, nobody's data changed."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import warnings

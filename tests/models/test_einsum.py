@@ -1,7 +1,5 @@
 """Contractions in many batch and contracting layouts."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

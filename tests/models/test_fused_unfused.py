@@ -4,8 +4,6 @@ Each example builds a StableHLO graph through JAX over a few arrays of symbolic 
 twice (`SHLO_DISC_FUSION`), and compares at sizes it was not traced with, and with XLA.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

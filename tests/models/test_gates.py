@@ -1,7 +1,5 @@
 """Products whose columns are read in bands, the gates of recurrent layers: one kernel."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

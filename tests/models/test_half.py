@@ -1,7 +1,5 @@
 """Models in bfloat16 and float16, and programs that mix precisions; float64 where x64 is on."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Images with their features in front: between convolutions they are turned, every value stays."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -3,8 +3,6 @@
 An unsigned start is never negative, however many bits it has: it is clamped to the last place.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import jax

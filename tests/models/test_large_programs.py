@@ -1,7 +1,5 @@
 """Programs that are long or deep compile in bounded time, with kernels of bounded size."""
 
-from __future__ import annotations
-
 import functools
 
 import jax.numpy as jnp

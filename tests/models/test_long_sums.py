@@ -1,7 +1,5 @@
 """Products with long sums and few results: cut along K, the parts added up."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -1,22 +1,15 @@
 """Rows looked up in a table, at places that are computed, are normalised in one kernel."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shlo_disc
-from tests.models.harness import check, kernels, normal, rng_of
+from tests.models.harness import check, kernels, layer_norm, normal, rng_of
 
 SIZES = ((50, 24, 3, 5), (1, 1, 1, 1), (300, 768, 8, 33), (7, 33, 1, 100), (12, 70000, 1, 2))
 """(rows of the table, columns, batch, length)"""
-
-
-def layer_norm(x):
-    centred = x - x.mean(-1, keepdims=True)
-    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
 
 
 def case(rows, columns, batch, length, dtype=np.float32):

@@ -1,7 +1,5 @@
 """More arrays than one launch takes."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers that merge batch and length for their products, as PyTorch does: fused like others."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What is computed from one weight alone is packed beside that weight, once."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

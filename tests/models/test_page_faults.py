@@ -1,7 +1,5 @@
 """In the steady state no call touches memory the process has not touched before."""
 
-from __future__ import annotations
-
 import resource
 
 import jax

@@ -4,8 +4,6 @@ The whole: `pytest -m slow tests/models/test_random_modules.py`, or part of it b
 `python -m tests.models.random_modules --seeds 0:100`.
 """
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -1,7 +1,5 @@
 """Recurrent networks by lax.scan and loops by lax.while_loop and fori_loop."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

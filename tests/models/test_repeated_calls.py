@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,6 +23,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
+from tests.children import python
 from tests.models.harness import rng_of
 
 Arrays = tuple[np.ndarray, ...]
@@ -454,19 +451,6 @@ def summary() -> str:
 
 @pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit():
-    root = str(Path(__file__).parents[2])
     code = "from tests.models.test_repeated_calls import summary; print(summary())"
-    found = set()
-    for threads in (1, 7):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "SHLO_DISC_NUM_THREADS": str(threads)},
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found.add(done.stdout.strip())
-    assert len(found) == 1
+    one, seven = (python(code, 500, SHLO_DISC_NUM_THREADS=str(threads)) for threads in (1, 7))
+    assert one == seven

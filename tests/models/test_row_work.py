@@ -1,9 +1,5 @@
 """Row work behind a product, in its launch: layer-norm, softmax of logits."""
 
-from __future__ import annotations
-
-import threading
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,16 +7,12 @@ import pytest
 
 import shlo_disc
 from tests.cases import slow
-from tests.models.harness import check, kernels, normal, rng_of
+from tests.children import at_once
+from tests.models.harness import check, kernels, layer_norm, normal, rng_of
 
 SHAPES = ((3, 5, 24), (1, 256, 256), (128, 300, 768), (300, 100, 70), (5, 33, 17), (70, 450, 3),
           (1000, 64, 64), (257, 1, 500))  # fmt: skip
 """(rows, products of a sum, columns)"""
-
-
-def layer_norm(x):
-    centred = x - x.mean(-1, keepdims=True)
-    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
 
 
 def case(m, k, n, dtype=np.float32):
@@ -138,19 +130,12 @@ def test_from_many_threads():
     f = shlo_disc.jit(post_norm)
     args = [jnp.asarray(a) for a in case(200, 64, 96)]
     expected = np.asarray(f(*args))
-    wrong: list[int] = []
 
-    def work(number):
+    def work(_):
         for _ in range(100):
-            if not np.array_equal(np.asarray(f(*args)), expected):
-                wrong.append(number)
+            np.testing.assert_array_equal(np.asarray(f(*args)), expected)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(work, range(8))
 
 
 def test_gradient():

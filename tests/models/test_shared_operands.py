@@ -3,8 +3,6 @@
 Planner and emitter have to agree on which operand a kernel computes and which it reads.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -4,8 +4,6 @@ Each program is compiled once and called at four shapes. Sizes, and integers com
 are known on the host; whoever needs them in memory must get them there.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

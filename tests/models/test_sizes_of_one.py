@@ -1,7 +1,5 @@
 """Kernels for sizes that are likely to be 1: dimensions vanish, but every op keeps its part."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax

@@ -1,7 +1,5 @@
 """Products that read parts of matrices: in place, at every size, against float64."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Results that loops write slice by slice, each computed at its place."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

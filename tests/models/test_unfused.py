@@ -3,8 +3,6 @@
 Emitters are broken on purpose: they refuse whatever computes more than a few ops.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import itertools
@@ -24,7 +22,7 @@ from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import Kernel, KernelPlan, Launch
 from shlo_disc.lower.target import parse
 from shlo_disc.passes.op_classes import FREE
-from tests.models.harness import normal, rng_of
+from tests.models.harness import layer_norm, normal, rng_of
 
 NO_WORK = FREE | {"disc.shape", "disc.yield", "stablehlo.constant"}
 
@@ -33,11 +31,6 @@ def ops_in(fusion):
     return sum(
         view.operation.name not in NO_WORK for view in fusion.regions[0].blocks[0].operations
     )
-
-
-def layer_norm(x):
-    centred = x - x.mean(-1, keepdims=True)
-    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
 
 
 def step(h, x):

@@ -1,7 +1,5 @@
 """Scatters and updates of slices that compute their updates themselves."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

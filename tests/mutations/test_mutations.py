@@ -1,7 +1,5 @@
 """A sample of the mutations; `python -m tests.mutations` runs more."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.mutations.check import GOOD, check, outcome

@@ -17,8 +17,6 @@ import os
 
 from shlo_disc.tools.disc_opt import split_file
 
-__all__ = ["blessed", "is_blessing", "problem"]
-
 _MARK = "// EXPECT:"
 _SEPARATOR = "// -----\n"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +22,7 @@ from shlo_disc.passes.base import Late, Pass, Pipeline, named, register
 from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.passes.plan_buffers import PlanBuffers
 from shlo_disc.passes.simplify import LATE
+from tests.children import python
 
 TEXT = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -321,13 +320,10 @@ os._exit(0)  # freeing such a module would follow its operands
 
 def test_an_operand_of_an_op_that_is_gone_is_found():
     """MLIR's verifier would follow the operand, perhaps into freed memory."""
-    done = subprocess.run(
-        [sys.executable, "-u", "-c", DANGLING], capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
+    lines = python(DANGLING, PYTHONUNBUFFERED="1").splitlines()
     readers = ["stablehlo.return", "stablehlo.return", "stablehlo.tanh", "func.return"]
     targets = ["add", "tanh", "negate", "if"]
-    assert len(lines) == 8, done.stdout
+    assert len(lines) == 8, lines
     for line, target, reader in zip(lines, targets * 2, readers * 2, strict=True):
         assert line.startswith(f"stablehlo.{target} pass break made an invalid module: ")
         assert f"{reader} at" in line

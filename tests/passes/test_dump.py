@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 
 import pytest
 
@@ -16,6 +15,7 @@ from shlo_disc.lower.target import parse
 from shlo_disc.passes import dump
 from shlo_disc.passes.base import Pipeline, named
 from shlo_disc.passes.pipeline import CLEANUP, planning
+from tests.children import at_once
 
 TEXT = """
 module @a_step {
@@ -118,16 +118,7 @@ def test_errors_name_the_variable_and_the_place(tmp_path):
 def test_threads_do_not_share_folders(tmp_path):
     with flags.overridden(dump=tmp_path):
         made = []
-        threads = [
-            threading.Thread(
-                target=lambda: made.extend(_new_folder(tmp_path) for _ in range(20)),
-            )
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(lambda _: made.extend(_new_folder(tmp_path) for _ in range(20)), range(4))
     assert len(set(made)) == 80
 
 

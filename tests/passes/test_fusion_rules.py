@@ -1,7 +1,5 @@
 """The table of fusion rules and its driver: order, reasons, what nothing may override."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

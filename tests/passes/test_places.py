@@ -1,7 +1,5 @@
 """The texts of places: each says one place, and is printed as it was read."""
 
-from __future__ import annotations
-
 import pytest
 
 from shlo_disc.ir.mlir import ir, new_context

@@ -1,7 +1,5 @@
 """Where the planner stops: what it does not take into the kernel of a product."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import shlo_disc

@@ -4,8 +4,6 @@ With SHLO_DISC_SPEC=1, as in all tests, `plan-fusion` compares for every fusion 
 what was matched before the fusion was made with what is matched in it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,7 +1,5 @@
 """Rule `shared-rows`: what shares a kernel, what does not, and the results against XLA."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Spans: how far back they reach is what a search over all of them finds."""
 
-from __future__ import annotations
-
 import random
 
 from shlo_disc.passes.spans import Spans

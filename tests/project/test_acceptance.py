@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +10,6 @@ import pytest
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, MISSES
 
-ROOT = Path(__file__).parents[2]
 SUM = """func.func public @main(%x: tensor<3xf32>) -> tensor<f32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
@@ -27,11 +23,9 @@ EXACT, ROUNDED, WRONG = np.float32(1 + 2**-23), np.float32(1), np.float32(0.5)
 @pytest.fixture(scope="module")
 def tool():
     """`tools/acceptance.py` as a module."""
-    spec = importlib.util.spec_from_file_location("acceptance", ROOT / "tools/acceptance.py")
-    module = sys.modules["acceptance"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["acceptance"]
+    from tools import acceptance
+
+    return acceptance
 
 
 def outputs(tool, got, want, ins=(), mode="eq", tolerance=0) -> Iterator:

@@ -1,8 +1,5 @@
 """The documents tell the truth: their code runs, their tables match, their links lead somewhere."""
 
-from __future__ import annotations
-
-import importlib.util
 import re
 from pathlib import Path
 
@@ -48,10 +45,9 @@ def test_env_page_is_the_table():
 @pytest.fixture
 def differs():
     """`tools/differs.py` as a module."""
-    spec = importlib.util.spec_from_file_location("differs", ROOT / "tools/differs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    from tools import differs
+
+    return differs
 
 
 def test_what_differs_is_as_generated(differs):

@@ -15,21 +15,6 @@ import numpy as np
 from tests.ptx.native import CODE, Program, handlers
 from tests.ptx.parser import Instruction, Kernel, Parameter
 
-__all__ = [
-    "ALIGNED",
-    "ALONE",
-    "NAMED",
-    "SPACES",
-    "WINDOW",
-    "Assembled",
-    "Assembler",
-    "PtxFault",
-    "assemble",
-    "parts_of",
-    "rule",
-    "space_of",
-]
-
 WINDOW = 1 << 60
 SPACES = {"generic": 0, "global": 1, "shared": 2, "local": 3, "param": 4, "const": 1}
 """`Space` of machine.h: constants of a module are global arrays that may only be read."""

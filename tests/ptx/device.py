@@ -14,8 +14,6 @@ import numpy as np
 from tests.ptx.parser import parse
 from tests.ptx.tensor_map import SWIZZLES, TensorMap
 
-__all__ = ["aligned", "encoded", "launch"]
-
 _MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _DATA_TYPES = {1: 0, 2: 1, 4: 2, 8: 4}

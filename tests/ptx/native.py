@@ -17,8 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CODE", "SEGMENT", "Launch", "Program", "handlers"]
-
 SOURCES = Path(__file__).with_name("src")
 HOT = {"memory", "order", "scheduler"}
 """Sources where time is spent; the others only take longer to compile with -O2."""

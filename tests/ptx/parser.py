@@ -11,8 +11,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Instruction", "Kernel", "Module", "Parameter", "Variable", "bytes_of", "parse"]
-
 TYPE = re.compile(r"pred|[bsuf](8|16|32|64|128)|(bf16|f16|f32|[su]16)x2|bf16|tf32")
 _STATEMENT = re.compile(r"\s*(?:(\{)|(\})|([\w$%]+):(?!:)|([^;{}]*(?:\{[^}]*\}[^;{}]*)*);)")
 _INSTRUCTION = re.compile(r"(?:@(!?)([\w$%]+)\s+)?([\w.:]+)(?:\s+(.*))?", re.S)

@@ -18,8 +18,6 @@ from tests.ptx.assembler import (
 )
 from tests.ptx.parser import Instruction, bytes_of
 
-__all__: list[str] = []
-
 
 @rule("mov")
 def _mov(a: Assembler, i: Instruction) -> None:

@@ -9,8 +9,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["SWIZZLES", "TensorMap", "address_of", "encode_tensor_map"]
-
 _MAGIC = 0x4D54584C
 SWIZZLES = (0, 32, 64, 128)
 """Bytes, in the order of CUtensorMapSwizzle."""

@@ -7,8 +7,6 @@ import re
 from tests.ptx.assembler import ALIGNED, SPACES, Assembler, rule
 from tests.ptx.parser import Instruction
 
-__all__: list[str] = []
-
 _ELEMENTS = {"f16": 0, "bf16": 1, "tf32": 2, "f64": 3, "s8": 4, "u8": 5, "f32": 6, "s32": 7}
 """`Element` of matrix.cpp."""
 

@@ -1,7 +1,5 @@
 """The interpreter of PTX: blocks, barriers, races, and what the lanes of a warp do together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The interpreter of PTX: instructions of one thread, memory, and what faults."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

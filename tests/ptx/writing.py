@@ -15,8 +15,6 @@ import pytest
 from tests.ptx import device, interpreter
 from tests.ptx.interpreter import PtxFault
 
-__all__ = ["ON_DEVICE", "faults", "interpreter_only", "kernel", "launch", "per_thread", "run"]
-
 ON_DEVICE = os.environ.get("SHLO_DISC_PTX_DEVICE") == "1"
 launch = device.launch if ON_DEVICE else interpreter.launch
 interpreter_only = pytest.mark.skipif(ON_DEVICE, reason="a GPU does not do this")

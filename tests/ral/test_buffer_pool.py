@@ -1,7 +1,5 @@
 """The buffer pool: aligned, recycled, bounded, nothing lost."""
 
-from __future__ import annotations
-
 import gc
 import os
 

@@ -1,7 +1,5 @@
 """The direct call: what goes in, what comes out, and what is refused."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import threading
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
+from tests.children import at_once
 
 DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -376,28 +375,18 @@ def test_errors_leak_nothing(standins, bridge):
 
 def test_sixteen_threads_at_different_shapes(standins, bridge):
     exe = standins.add1()
-    failures = []
-    start = threading.Barrier(16)
 
     def work(seed):
         rng = np.random.default_rng(seed)
-        start.wait()
         for _ in range(25):
             x = rng.standard_normal(rng.integers(0, 80, 2)).astype("f4")
             if 13 in x.shape:
                 continue
             leaf = jnp.asarray(x) if seed % 2 else x
             (y,) = exe.call(bridge, [leaf])
-            if not np.array_equal(np.asarray(y), x + 1):
-                failures.append(x.shape)
+            np.testing.assert_array_equal(np.asarray(y), x + 1)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert failures == []
+    at_once(work, range(16))
 
 
 def test_gil_is_released_while_running(standins):

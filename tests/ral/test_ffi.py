@@ -1,13 +1,10 @@
 """Executables as custom calls inside jax.jit."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os
 import shlex
 import subprocess
-import threading
 from pathlib import Path
 
 import jax
@@ -17,6 +14,7 @@ import pytest
 
 from shlo_disc import ral
 from shlo_disc.ral import _ral
+from tests.children import at_once
 
 fingerprints = itertools.count(1000)
 
@@ -205,20 +203,11 @@ def test_from_many_threads(standins, bridge):
     exe = standins.add1()
     fingerprint = registered(exe)
     f = jax.jit(lambda x: custom_call(fingerprint, like(x))(x)[0] * 1)
-    failures = []
 
     def work(seed):
         x = jnp.full((seed + 1, 40), float(seed))
         for _ in range(20):
-            if not (np.asarray(f(x)) == seed + 1).all():
-                failures.append(seed)
-            if not (np.asarray(exe.call(bridge, [f(x)])[0]) == seed + 2).all():
-                failures.append(seed)
+            assert (np.asarray(f(x)) == seed + 1).all()
+            assert (np.asarray(exe.call(bridge, [f(x)])[0]) == seed + 2).all()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert failures == []
+    at_once(work, range(8))

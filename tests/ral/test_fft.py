@@ -7,15 +7,13 @@ factor seen is 0.39 (2026-11, lengths up to 1e5, all instruction sets).
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from shlo_disc.debug.memory import Guarded
 from shlo_disc.ral import _ral
+from tests.children import python
 
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
 DOUBLE, PAIRS_IN, PAIRS_OUT, VECTOR_SHIFT = 4, 8, 16, 5
@@ -155,7 +153,7 @@ def test_every_form_has_the_bits_of_rows_of_planes(threads, lengths):
     code = (
         f"from tests.ral.test_fft import *; print(every_form_between_inaccessible_pages({lengths}))"
     )
-    assert in_process(code, threads) == "done"
+    assert python(code, SHLO_DISC_NUM_THREADS=str(threads)) == "done"
 
 
 def test_columns_of_no_elements():
@@ -195,17 +193,9 @@ def digest():
     return found.hexdigest()
 
 
-def in_process(code, threads):
-    command = [sys.executable, "-c", code]
-    environment = {**os.environ, "SHLO_DISC_NUM_THREADS": str(threads)}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
-
-
 def test_the_number_of_threads_changes_no_bit():
     code = "from tests.ral.test_fft import digest; print(digest())"
-    assert in_process(code, 1) == digest()  # this process has a thread a core
+    assert python(code, SHLO_DISC_NUM_THREADS="1") == digest()  # this process has a thread a core
 
 
 def between_inaccessible_pages():
@@ -229,7 +219,7 @@ def between_inaccessible_pages():
 
 def test_nothing_outside_the_arrays_is_touched():
     code = "from tests.ral import test_fft; print(test_fft.between_inaccessible_pages())"
-    assert in_process(code, 2) == "done"
+    assert python(code, SHLO_DISC_NUM_THREADS="2") == "done"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -326,4 +316,4 @@ refused = _ral.fft_transform(0, 1, n, buffers)
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 print(refused, _ral.fft_transform(0, 1, n, buffers), round(float(planes[2][0])))
 """
-    assert in_process(code, 1) == "False True 1000003"
+    assert python(code, SHLO_DISC_NUM_THREADS="1") == "False True 1000003"

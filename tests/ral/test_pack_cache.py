@@ -1,13 +1,7 @@
 """Packed weights: made of what the first call is given and of arrays that come twice."""
 
-from __future__ import annotations
-
 import gc
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +9,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
+from tests.children import at_once, python
 
 DIRECT, READY, FILL = 0, 1, 2
 
@@ -181,18 +176,7 @@ def test_one_filler_the_others_go_on_without(standins, bridge):
     exe = standins.pack("slow")
     x, w = jnp.ones(17), jnp.arange(17.0)  # 17: the filler takes 100 ms
     answers = []
-    start = threading.Barrier(16)
-
-    def work():
-        start.wait()
-        answers.append(status(exe, bridge, x, w))
-
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+    at_once(lambda _: answers.append(status(exe, bridge, x, w)), range(16))
     assert answers.count(FILL) == 1
     assert status(exe, bridge, x, w) == READY
 
@@ -231,10 +215,7 @@ def test_clear_waits_for_readers_and_packs_come_back(standins, bridge):
 
 
 def test_memory_is_bounded(standins):
-    root = str(Path(__file__).parents[2])
     code = f"""
-import sys
-sys.path.insert(0, {root!r})
 import jax, jax.numpy as jnp
 from shlo_disc import ral
 from tests.ral.conftest import Standins, new_bridge
@@ -245,13 +226,4 @@ for _ in range(3):
 stats = ral.pack_stats()
 print(answers, stats["packs"], stats["bytes"] <= 10_000, stats["refused"] > 0)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "SHLO_DISC_PACK_BYTES": "10000"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[1, 1, 0, 0, 0] 2 True True"
+    assert python(code, SHLO_DISC_PACK_BYTES="10000") == "[1, 1, 0, 0, 0] 2 True True"

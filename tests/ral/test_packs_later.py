@@ -1,7 +1,5 @@
 """Packed weights that the first call does without: who makes them, and of what."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 

@@ -1,7 +1,5 @@
 """Tensors of a framework: read and made through DLPack's C table, beside NumPy."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """parallel_for: every task once, from any thread, in a default floating-point environment."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import threading
@@ -13,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc import ral
-from tests.children import python
+from tests.children import at_once, python
 
 X86 = platform.machine() == "x86_64"
 FTZ_DAZ_ROUND_UP = 0x1F80 | 0x8040 | 0x4000
@@ -80,18 +78,11 @@ def test_several_threads_work(standins):
 @pytest.mark.parametrize("scratch_bytes", [1, 64, 1000, 100_000])
 def test_scratch_is_private_and_aligned(standins, scratch_bytes):
     errors = np.zeros(1, np.int64)
-    threads = [
-        threading.Thread(
-            target=launch,
-            args=(standins, "scratch_kernel", [errors], 40, 1, [scratch_bytes], scratch_bytes),
-        )
-        for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+
+    def work(_):
+        launch(standins, "scratch_kernel", [errors], 40, 1, [scratch_bytes], scratch_bytes)
+
+    at_once(work, range(3))
     assert errors[0] == 0
 
 
@@ -104,42 +95,23 @@ def test_scratch_that_cannot_be_had_is_an_error(standins):
 
 
 def test_sixteen_callers_at_once(standins):
-    bad = []
-    start = threading.Barrier(16)
-
     def work(seed):
         rng = np.random.default_rng(seed)
-        start.wait()
         for _ in range(100):
             array = counts(standins, int(rng.integers(0, 3000)), int(rng.integers(1, 50)))
-            if array[0] or array[-1] or not (array[1:-1] == 1).all():
-                bad.append(seed)
+            assert not array[0]
+            assert not array[-1]
+            assert (array[1:-1] == 1).all()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert bad == []
+    at_once(work, range(16))
 
 
 def test_more_callers_than_job_slots(standins):
-    results = []
-    start = threading.Barrier(100)
-
-    def work():
-        start.wait()
+    def work(_):
         launch(standins, "who_kernel", [np.zeros(8, np.uint64), np.zeros(8, np.int64)], 8, 1)
-        results.append(bool((counts(standins, 50, 1)[1:-1] == 1).all()))
+        assert (counts(standins, 50, 1)[1:-1] == 1).all()
 
-    threads = [threading.Thread(target=work) for _ in range(100)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert results == [True] * 100
+    at_once(work, range(100))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 31])

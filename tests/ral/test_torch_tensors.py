@@ -1,7 +1,5 @@
 """PyTorch's own tensors: its table, its dtypes, threads, versions and every way weights change."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

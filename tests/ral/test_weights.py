@@ -1,7 +1,5 @@
 """Packed copies of weights that change between calls: versions, freezing, and when they go."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """explain(): kernels, variants, reasons and memory of a compiled program."""
 
-from __future__ import annotations
-
 import json
 
 import jax

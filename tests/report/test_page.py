@@ -1,7 +1,5 @@
 """The page of explain() and profile() in a real browser."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

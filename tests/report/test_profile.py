@@ -1,7 +1,5 @@
 """profile(): times of kernels, floors, and the trace."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """No code of other tests is in memory: what a test compiles is made, or loaded from its store."""
 
-from __future__ import annotations
-
 import weakref
 
 import pytest

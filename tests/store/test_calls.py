@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import gc
 import json
-import threading
 from typing import Any
 
 import jax
@@ -19,17 +18,11 @@ from shlo_disc import cache
 from shlo_disc.jax.equations.digest import NamelessError, _Digest, digest_of
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.store.entries import current
-from tests.children import python
+from tests.children import at_once, python
+
+pytestmark = pytest.mark.usefixtures("own_store")
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
-
-
-@pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    return tmp_path / "store"
 
 
 def entries() -> int:
@@ -227,11 +220,13 @@ BRANCHING = """
     """
 
 
-def test_python_that_branches_on_sizes_may_have_changed(place):
+def test_python_that_branches_on_sizes_may_have_changed(own_store):
     """A call that was kept says nothing of other sizes: its function is traced for those."""
 
     def run(limit, *sizes):
-        return python(BRANCHING.format(limit=limit, sizes=sizes), SHLO_DISC_CACHE_DIR=str(place))
+        return python(
+            BRANCHING.format(limit=limit, sizes=sizes), SHLO_DISC_CACHE_DIR=str(own_store)
+        )
 
     assert run(64, 8) == "[3.0] 0"
     assert run(64, 8) == "[3.0] 1"
@@ -246,11 +241,7 @@ def test_threads_that_call_at_once():
     g = shlo_disc.jit(body)
     wanted = body(P, X)["sum"]
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(g(P, X)["sum"])) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: found.append(g(P, X)["sum"]), range(6))
     np.testing.assert_allclose(np.array(found), np.full(6, wanted), rtol=1e-5)
 
 

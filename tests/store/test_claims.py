@@ -257,9 +257,7 @@ def test_first_calls_may_wait_for_each_other(tmp_path):
     assert told(program, tmp_path / "store", 2) == [["6.0"], ["6.0"]]
 
 
-def test_calls_leave_no_claims(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+def test_calls_leave_no_claims(own_store):
     x = np.ones((3, 4), np.float32)
 
     def refused(x):

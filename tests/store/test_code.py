@@ -36,11 +36,10 @@ def results(executable) -> list[bytes]:
 
 
 @pytest.fixture
-def place(monkeypatch, tmp_path):
-    """A store of its own."""
+def place(monkeypatch, own_store):
+    """A store of its own, for machine code alone."""
     monkeypatch.setenv("SHLO_DISC_CACHE", "kernels")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    return tmp_path / "store"
+    return own_store
 
 
 def test_loaded_code_gives_the_bits_of_compiled_code(place, monkeypatch):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.children import python
 
 CHILD = """
 import sys
@@ -56,14 +56,5 @@ def test_neither_mlir_nor_all_of_scipy_is_loaded(store, source):
 
 
 def _printed(source: str, folder: os.PathLike[str]) -> list[str]:
-    own = {"SHLO_DISC_CACHE": "1", "SHLO_DISC_CACHE_DIR": str(folder), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, **own},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    own = {"SHLO_DISC_CACHE": "1", "SHLO_DISC_CACHE_DIR": str(folder)}
+    return python(source, 300, quiet=True, **own).splitlines()

@@ -55,6 +55,8 @@ TWO = PROGRAM.replace(
     "%q = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]",
     "%q = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]",
 )
+
+pytestmark = pytest.mark.usefixtures("own_store")
 OTHER_TWO = TWO.replace(
     "%p = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]",
     "%p = stablehlo.dot_general %w, %w, contracting_dims = [1] x [1]",
@@ -62,13 +64,6 @@ OTHER_TWO = TWO.replace(
 """Its products, one that is loaded and one that is not, share kernels."""
 X = np.linspace(-1, 1, 21, dtype=np.float32).reshape(3, 7)
 W = np.linspace(-2, 1, 49, dtype=np.float32).reshape(7, 7)
-
-
-@pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
 
 
 @pytest.fixture

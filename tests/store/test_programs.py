@@ -31,6 +31,8 @@ from shlo_disc.ral import file_stamps
 from shlo_disc.store.entries import current
 from tests.children import python
 
+pytestmark = pytest.mark.usefixtures("own_store")
+
 T = "tensor<?x?xf32>"
 LAYER = f"""
 func.func @main(%x: {T}, %w: {T}) -> ({T}, {T}) {{
@@ -61,14 +63,6 @@ func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
   %out = stablehlo.dynamic_iota %size, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
   return %out : tensor<?xf32>
 }"""
-
-
-@pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    return tmp_path / "store"
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -409,7 +403,7 @@ def test_damaged_entries_are_a_miss_and_are_written_again():
         assert loaded(lambda: shlo_disc.compile(SMALL))
 
 
-def test_a_later_process_loads_what_jit_compiled(place):
+def test_a_later_process_loads_what_jit_compiled(own_store):
     code = """
         import jax, numpy as np, shlo_disc
         def f(p, x):
@@ -430,7 +424,7 @@ def test_a_later_process_loads_what_jit_compiled(place):
         np.testing.assert_allclose(d, e, rtol=1e-4, atol=1e-5)
         print(g.cache_info().misses, g.cache_info().loaded, "torch_mlir" in str(g.explain))
         """
-    environment = {"SHLO_DISC_CACHE_DIR": str(place), "SHLO_DISC_COMPILE_AHEAD": "1"}
+    environment = {"SHLO_DISC_CACHE_DIR": str(own_store), "SHLO_DISC_COMPILE_AHEAD": "1"}
     first = python(code, **environment).split()
     second = python(code, **environment).split()
     assert first[1] == "0"
@@ -529,7 +523,7 @@ def test_records_are_frozen():
     assert replace(record, name="other").name == "other"
 
 
-def test_disc_cache_verify_needs_neither_lines_nor_functions_nor_constants(place):
+def test_disc_cache_verify_needs_neither_lines_nor_functions_nor_constants(own_store):
     """An entry that has numbers of them is as whole as any."""
     from click.testing import CliRunner
 
@@ -542,7 +536,7 @@ def test_disc_cache_verify_needs_neither_lines_nor_functions_nor_constants(place
         return rows @ y.reshape(2, -1)
 
     shlo_disc.jit(f)(np.ones((4, 3), np.float32))
-    told = CliRunner().invoke(disc_cache.main, ["--dir", str(place), "verify"])
+    told = CliRunner().invoke(disc_cache.main, ["--dir", str(own_store), "verify"])
     assert ", 0 damaged" in told.output, told.output
     assert told.exit_code == 0
 

@@ -17,14 +17,9 @@ from shlo_disc.store.entries import current
 from tests.store.test_calls import forget
 from tests.store.test_programs import LAYER, POSITIVE, SMALL
 
+pytestmark = pytest.mark.usefixtures("own_store")
+
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
-
-
-@pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
 
 
 @pytest.fixture

@@ -20,11 +20,6 @@ XYZ = ([N, N, 8], F)
 T3 = ([N, N, N], F)
 
 
-def spd(x):
-    """Matrices that are symmetric and positive definite."""
-    return tf.matmul(x, x, transpose_b=True) + 3 * tf.eye(tf.shape(x)[-2])
-
-
 def lists_joined(x):
     """The rows of all elements of a list; the number of each is known at a call."""
     first = tf.TensorArray(F, 2, element_shape=[None, 8]).write(0, x).write(1, -x)

@@ -1,22 +1,16 @@
 """`shlo_disc.tensorflow.compile`: what it takes, and how its result is called."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-
-import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError  # noqa: E402
-from shlo_disc.tensorflow import convert  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import shlo_disc.tensorflow
+from shlo_disc.base.errors import InvalidModuleError, ShapeMismatchError, UnsupportedError
+from shlo_disc.tensorflow import convert
 
 
 def weight(*shape, seed=0):

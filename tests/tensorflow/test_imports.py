@@ -1,16 +1,10 @@
 """TensorFlow, torch-mlir and shlo_disc in one process, in every order; and without JAX."""
 
-from __future__ import annotations
-
 import itertools
-import subprocess
-import sys
 
 import pytest
 
-pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-pytestmark = pytest.mark.tensorflow
+from tests.children import python
 
 LINES = {
     "tensorflow": "import tensorflow as tf",
@@ -39,15 +33,9 @@ except shlo_disc.InvalidModuleError:
 """
 
 
-def ran(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
 def test_any_order(order):
-    said = ran("\n".join([*(LINES[name] for name in order), USED]))
+    said = python("\n".join([*(LINES[name] for name in order), USED]))
     assert said.splitlines()[-3:] == ["3.0", "2.0", "malformed"]
 
 
@@ -64,4 +52,4 @@ sys.meta_path.insert(0, Nothing())
 
 
 def test_jax_is_not_needed():
-    ran(WITHOUT_JAX + USED)
+    python(WITHOUT_JAX + USED)

@@ -1,27 +1,20 @@
 """Graphs on disk: an equal graph of a later process is found without being converted."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.driver import graphs, kept  # noqa: E402
-from shlo_disc.store.entries import current  # noqa: E402
-from shlo_disc.tensorflow import program  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import shlo_disc.tensorflow
+from shlo_disc.driver import graphs, kept
+from shlo_disc.store.entries import current
+from shlo_disc.tensorflow import program
 
 
 @pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own, whose entries are there at once."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+def entries_at_once(monkeypatch, own_store):
+    """Entries are there at once, in a store of the test's own."""
     for module in (graphs, kept):
         monkeypatch.setattr(module, "do_later", lambda job: job())
 

@@ -1,16 +1,12 @@
 """Models of Keras at any batch: alone, and inside `predict`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
 keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 
 layers = keras.layers
 

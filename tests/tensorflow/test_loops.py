@@ -1,17 +1,13 @@
 """Gradients of loops, whose lists grow and shrink: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
 keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
 from shlo_disc.base.errors import UnsupportedError  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 
 layers = keras.layers
 W = tf.Variable(0.3 * np.random.default_rng(0).standard_normal((4, 4), np.float32))

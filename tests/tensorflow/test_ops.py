@@ -1,22 +1,17 @@
 """Every sample beside TensorFlow: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
-
-import shlo_disc.tensorflow  # noqa: E402
-from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS  # noqa: E402
-from tests.tensorflow.samples import SAMPLES  # noqa: E402
-from tests.tensorflow.survey_arrays import ARRAYS  # noqa: E402
-from tests.tensorflow.survey_models import MODELS  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
+import shlo_disc.tensorflow
+from shlo_disc.tensorflow.ops import JOINED, LEFT, OPS
+from tests.tensorflow.samples import SAMPLES
+from tests.tensorflow.survey_arrays import ARRAYS
+from tests.tensorflow.survey_models import MODELS
 
 SIZES = [(3, 5, 9, 4), (1, 1, 1, 1), (4, 7, 6, 3), (0, 2, 3, 5), (5, 1, 11, 2)]
 

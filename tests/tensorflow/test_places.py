@@ -1,20 +1,16 @@
 """Layers and lines of the model: in `explain()`, and in errors."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import threading
 
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
 keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
 from shlo_disc.base.errors import UnsupportedError  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 
 layers = keras.layers
 X = [tf.TensorSpec([None, 8])]

@@ -1,17 +1,13 @@
 """Losses and gradients of Keras models as functions: one compilation, right at every size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+import tensorflow as tf
 
-tf = pytest.importorskip("tensorflow", reason="needs the extra `tensorflow`: make test-tensorflow")
 keras = pytest.importorskip("keras", reason="needs the extra `tensorflow`: make test-tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
 from shlo_disc.base.errors import UnsupportedError  # noqa: E402
-
-pytestmark = pytest.mark.tensorflow
 
 layers = keras.layers
 SIZES = [(2, 7), (1, 1), (5, 3), (3, 13), (7, 16)]

@@ -16,8 +16,6 @@ from shlo_disc.torch.decompositions import KEPT, is_composite, table
 from shlo_disc.torch.rewrites import REWRITES
 from tests.torch.library_ops import listed
 
-__all__ = ["EAGER", "ELSEWHERE", "NOT_EXPORTED", "NOT_TRIED", "PAGE", "core_ops", "page", "way"]
-
 PAGE = Path("docs/torch-ops.md")
 
 _SPARSE = "of sparse tensors, which PyTorch itself runs"

@@ -1,16 +1,10 @@
 """Results that share memory with arguments and with each other, as in eager mode."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
 
 
 def of_one_result(a):

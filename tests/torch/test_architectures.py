@@ -1,19 +1,15 @@
 """Architectures with random weights: exported, through the backend, and trained."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch.export import export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.architectures import (  # noqa: E402
+import shlo_disc.torch
+from tests.torch.architectures import (
     MODELS,
     REAL,
     SMALL,
@@ -21,10 +17,8 @@ from tests.torch.architectures import (  # noqa: E402
     gpt2_model,
     llama_model,
 )
-from tests.torch.test_backend import assert_trains_as_eager, compiled  # noqa: E402
-from tests.torch.test_exported import assert_as_accurate  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from tests.torch.test_backend import assert_trains_as_eager, compiled
+from tests.torch.test_exported import assert_as_accurate
 
 
 @pytest.fixture(autouse=True)

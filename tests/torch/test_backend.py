@@ -8,23 +8,19 @@ import logging
 import weakref
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError  # noqa: E402
-from shlo_disc.torch import partition, regions  # noqa: E402
-from shlo_disc.torch.dynamo import CompiledGraph  # noqa: E402
-from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES  # noqa: E402
-from shlo_disc.torch.options import Options  # noqa: E402
-from tests.torch.models import Block, Of, Perceptron, Pictures, Words  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.torch import partition, regions
+from shlo_disc.torch.dynamo import CompiledGraph
+from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES
+from shlo_disc.torch.options import Options
+from tests.torch.models import Block, Of, Perceptron, Pictures, Words
 
 
 def compiled(model, **options):

@@ -1,22 +1,17 @@
 """Bad arguments and programs: a named error, and the tensors of the caller as before."""
 
-from __future__ import annotations
-
 import enum
 import io
 import threading
 
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export, load, save
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Block, Of
 
-from torch import nn  # noqa: E402
-from torch.export import Dim, export, load, save  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Block, Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
 B = Dim("b")
 
 

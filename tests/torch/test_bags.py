@@ -1,20 +1,16 @@
 """Bags of embeddings, distances, extremes so far, sorted rows, adaptive pools; gradients too."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import (  # noqa: E402
+import shlo_disc.torch
+from tests.torch.models import Of
+from tests.torch.test_backend import (
     assert_trains_as_eager,
     compiled,
     kinds,
@@ -22,7 +18,6 @@ from tests.torch.test_backend import (  # noqa: E402
     weighted_sum,
 )
 
-pytestmark = pytest.mark.torch
 SIZES = ((4, 6), (1, 5), (3, 7), (2, 17), (13, 11))
 
 

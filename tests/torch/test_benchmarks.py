@@ -1,20 +1,18 @@
 """The suites of benchmarks for PyTorch run, compare what they time, and store their rows."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
 pytest.importorskip("transformers", reason="make test-torch-models")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from torch import nn  # noqa: E402
+import jax
+import numpy as np
+from torch import nn
 
-from benchmarks import (  # noqa: E402
+from benchmarks import (
     bert,
     harness,
     store,
@@ -24,11 +22,9 @@ from benchmarks import (  # noqa: E402
     torch_overhead,
     torch_training,
 )
-from benchmarks.__main__ import SUITES  # noqa: E402
-from benchmarks.targets import FOR_ALL  # noqa: E402
-from benchmarks.torch_training import Trained  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from benchmarks.__main__ import SUITES
+from benchmarks.targets import FOR_ALL
+from benchmarks.torch_training import Trained
 
 
 @pytest.fixture(autouse=True)

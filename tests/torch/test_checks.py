@@ -1,24 +1,18 @@
 """Indices, labels and divisors that eager mode refuses raise here, too."""
 
-from __future__ import annotations
-
 import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch._higher_order_ops import scan, while_loop
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch._higher_order_ops import scan, while_loop  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch.checks import check_indices  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.torch.checks import check_indices
+from tests.torch.models import Of
+from tests.torch.test_backend import compiled
 
 
 def written(x, i):

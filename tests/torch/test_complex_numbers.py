@@ -1,18 +1,13 @@
 """Complex numbers inside a program, as arguments and as results; Fourier transforms."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc
+import shlo_disc.torch
+from tests.torch.models import Of
 
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc  # noqa: E402
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
 ERROR = {"on_unsupported": "error"}
 SIZES = ((4, 6), (1, 5), (3, 7), (2, 16), (7, 3))
 

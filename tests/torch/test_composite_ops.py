@@ -1,18 +1,13 @@
 """Ops that PyTorch composes of others, and ops whose decompositions write tensors."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Of
 
-import torch.nn.functional as F  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
 aten = torch.ops.aten
 B, S = Dim("b"), Dim("s")
 

@@ -1,19 +1,12 @@
 """Conditions of PyTorch on sizes, as constraints: terms that are numbers, and what follows."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
-
-pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Max, Mod
 
 from shlo_disc.torch.sizes import Notation, Numbers
-
-pytestmark = pytest.mark.torch
 
 A, B = sympy.symbols("a b", positive=True, integer=True)
 FUNCTIONS = {"floordiv": int.__floordiv__, "mod": int.__mod__, "max": max}

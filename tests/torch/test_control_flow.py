@@ -1,22 +1,17 @@
 """`cond`, `while_loop` and `scan` are compiled; PyTorch runs what is not covered."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._higher_order_ops import scan, while_loop
+from torch.export import Dim, export
+from torch.nn.attention.flex_attention import flex_attention
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Of
+from tests.torch.test_backend import compiled
 
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch._higher_order_ops import scan, while_loop  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled  # noqa: E402
-
-pytestmark = pytest.mark.torch
 B, N = Dim("b"), Dim("n")
 
 

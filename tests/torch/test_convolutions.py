@@ -1,20 +1,14 @@
 """Convolutions whose windows have sizes that a call gives, and groups of features of any size."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.base.errors import ShapeMismatchError  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_indexed_ops import assert_right  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.base.errors import ShapeMismatchError
+from tests.torch.models import Of
+from tests.torch.test_indexed_ops import assert_right
 
 STEPS = {
     "plain": {},

@@ -1,21 +1,15 @@
 """Sizes that come from data, truth values as indices, and the weights of such programs."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+from torch.fx.experimental.proxy_tensor import make_fx
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc import ral  # noqa: E402
-from shlo_disc.torch.equal_operations import merge_equal_sizes_of_data  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc import ral
+from shlo_disc.torch.equal_operations import merge_equal_sizes_of_data
+from tests.torch.models import Of
 
 
 def written(x, place, value):

@@ -1,22 +1,16 @@
 """`compile(program, donated=...)`: results in the memory of tensors that a call gives up."""
 
-from __future__ import annotations
-
 import gc
-import threading
 
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch.donation import apart_from_writes  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.torch.donation import apart_from_writes
+from tests.children import at_once
+from tests.torch.models import Of
 
 B, T = Dim("b"), Dim("t", min=2)
 WIDTH = 8
@@ -302,32 +296,23 @@ def test_a_result_in_the_memory_of_a_write_is_copied_first():
 @torch.no_grad()
 def test_threads_donate_tensors_of_their_own():
     model, run = decoder()
-    failures = []
 
+    @torch.no_grad()
     def decode(seed):
-        try:
-            with torch.no_grad():
-                generator = torch.Generator().manual_seed(seed)
-                batch, length = 1 + seed % 3, 3 + seed
-                keys = torch.zeros(batch, length, WIDTH)
-                values = torch.zeros(batch, length, WIDTH)
-                own = keys.clone(), values.clone()
-                for place in range(length):
-                    x = torch.randn(batch, WIDTH, generator=generator)
-                    index = torch.tensor([place])
-                    want, *own = model(x, index, *own)
-                    got, keys, values = run(x, index, keys, values)
-                    torch.testing.assert_close(got, want)
-                torch.testing.assert_close((keys, values), tuple(own))
-        except BaseException as error:
-            failures.append(error)
+        generator = torch.Generator().manual_seed(seed)
+        batch, length = 1 + seed % 3, 3 + seed
+        keys = torch.zeros(batch, length, WIDTH)
+        values = torch.zeros(batch, length, WIDTH)
+        own = keys.clone(), values.clone()
+        for place in range(length):
+            x = torch.randn(batch, WIDTH, generator=generator)
+            index = torch.tensor([place])
+            want, *own = model(x, index, *own)
+            got, keys, values = run(x, index, keys, values)
+            torch.testing.assert_close(got, want)
+        torch.testing.assert_close((keys, values), tuple(own))
 
-    threads = [threading.Thread(target=decode, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    at_once(decode, range(8))
 
 
 @torch.no_grad()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Of
+from tests.torch.test_backend import compiled
 
-from torch._higher_order_ops.effects import _EffectType, _register_effectful_op  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled  # noqa: E402
-
-pytestmark = pytest.mark.torch
 linalg = torch.linalg
 
 CHECKED = {

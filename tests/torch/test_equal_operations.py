@@ -1,16 +1,10 @@
 """Equal operations of a joint graph are merged: which ones, and which ones never."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-
-from shlo_disc.torch.equal_operations import merge_equal_operations  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from shlo_disc.torch.equal_operations import merge_equal_operations
 
 aten = torch.ops.aten
 

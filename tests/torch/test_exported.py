@@ -1,27 +1,20 @@
 """`shlo_disc.torch.compile`: one compilation for all sizes, as accurate as PyTorch."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc  # noqa: E402
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import CASES, B, Block, Of, Perceptron, S  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc
+import shlo_disc.torch
+from tests.children import python
+from tests.torch.models import CASES, B, Block, Of, Perceptron, S
 
 
 @pytest.fixture(autouse=True)
@@ -438,7 +431,4 @@ print([name for name in sys.modules if f"{name}.".startswith(unwanted)])
 
 
 def test_neither_jax_nor_inductor_is_imported():
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_JAX], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    assert python(WITHOUT_JAX) == "[]"

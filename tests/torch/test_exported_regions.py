@@ -1,24 +1,18 @@
 """Exported programs with operations that PyTorch runs, between compiled regions."""
 
-from __future__ import annotations
-
 import copy
 import logging
 
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc  # noqa: E402
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch import regions  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc
+import shlo_disc.torch
+from shlo_disc.torch import regions
+from tests.torch.models import Of
 
 aten = torch.ops.aten
 B = Dim("b", max=100)

@@ -1,20 +1,14 @@
 """What a first call does once: AOTAutograd traces a graph, and equal nodes are decomposed."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.utils import counters
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch._dynamo.utils import counters  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch import decompositions  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.torch import decompositions
 
 
 @pytest.fixture(autouse=True)

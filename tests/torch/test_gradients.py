@@ -1,20 +1,15 @@
 """Gradients of layers for pictures: one forward and one backward compilation, equal to eager."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Of
 
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
 weight_norm = nn.utils.parametrizations.weight_norm
 SETS = [(3, 8), (2, 11), (5, 13)]
 

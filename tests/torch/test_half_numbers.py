@@ -1,19 +1,13 @@
 """f16 and bf16: sums, counts and numbers that the type has not; whole quotients of integers."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from tests.torch.models import Of
+from tests.torch.test_backend import compiled
 
 TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 

@@ -1,19 +1,14 @@
 """Ops that read or write at computed places, in all their variants."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
+import torch
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Of
 
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
 aten = torch.ops.aten
 B, S = Dim("b"), Dim("s", min=5)
 BS = {0: B, 1: S}

@@ -1,16 +1,11 @@
 """`x[i, :, j]` and `x[i, :, j] = v`: indices that are broadcast, negative, or stand apart."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch.export import Dim
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+from tests.torch.test_indexed_ops import assert_right
 
-from torch.export import Dim  # noqa: E402
-
-from tests.torch.test_indexed_ops import assert_right  # noqa: E402
-
-pytestmark = pytest.mark.torch
 aten = torch.ops.aten
 
 SETS = [(5, 7), (3, 11), (2, 2), (13, 4)]

@@ -9,30 +9,24 @@ import operator
 import sys
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
-
-from shlo_disc import cache  # noqa: E402
-from shlo_disc.base.errors import CacheMismatchError, IndexRangeError  # noqa: E402
-from shlo_disc.driver import graphs, kept  # noqa: E402
-from shlo_disc.store.entries import current  # noqa: E402
-from shlo_disc.store.format import packed  # noqa: E402
-from shlo_disc.torch import keys, program  # noqa: E402
-from shlo_disc.torch.dynamo import CompiledGraph, compilations  # noqa: E402
-from tests.children import python  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from shlo_disc import cache
+from shlo_disc.base.errors import CacheMismatchError, IndexRangeError
+from shlo_disc.driver import graphs, kept
+from shlo_disc.store.entries import current
+from shlo_disc.store.format import packed
+from shlo_disc.torch import keys, program
+from shlo_disc.torch.dynamo import CompiledGraph, compilations
+from tests.children import python
 
 
 @pytest.fixture(autouse=True)
-def place(monkeypatch, tmp_path):
-    """A store of its own, whose entries are there at once."""
-    monkeypatch.setenv("SHLO_DISC_CACHE", "1")
-    monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
+def entries_at_once(monkeypatch, own_store):
+    """Entries are there at once, in a store of the test's own."""
     for module in (graphs, kept):
         monkeypatch.setattr(module, "do_later", lambda job: job())
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.export import Dim
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch.export import Dim  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from tests.torch.models import Of
 
 
 def last(*sizes: int) -> torch.Tensor:

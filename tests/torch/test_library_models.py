@@ -1,16 +1,10 @@
 """Models of PyTorch's libraries do beside eager mode what docs/torch-models.md says."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from tests.torch.library_models import MODELS, PAGE, page, row  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from tests.torch.library_models import MODELS, PAGE, page, row
 
 
 def test_the_page_is_that_of_the_models():

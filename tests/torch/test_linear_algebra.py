@@ -1,17 +1,12 @@
 """Systems, inverses and determinants at dynamic batches and dynamic sizes of matrices."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from tests.torch.models import Of
 
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
 ERROR = {"on_unsupported": "error"}
 linalg = torch.linalg
 B, N = Dim("b"), Dim("n")

@@ -1,17 +1,12 @@
 """Ops that torch-mlir lowers to something else: pools in ceil mode, unsigned numbers, truths."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+from tests.torch.test_indexed_ops import BS, B, assert_right
 
-import torch.nn.functional as F  # noqa: E402
-from torch.export import Dim  # noqa: E402
-
-from tests.torch.test_indexed_ops import BS, B, assert_right  # noqa: E402
-
-pytestmark = pytest.mark.torch
 aten = torch.ops.aten
 
 POOLS = {

@@ -1,24 +1,19 @@
 """Mathematical functions, ops of elements in order, padding and transforms by sizes."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
+import sympy
+import torch
+import torch.nn.functional as F
+from torch.export import Dim, export
+from torch.utils._sympy.functions import ToFloat, TruncToInt
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from shlo_disc.torch.sizes import exact_floor
+from tests.torch.models import Of
+from tests.torch.test_composite_ops import assert_right
 
-import sympy  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils._sympy.functions import ToFloat, TruncToInt  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch.sizes import exact_floor  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_composite_ops import assert_right  # noqa: E402
-
-pytestmark = pytest.mark.torch
 aten = torch.ops.aten
 B, S = Dim("b"), Dim("s", min=3)
 SETS = [(4, 6), (1, 5), (7, 3), (0, 13)]

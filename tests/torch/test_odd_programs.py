@@ -1,26 +1,20 @@
 """Programs as users write them, that once gave wrong results, ended the process or were refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import (  # noqa: E402
+import shlo_disc.torch
+from tests.torch.models import Of
+from tests.torch.test_backend import (
     assert_trains_as_eager,
     compiled,
     kinds,
 )
-
-pytestmark = pytest.mark.torch
 
 # -- equal operations whose results meet in one operation -----------------------------------------
 

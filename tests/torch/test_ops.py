@@ -4,27 +4,22 @@ They are exported programs whose inputs require gradients, `torch.compile`, and 
 with gradients. The slow tests run all; the others run each third op in one of these ways.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch.export import export
+from torch.fx.experimental import _config as fx_config
+from torch.utils import _pytree as pytree
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc
+import shlo_disc.torch
+from tests.torch import ops
+from tests.torch.library_ops import listed
+from tests.torch.models import Of
+from tests.torch.samples import OF_LIBRARIES, SAMPLES, SIZES
 
-from torch.export import export  # noqa: E402
-from torch.fx.experimental import _config as fx_config  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc  # noqa: E402
-import shlo_disc.torch  # noqa: E402
-from tests.torch import ops  # noqa: E402
-from tests.torch.library_ops import listed  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.samples import OF_LIBRARIES, SAMPLES, SIZES  # noqa: E402
-
-pytestmark = pytest.mark.torch
 ROOT = Path(__file__).parents[2]
 EVERY = {**SAMPLES, **OF_LIBRARIES}
 

@@ -1,20 +1,14 @@
 """Random numbers: those that eager mode draws from the same state of the generator."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc  # noqa: E402
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc
+import shlo_disc.torch
+from tests.torch.models import Of
 
 B = Dim("b", min=0)
 SIZES = (5, 7), (3, 11), (13, 4)

@@ -1,27 +1,21 @@
 """Recurrent layers: an LSTM is a loop, which torch-mlir has no lowering of."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch import recurrent  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import (  # noqa: E402
+import shlo_disc.torch
+from shlo_disc.torch import recurrent
+from tests.torch.models import Of
+from tests.torch.test_backend import (
     assert_trains_as_eager,
     compiled,
     kinds,
     tensors,
     weighted_sum,
 )
-from tests.torch.test_exported import assert_as_accurate  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from tests.torch.test_exported import assert_as_accurate
 
 LAYERS = {
     "two layers": lambda: nn.LSTM(8, 16, num_layers=2),

@@ -1,17 +1,11 @@
 """Results that are numbers: of sizes, of elements, and of sizes that come from data."""
 
-from __future__ import annotations
-
 import pytest
+import torch
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from tests.torch.models import Of
 
 FUNCTIONS = {
     "a float": lambda x: x.sum().item(),

@@ -1,22 +1,17 @@
 """Ops of numbers, scalars and complex numbers whose operands torch-mlir does not take."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch.export import Dim, export
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch
+from shlo_disc.base.errors import UnsupportedError
+from tests.torch.models import Of
+from tests.torch.test_indexed_ops import BS, assert_right
 
-import torch.nn.functional as F  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.base.errors import UnsupportedError  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_indexed_ops import BS, assert_right  # noqa: E402
-
-pytestmark = pytest.mark.torch
 aten, prims = torch.ops.aten, torch.ops.prims
 SETS = [(4, 6), (1, 5), (3, 7), (0, 8)]
 

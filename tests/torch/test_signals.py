@@ -1,16 +1,11 @@
 """Windows, frequencies, histograms, rows in order, pairs of rows, and bits as other elements."""
 
-from __future__ import annotations
-
+import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
+import shlo_disc.torch  # noqa: F401
 
-import numpy as np  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402, F401
-
-pytestmark = pytest.mark.torch
 ERROR = {"on_unsupported": "error"}
 WINDOWS = ("bartlett", "blackman", "hamming", "hann")
 

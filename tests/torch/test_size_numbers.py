@@ -1,30 +1,24 @@
 """Numbers made of sizes in floating point: the bits of Python's, as sizes and as floats."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.source import ConstantSource
+from torch.export import Dim, export
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch._dynamo.source import ConstantSource  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.base.errors import UnsupportedError  # noqa: E402
-from shlo_disc.torch.decompositions import _guards  # noqa: E402
-from shlo_disc.torch.size_nodes import SizeNodes  # noqa: E402
-from shlo_disc.torch.size_numbers import take_numbers  # noqa: E402
-from shlo_disc.torch.sizes import Numbers, Sizes, places_of  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-from tests.torch.test_backend import compiled, kinds  # noqa: E402
-from tests.torch.test_sizes_of_views import assert_equal_to_eager  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.torch.decompositions import _guards
+from shlo_disc.torch.size_nodes import SizeNodes
+from shlo_disc.torch.size_numbers import take_numbers
+from shlo_disc.torch.sizes import Numbers, Sizes, places_of
+from tests.torch.models import Of
+from tests.torch.test_backend import compiled, kinds
+from tests.torch.test_sizes_of_views import assert_equal_to_eager
 
 # -- the numbers of a call ------------------------------------------------------------------------
 

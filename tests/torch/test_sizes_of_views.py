@@ -1,24 +1,18 @@
 """Sizes of parts, windows and derived dimensions; programs exported with gradients recorded."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.torch.decompositions import decompose  # noqa: E402
-from tests.torch.models import B, Of  # noqa: E402
-from tests.torch.test_backend import assert_trains_as_eager, compiled, kinds  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.torch.decompositions import decompose
+from tests.torch.models import B, Of
+from tests.torch.test_backend import assert_trains_as_eager, compiled, kinds
 
 SIDE = Dim("side", min=5)
 

@@ -1,26 +1,20 @@
 """Programs that change between calls, and what PyTorch lets a user ask of a compiled one."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+from torch.utils.checkpoint import checkpoint
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch import nn  # noqa: E402
-from torch.export import Dim, export  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from tests.torch.models import Of, Perceptron  # noqa: E402
-from tests.torch.test_backend import (  # noqa: E402
+import shlo_disc.torch
+from tests.torch.models import Of, Perceptron
+from tests.torch.test_backend import (
     assert_trains_as_eager,
     compiled,
     kinds,
 )
-
-pytestmark = pytest.mark.torch
 
 # -- gradients ------------------------------------------------------------------------------------
 

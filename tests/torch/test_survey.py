@@ -15,17 +15,13 @@ import unittest
 import warnings
 
 import pytest
+import torch
+from torch.export import Dim, export
+from torch.utils import _pytree as pytree
 
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from torch.export import Dim, export  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-
-import shlo_disc.torch  # noqa: E402
-from shlo_disc.base.errors import UnsupportedError  # noqa: E402
-from tests.torch.models import Of  # noqa: E402
-
-pytestmark = pytest.mark.torch
+import shlo_disc.torch
+from shlo_disc.base.errors import UnsupportedError
+from tests.torch.models import Of
 
 SAMPLED = 20
 SEED = 16

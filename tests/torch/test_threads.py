@@ -1,15 +1,9 @@
 """`torch.set_num_threads` holds for programs of shlo_disc, too."""
 
-from __future__ import annotations
+import torch
 
-import pytest
-
-torch = pytest.importorskip("torch", reason="needs the extra `torch`: make test-torch")
-
-from shlo_disc import ral  # noqa: E402
-from tests.children import python  # noqa: E402
-
-pytestmark = pytest.mark.torch
+from shlo_disc import ral
+from tests.children import python
 
 CODE = """
     import torch

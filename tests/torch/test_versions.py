@@ -1,14 +1,13 @@
 """What a user reads who has no PyTorch, or another one: one sentence that says what to install."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import re
-import subprocess
 import sys
 
 import pytest
+
+from tests.children import python
 
 WITHOUT_TORCH = """
 import importlib.abc, sys
@@ -35,14 +34,9 @@ except ImportError as error:
 
 
 def test_without_pytorch_the_import_says_what_to_install():
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True
+    assert python(WITHOUT_TORCH, quiet=True) == (
+        "shlo_disc.torch needs PyTorch 2.13, which is not installed: pip install 'shlo_disc[torch]'"
     )
-    assert done.stdout == (
-        "shlo_disc.torch needs PyTorch 2.13, which is not installed: "
-        "pip install 'shlo_disc[torch]'\n"
-    )
-    assert "Traceback" not in done.stderr
 
 
 def imported(found, monkeypatch):

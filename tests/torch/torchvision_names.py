@@ -3,8 +3,6 @@
 torchvision's wheel is a CUDA build; its import fails beside PyTorch for CPUs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import sys

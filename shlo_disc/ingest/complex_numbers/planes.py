@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from shlo_disc.base.records import dataclass
+from shlo_disc.ingest.size_values import scalar_type
 from shlo_disc.ir.builders import broadcast, create, dimension, integer, vector
 from shlo_disc.ir.mlir import ir
 
@@ -85,7 +86,7 @@ def _column(x: ir.Value, axis: int) -> ir.Value:
 
     def sizes() -> ir.Value:
         known = [dimension(x, k) for k in range(kind.rank)]
-        return vector([*known[:axis], integer(1, _i32()), *known[axis:]])
+        return vector([*known[:axis], integer(1, scalar_type(32)), *known[axis:]])
 
     return broadcast(x, dims, ir.RankedTensorType.get(shape, kind.element_type), sizes)
 
@@ -109,7 +110,7 @@ def taken(x: ir.Value, axis: int, which: int) -> ir.Value:
         return create("stablehlo.reshape", [piece], taken)
     # A `slice` has static sizes. `fold-gathers` makes a slice of this gather.
     start = integer(which, ir.RankedTensorType.get([1], ir.IntegerType.get_signless(32)))
-    one = integer(1, _i32())
+    one = integer(1, scalar_type(32))
     sizes = vector([one if k == axis else dimension(x, k) for k in range(rank)])
     numbers = ir.Attribute.parse(
         f"#stablehlo.gather<offset_dims = {list(range(rank - 1))}, "
@@ -122,7 +123,3 @@ def taken(x: ir.Value, axis: int, which: int) -> ir.Value:
         dimension_numbers=numbers,
         indices_are_sorted=True,
     )
-
-
-def _i32() -> ir.RankedTensorType:
-    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_disc.ingest.complex_numbers.planes import Planes, is_complex, plane_type, planes_of
 from shlo_disc.ingest.complex_numbers.rewriter import New, Rewriter, attributes_of
-from shlo_disc.ir.builders import create
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.mlir import at, clone, ir, producer
 
 
@@ -85,10 +85,9 @@ def _reduced_pairs(rewriter: Rewriter, op: ir.Operation) -> Planes | None:
         regions=1,
     )
     scalar = init.re.type
-    block = new.regions[0].blocks.append(scalar, scalar, arg_locs=[op.location] * 2)
-    with ir.InsertionPoint(block):
-        total = create("stablehlo.add", list(block.arguments), scalar)
-        ir.Operation.create("stablehlo.return", operands=[total])
+    write_region(
+        new.regions[0], [scalar] * 2, lambda *pair: [create("stablehlo.add", pair, scalar)]
+    )
     return planes_of(new.results[0])
 
 

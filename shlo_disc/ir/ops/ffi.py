@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.mlir import ir, stablehlo
 
 ANY_TARGET = "@any FFI target"
@@ -36,8 +37,7 @@ def is_ffi_call(op: ir.Operation) -> bool:
 
 def has_effect(op: ir.Operation) -> bool:
     """True if `op` is a call that runs as often as the program says, and in that order."""
-    name = "has_side_effect"
-    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
+    return flag(op, "has_side_effect")
 
 
 def size_operands(op: ir.Operation) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 from jax import export
@@ -23,46 +23,9 @@ from shlo_disc.jax.arguments.leaves import (
     type_of,
 )
 from shlo_disc.jax.arguments.plan import Guard
-from shlo_disc.jax.calls.compiled_call import CompiledCall
-from shlo_disc.jax.calls.lowered import LoweredModule
+from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax_private.jaxprs import first_error_code
 from shlo_disc.jax_private.states import trace_context
-
-
-class Compiler(Protocol):
-    """The seam to the compiler."""
-
-    @property
-    def tell(self) -> Callable[[str], None] | None:
-        """Is told what XLA runs in place of a program; None: it is an error instead."""
-
-    @property
-    def target(self) -> str:
-        """What it compiles for."""
-
-    @property
-    def platform(self) -> str:
-        """That of the target: `cpu`, `cuda` or `rocm`."""
-
-    def at(self, target: str) -> Compiler:
-        """The compiler for another target."""
-
-    def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """:func:`shlo_disc.compile` of a lowered program, counted as a compilation.
-
-        `shapes` may equate symbols of the program. `seen`: its sizes in the call that it is
-        compiled for (`dynamic/seen.py`).
-        """
-
-    @property
-    def of_parts(self) -> Compiler:
-        """The compiler for parts of a program, which are counted as a whole."""
-
-    def examine(self, lowered: LoweredModule) -> None:
-        """Raise UnsupportedError for a program that cannot be compiled."""
-
-    def counted(self) -> None:
-        """Count a program whose parts are compiled."""
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ class _Counter:
         self.loaded = 0
 
 
-class CountingCompiler:
-    """A :class:`shlo_disc.jax.calls.call.Compiler`; `count` is the number of compilations so far.
+class Compiler:
+    """The seam to the compiler; `count` is the number of compilations so far.
 
     Versions and programs hold this object and not the function, which would then only be freed by
     Python's garbage collector. Those of other targets, and of parts, share the count.
@@ -63,19 +63,23 @@ class CountingCompiler:
         """That of the target: `cpu`, `cuda` or `rocm`."""
         return self.target.partition(":")[0]
 
-    def at(self, target: str) -> CountingCompiler:
+    def at(self, target: str) -> Compiler:
         """The compiler for another target."""
         if target == self.target:
             return self
         return type(self)(target, self._counter, self._counts, self.tell)
 
     @property
-    def of_parts(self) -> CountingCompiler:
+    def of_parts(self) -> Compiler:
         """The compiler for parts of a program, which are counted as a whole."""
         return type(self)(self.target, self._counter, counts=False, tell=self.tell)
 
     def __call__(self, lowered: LoweredModule, **options: Any) -> CompiledCall:
-        """The compiled program."""
+        """:func:`shlo_disc.compile` of a lowered program, counted as a compilation.
+
+        `shapes` may equate symbols of the program. `seen`: its sizes in the call that it is
+        compiled for (`dynamic/seen.py`).
+        """
         executable = _compile(lowered, target=self.target, **options)
         if self._counts:
             self.counted(was_loaded=executable.was_loaded)

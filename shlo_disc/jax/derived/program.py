@@ -8,7 +8,6 @@ for every value.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -25,8 +24,8 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.arguments.leaves import abstract, spec_of
 from shlo_disc.jax.arguments.plan import Guard, Pattern
-from shlo_disc.jax.calls.call import Compiler
 from shlo_disc.jax.calls.compiled_call import CompiledCall, compiled_once
+from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.calls.lowered import LoweredModule, lowered_module
 from shlo_disc.jax.derived.constant_sizes import Anew, Make, OtherFormError, with_constants
 from shlo_disc.jax.derived.derived import Linearized
@@ -37,8 +36,6 @@ from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax.splits.staged import Staged
 from shlo_disc.jax_private.jaxprs import named_axes
 from shlo_disc.jax_private.states import held_weakly
-
-_log = logging.getLogger("shlo_disc")
 
 Sizes = tuple[tuple[str, int], ...]
 """The values of a program's symbols, by name."""

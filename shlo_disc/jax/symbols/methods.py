@@ -25,8 +25,6 @@ from shlo_disc.jax.sizes.questions import ORDER, REPEATS, THE_TEXT, is_ours
 from shlo_disc.jax.sizes.symbolic import evaluate, is_size, open_scope, remembered, text_of
 from shlo_disc.jax_private.sizes import DimExpr, size_as_array
 
-__all__ = ["install"]
-
 _PINS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "__int__": ("int", int),
     "__index__": ("a Python integer", int),

@@ -12,8 +12,6 @@ from shlo_disc.jax.derived.sharding_types import runs_in_blocks
 from shlo_disc.jax.versions.versions import Version
 from shlo_disc.jax_private.arrays import ArrayImpl, KeyArray, key_of_words, on_device
 
-__all__ = ["number_in", "placed", "why_not_in_blocks"]
-
 
 def placed(result: Any, device: jax.Device) -> Any:
     """A result on the default device; one on the device of a committed argument stays there."""

@@ -43,8 +43,6 @@ from shlo_disc.lower.background import do_later, release_later
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS
 
-__all__ = ["KeptCall", "KeptCalls"]
-
 _log = logging.getLogger("shlo_disc")
 
 

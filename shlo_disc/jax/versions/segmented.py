@@ -23,7 +23,7 @@ from shlo_disc.dynamic.relations import holds
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.leaves import is_key_dtype, raw_spec
 from shlo_disc.jax.arguments.plan import Pattern
-from shlo_disc.jax.calls.call import Compiler
+from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.derived.primitive import call_program
 from shlo_disc.jax.derived.program import Program, Sizes
 from shlo_disc.jax.equations.at_sizes import closed_at, read, run_equations
@@ -41,8 +41,6 @@ from shlo_disc.jax.sizes.messages import without_frames
 from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax.versions.tracing import InParts
 from shlo_disc.jax_private.arrays import ArrayImpl, key_impl
-
-__all__ = ["Retrace", "Segmented", "Trial"]
 
 _log = logging.getLogger("shlo_disc")
 

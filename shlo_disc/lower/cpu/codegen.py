@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import subprocess
 import tempfile
 import weakref
@@ -21,7 +20,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
-from types import TracebackType
 from typing import NamedTuple
 
 from shlo_disc.base import flags, locks
@@ -336,7 +334,7 @@ def _host_source(text: str, machine: Machine | None) -> _Source:
     return _Source(name, _ENTRIES, lambda: text, None, machine)
 
 
-class Builder:
+class Builder(Workers):
     """Compiles kernel texts (each one `func.func @KERNEL(...)`) on threads while more are written.
 
     A context: on the way out it waits for what was begun, or gives up what was not when an
@@ -346,9 +344,9 @@ class Builder:
 
     def __init__(self, opt_level: int = BEST, machine: Machine | None = None) -> None:
         self._opt_level, self._machine = opt_level, machine
-        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
+        super().__init__()
         self._lock = locks.lock()
-        self._waiting: list[KernelText] = []
+        self._held: list[KernelText] = []
         self._room = _TOGETHER if flags.compile_ahead() else 0
         """Characters of texts that are begun together."""
         self._wanted: set[KernelText] = set()
@@ -356,18 +354,10 @@ class Builder:
         self._found: dict[KernelText, Function | LateFunction] = {}
         self._refused: dict[KernelText, Exception] = {}
 
-    def __enter__(self) -> Builder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._threads.__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        super().__exit__(kind, *rest)
         self._found.clear()  # an error kept in `_refused` knows this object
-        self._waiting.clear()
+        self._held.clear()
 
     def add(self, source: KernelText, *, wanted: bool = True) -> None:
         """Have a kernel compiled. What is not `wanted` is written and compiled later."""
@@ -386,16 +376,16 @@ class Builder:
                 if _length(source) >= _ALONE:
                     self._begin([source])
                     return
-                self._waiting.append(source)
-                if sum(map(_length, self._waiting)) >= self._room:
-                    self._begin_waiting()
+                self._held.append(source)
+                if sum(map(_length, self._held)) >= self._room:
+                    self._begin_held()
 
-    def _begin_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._begin(waiting)
+    def _begin_held(self) -> None:
+        held, self._held = self._held, []
+        self._begin(held)
 
     def _begin(self, sources: Sequence[KernelText]) -> None:
-        self._begun.append(self._threads.begin(copy_context().run, self._compile, sources))
+        self._begun.append(self.begin(self._compile, sources))
 
     def _shared(self, source: KernelText) -> Function:
         """The function of `source` that programs share."""
@@ -443,8 +433,8 @@ class Builder:
             if source not in self._found:
                 self.add(source)
         with self._lock:
-            if self._waiting:
-                self._begin_waiting()
+            if self._held:
+                self._begin_held()
         for future in self._begun:
             future.result()
         refused = {text_of(s): self._refused[s] for s in sources if s in self._refused}

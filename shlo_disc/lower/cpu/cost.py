@@ -15,8 +15,6 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.op_classes import is_flag
 
-__all__ = ["of_block", "of_rows", "of_short_rows", "op_cycles"]
-
 
 def op_cycles(op: ir.Operation) -> int:
     """Cycles of one op on one vector register: an addition takes one."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.attributes import reduced_dims
 from shlo_disc.ir.contractions import dot_sides
 from shlo_disc.ir.mlir import ir, terminator
 from shlo_disc.ir.ops import Role, row_of
@@ -35,12 +36,9 @@ from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.index import Index, Ix, Space
-from shlo_disc.lower.values.reduction import reduced_dims
 from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
-
-__all__ = ["emit_few_elements", "has_few_elements"]
 
 _FEW = 4
 """Elements of every value at most: half a vector of AVX2 would be empty."""

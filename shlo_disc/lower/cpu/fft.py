@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.cpu.machine import Machine
@@ -11,8 +11,6 @@ from shlo_disc.lower.kernels.single_op import SingleOp
 from shlo_disc.lower.plan import FftCall, Input, KernelPlan
 from shlo_disc.passes.match_single_op import SingleOpRecord
 from shlo_disc.passes.records import Planned
-
-__all__ = ["DOUBLE", "KINDS", "PAIRS_IN", "PAIRS_OUT", "VECTOR_SHIFT", "emit_fft"]
 
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
 DOUBLE = 4

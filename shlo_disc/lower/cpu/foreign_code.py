@@ -10,21 +10,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import os
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
-from shlo_disc.base import flags, locks
-from shlo_disc.base.errors import CacheMismatchError, UnsupportedError
+from shlo_disc.base import flags
+from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
-from shlo_disc.base.threads import Job, Workers, lets_others_run
+from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import ARCHITECTURES, OTHERS, Machine, machine_of
+from shlo_disc.lower.kernel_jobs import KernelJobs
 from shlo_disc.lower.plan import KernelText, is_of_host, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import current
@@ -186,54 +184,20 @@ class ForeignFunction:
         self._make()
 
 
-class Builder:
+class Builder(KernelJobs[bytes]):
     """Compiles kernel texts on threads: :class:`shlo_disc.lower.target.CodeGenerator`."""
 
     def __init__(self, objects: Objects) -> None:
+        super().__init__()
         self._objects = objects
-        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
-        self._lock = locks.lock()
-        self._begun: dict[KernelText, Job[bytes]] = {}
-
-    def __enter__(self) -> Builder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._threads.__exit__(kind, error, trace)
-        self._begun.clear()
-
-    def add(self, source: KernelText, *, wanted: bool = True) -> None:
-        """Have a kernel compiled: a file has all of them, `wanted` by a first call or not."""
-        with self._lock:
-            if source not in self._begun:
-                run = copy_context().run
-                self._begun[source] = self._threads.begin(run, self._compile, source)
 
     @lets_others_run
     def _compile(self, source: KernelText) -> bytes:
         return self._objects.of_kernel(text_of(source), is_host=is_of_host(source))
 
     def functions(self, sources: Sequence[KernelText]) -> list[ForeignFunction]:
-        """The functions of kernels, in order. Raises KernelsRefused when some do not compile."""
-        refused = {}
-        for source in sources:
-            self.add(source)
-        for source in sources:
-            try:
-                self._begun[source].result()
-            except (CacheMismatchError, MemoryError, UnsupportedError):
-                raise
-            except Exception as error:
-                refused[text_of(source)] = error
-        if refused:
-            from shlo_disc.lower.refused import KernelsRefused  # noqa: PLC0415 - MLIR's classes
-
-            raise KernelsRefused(refused) from next(iter(refused.values()))
+        """The functions of kernels, in order; a file has all of them. See `KernelJobs.made`."""
+        self.made(sources)
         return [
             kernel_function(self._objects, text_of(source), is_host=is_of_host(source))
             for source in sources

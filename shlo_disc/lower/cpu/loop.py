@@ -42,8 +42,6 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_single_op import Flag, LoopRecord
 from shlo_disc.passes.records import Planned
 
-__all__ = ["ELEMENTAL_OPS", "emit"]
-
 ELEMENTAL_OPS: frozenset[str] = frozenset({*SCALAR_OPS, *DATA_MOVEMENT, *REDUCTIONS})
 """Op names a fusion of kind `loop` may hold."""
 

@@ -4,8 +4,6 @@ Ratios are of best times on a 2-core Xeon with AVX-512 that others used, too (20
 below a tenth are noise.
 """
 
-from __future__ import annotations
-
 from shlo_disc.passes.machine_model import AttentionKernels, Capabilities, Costs, MachineModel
 
 LONG_SUM = 4096

@@ -7,7 +7,7 @@ length loads it in whole vectors and sorts these, and stores its results so.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.mlir import ir, is_in_loop
@@ -16,6 +16,7 @@ from shlo_disc.lower.cpu.interleaved import store_vectors
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, SHORT, of_run
 from shlo_disc.lower.kernels.row_layouts import ShortRowWriter
+from shlo_disc.lower.kernels.row_writer import RowStep
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of
@@ -23,8 +24,6 @@ from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.typed import Mask, Register
 from shlo_disc.passes.match_rows import Layout
 from shlo_disc.passes.op_classes import is_splat_constant
-
-__all__ = ["ShortRows", "are_short", "short_at", "short_row_lanes"]
 
 _FEW_OPS = 40
 """Ops of a fusion at most that gets variants for short rows of each length, free ones aside."""
@@ -84,11 +83,7 @@ class ShortRows(ShortRowWriter):
         for operand in self.e.inputs if self.unrolls else ():
             self.e.overrides[operand] = functools.partial(of_run, self.e, operand, self.lane_factor)
 
-    def columns(
-        self,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
-    ) -> list[Register]:
+    def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
         """See `RowWriter.columns`."""
         if not self.unrolls:
             return super().columns(start, body)

@@ -7,6 +7,8 @@ The second product is the problem of `TiledProduct`, with queries in place of th
 
 from __future__ import annotations
 
+from functools import partial
+
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -18,11 +20,9 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import TiledProduct
 from shlo_disc.lower.plan import Condition, Input, Output
 from shlo_disc.lower.products.epilogue import Epilogue
-from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.attention import Attention
 from shlo_disc.lower.schedule.contraction import Axis, Dense, Problem
 from shlo_disc.lower.schedule.visible_keys import visible_keys
-from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.match_softmax import match_softmax
 
@@ -63,9 +63,7 @@ class AttentionPlan(TiledProduct):
         )
         dense = Dense(problem, record.mix, record.root)
 
-        def finish(arguments: Arguments, lanes: int) -> Finish:
-            return Epilogue(dense, block, shapes, arguments, lanes)
-
+        finish = partial(Epilogue, dense, block, shapes)
         super().__init__(
             problem,
             shapes,

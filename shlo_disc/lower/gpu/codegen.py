@@ -6,22 +6,17 @@ that (`workers.py`). The images that were made most recently are kept (`RECENT`)
 
 from __future__ import annotations
 
-import contextvars
 import hashlib
-import os
 from collections.abc import Sequence
-from types import TracebackType
 
-from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.base.threads import Job, Workers
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.text import signed
 from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.kernel_jobs import KernelJobs
 from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
-from shlo_disc.lower.refused import KernelsRefused
 
 
 def function_name(text: str, machine: Machine) -> str:
@@ -73,39 +68,15 @@ RECENT: Recent[KernelImage] = Recent(64 << 20, lambda made: made.size_bytes)
 """Of this process."""
 
 
-class Builder:
+class Builder(KernelJobs[KernelImage]):
     """Compiles kernel texts on threads while more are written: `lower.target.CodeGenerator`."""
 
     def __init__(self, machine: Machine) -> None:
+        super().__init__()
         self._machine = machine
-        self._threads = Workers(min(len(os.sched_getaffinity(0)), 8))
-        self._begun: dict[str, Job[KernelImage]] = {}
 
-    def __enter__(self) -> Builder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._threads.__exit__(kind, error, trace)
-        self._begun.clear()  # an error kept in a future knows this object
-
-    def add(self, source: KernelText, *, wanted: bool = True) -> None:
-        """Have a kernel compiled, wanted now or later."""
-        self._image(source)
-
-    def _image(self, source: KernelText) -> Job[KernelImage]:
+    def _compile(self, source: KernelText) -> KernelImage:
         name = function_name(text_of(source), self._machine)
-        if name not in self._begun:
-            self._begun[name] = self._threads.begin(
-                contextvars.copy_context().run, self._compiled, name, source
-            )
-        return self._begun[name]
-
-    def _compiled(self, name: str, source: KernelText) -> KernelImage:
         made = RECENT.get(name)
         if made is None:
             made = image(source, self._machine)
@@ -113,19 +84,5 @@ class Builder:
         return made
 
     def functions(self, sources: Sequence[KernelText]) -> list[KernelImage]:
-        """The images of kernels, in order.
-
-        Raises KernelsRefused when some do not compile, and UnsupportedError without llvmlite.
-        """
-        made: list[KernelImage] = []
-        refused: dict[str, Exception] = {}
-        for source in sources:
-            try:
-                made.append(self._image(source).result())
-            except (MemoryError, UnsupportedError):
-                raise
-            except Exception as error:  # told by name, and planned again
-                refused[text_of(source)] = error
-        if refused:
-            raise KernelsRefused(refused) from next(iter(refused.values()))
-        return made
+        """The images of kernels, in order. See `KernelJobs.made`."""
+        return self.made(sources)

@@ -1,7 +1,5 @@
 """The planner's numbers for GPUs."""
 
-from __future__ import annotations
-
 from shlo_disc.passes.machine_model import AttentionKernels, Capabilities, Costs, MachineModel
 
 MODEL = MachineModel(

@@ -14,6 +14,7 @@ on a CPU (`lower/products/`), `EACH` columns at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -26,7 +27,6 @@ from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products import conv
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
-from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.schedule.contraction import Dense, Problem, analyze_dense, steps
 from shlo_disc.lower.values.elemental import Arguments
@@ -77,9 +77,9 @@ class TiledProduct:
         *,
         a_buffer: Buffer | None = None,
         b_buffer: Buffer | None = None,
-        finish: Callable[[Arguments, int], Finish] | None = None,
-        finish_bands: Callable[[Arguments, int], FinishBands] | None = None,
-        fill: Callable[[Arguments, int], Fill] | None = None,
+        finish: Callable[[Arguments, int], Epilogue] | None = None,
+        finish_bands: Callable[[Arguments, int], BandEpilogue] | None = None,
+        fill: Callable[[Arguments, int], Prologue] | None = None,
         result: ElementType,
         label: str = "dense",
         keep_b: bool = False,
@@ -472,15 +472,9 @@ def _product(
     out: Output,
     panels: Workspace,
 ) -> TiledProduct:
-    def fill(arguments: Arguments, lanes: int) -> Fill:
-        return Prologue(dense.problem, block, shapes, arguments, lanes)
-
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(dense, block, shapes, arguments, lanes)
-
-    def bands(arguments: Arguments, lanes: int) -> FinishBands:
-        return BandEpilogue(dense, block, shapes, arguments, lanes)
-
+    fill = partial(Prologue, dense.problem, block, shapes)
+    finish = partial(Epilogue, dense, block, shapes)
+    bands = partial(BandEpilogue, dense, block, shapes)
     is_banded, is_plain = dense.bands is not None, dense.root == dense.total
     return planner(
         dense.problem,

@@ -18,7 +18,7 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.kernels.row_split import Combine, Pieces, Stages
-from shlo_disc.lower.kernels.row_writer import RowWriter
+from shlo_disc.lower.kernels.row_writer import RowStep, RowWriter
 from shlo_disc.lower.schedule.row_reduction import Materialised, Sweep
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of
@@ -72,11 +72,7 @@ class _Late(RowWriter):
         super().store_columns(sweep, full, mask)
 
     def steps(
-        self,
-        places: Sequence[Ix],
-        mask: Mask | None,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+        self, places: Sequence[Ix], mask: Mask | None, start: Sequence[Register], body: RowStep
     ) -> list[Register]:
         """Run `body` at each place; results are stored when all have loaded."""
         self._late, found = [], list(start)
@@ -92,11 +88,7 @@ class _Late(RowWriter):
 class Columns(_Late, ColumnWriter):
     """Writes columns, side by side: a thread takes as many as one access has."""
 
-    def columns(
-        self,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
-    ) -> list[Register]:
+    def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
         """See `RowWriter.columns`."""
         if not self._has_results:
             return super().columns(start, body)
@@ -145,11 +137,7 @@ class Together(_Late):
     # ---------------------------------------------------------------- columns
 
     def span(
-        self,
-        first: IndexValue,
-        last: IndexValue,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+        self, first: IndexValue, last: IndexValue, start: Sequence[Register], body: RowStep
     ) -> list[Register]:
         """See `RowWriter.span`: the thread's vectors of the run."""
         b, lanes = self.b, self.lanes

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.block_sort import BlockSort
 from shlo_disc.lower.gpu.builder import GpuBuilder

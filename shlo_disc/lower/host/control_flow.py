@@ -13,8 +13,6 @@ from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.place import Place
 from shlo_disc.passes.places import Mode, carries_of
 
-__all__ = ["write_case", "write_while"]
-
 _Block = Callable[[ir.Block], None]
 """Writes the operations of a block."""
 

@@ -21,9 +21,6 @@ from shlo_disc.passes.op_classes import CONTROL, RESHAPES
 from shlo_disc.passes.place import At, Place
 from shlo_disc.passes.places import places_of
 
-__all__ = ["Frame"]
-
-
 _SMALL_BYTES = 16
 _SMALL_SLOTS = 64
 """Of a program that has loops, so many slots of at most so many bytes are on the stack. LLVM does

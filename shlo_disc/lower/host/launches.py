@@ -37,8 +37,6 @@ from shlo_disc.lower.plan import (
 )
 from shlo_disc.lower.values.typed import Mask, Pointer, Register
 
-__all__ = ["PlanWriter", "Tables", "addresses"]
-
 _ARGUMENTS = 64
 """Addresses an array for a launch has room for; of more there are arrays of powers of two."""
 

@@ -53,8 +53,6 @@ from shlo_disc.lower.plan import (
 )
 from shlo_disc.lower.values.typed import Pointer, Register
 
-__all__ = ["PlanCalls"]
-
 _OFTEN = 3
 """Steps of a loop whose first one makes packed copies. A copy costs as much as a use without it."""
 

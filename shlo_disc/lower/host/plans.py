@@ -13,11 +13,11 @@ from typing import Protocol
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.branch_sizes import branch_sizes
 from shlo_disc.dynamic.expr import Expr, renaming
 from shlo_disc.dynamic.seen import Pairs
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.host.record import PlanFunction

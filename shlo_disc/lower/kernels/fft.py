@@ -22,8 +22,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir import dialect
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.single_op import SingleOp

@@ -20,7 +20,7 @@ from typing import ClassVar
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.kernels.odometer import odometer
-from shlo_disc.lower.kernels.row_writer import RowWriter
+from shlo_disc.lower.kernels.row_writer import RowStep, RowWriter
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
@@ -93,11 +93,7 @@ class PartsWriter(_Apart):
         self.at_columns(self.part, ix)
         self.e.tail = mask
 
-    def columns(
-        self,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
-    ) -> list[Register]:
+    def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over parts `first` to `last` of the row."""
         with self.b.loop(self.first, self.last, 1, list(start), hint="part") as loop:
             self.part = Ix(loop.index)
@@ -184,11 +180,7 @@ class LaneWriter(RowWriter):
             return
         odometer(b, [*sizes, b.param(ceil_div(columns, lanes))], task)
 
-    def columns(
-        self,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
-    ) -> list[Register]:
+    def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
         """Run `body(place, mask, accumulators)` from `first` to `last`, one after the other."""
         with self.b.loop(self.first, self.last, 1, list(start), hint="k") as loop:
             loop.yield_(*body(Ix(loop.index), self.line_mask, list(loop.args)))

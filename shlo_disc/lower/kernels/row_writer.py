@@ -31,6 +31,9 @@ from shlo_disc.lower.values.index import Index, Ix, Space
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
+RowStep = Callable[[Ix, Mask | None, list[Register]], list[Register]]
+"""The accumulators behind some columns, of which those in the mask are there."""
+
 W = TypeVar("W", bound="RowWriter")
 
 
@@ -326,20 +329,12 @@ class RowWriter:
 
         self.e.overrides[item.value] = load
 
-    def columns(
-        self,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
-    ) -> list[Register]:
+    def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
         return self.span(self.first, self.last, start, body)
 
     def span(
-        self,
-        first: IndexValue,
-        last: IndexValue,
-        start: Sequence[Register],
-        body: Callable[[Ix, Mask | None, list[Register]], list[Register]],
+        self, first: IndexValue, last: IndexValue, start: Sequence[Register], body: RowStep
     ) -> list[Register]:
         """Run `body(columns, mask, accumulators)` over columns `first` to `last` of a run."""
         b, space, size = self.b, self.space, self.plan.cols

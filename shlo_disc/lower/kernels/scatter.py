@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.indexing import scatter_numbers
 from shlo_disc.ir.mlir import reads

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.views import dense_strides
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.scalar_regions import takes_lanes
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.single_op import SingleOp, digits, offset

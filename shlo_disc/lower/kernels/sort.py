@@ -5,8 +5,8 @@ Every sort is stable, whatever the op asks for.
 
 from __future__ import annotations
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir import attributes as attr
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.merge_sort import Keys, MergeSort
 from shlo_disc.lower.kernels.single_op import SingleOp

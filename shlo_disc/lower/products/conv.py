@@ -13,6 +13,7 @@ Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolu
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from shlo_disc.dynamic.expr import Expr
@@ -24,7 +25,6 @@ from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import Epilogue
-from shlo_disc.lower.products.finish import Finish
 from shlo_disc.lower.schedule.contraction import Dense, Problem
 from shlo_disc.lower.schedule.convolution import (
     Phase,
@@ -70,7 +70,7 @@ class MakePlanner(Protocol):
         *,
         a_buffer: Buffer,
         b_buffer: Buffer,
-        finish: Callable[[Arguments, int], Finish] | None,
+        finish: Callable[[Arguments, int], Epilogue] | None,
         result: ElementType,
         label: str,
         keep_b: bool,
@@ -116,9 +116,7 @@ def emit_conv(
         problem = convolution_problem(record.sums, window, phase, shapes, number, rhs)
         dense = Dense(problem, record.sums, root)
 
-        def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
-            return Epilogue(dense, block, shapes, arguments, lanes)
-
+        finish = partial(Epilogue, dense, block, shapes)
         buffers: dict[int, Buffer] = {number: image, rhs: Input(rhs)}
         planner = make_planner(
             problem,

@@ -31,7 +31,10 @@ E = TypeVar("E", bound=Elemental)
 
 
 class Epilogue:
-    """A `Finish`: computes `dense.root` from `dense.total`."""
+    """Computes elements of `dense.root` from finished sums, which are `dense.total`.
+
+    `place` is the index along every batch axis. Lanes off in `mask` may hold anything.
+    """
 
     def __init__(
         self, dense: Dense, block: ir.Block, shapes: ShapeAnalysis, arguments: Arguments, lanes: int
@@ -41,7 +44,7 @@ class Epilogue:
 
     @property
     def reads_rows(self) -> bool:
-        """See `Finish`."""
+        """True if it reads other memory than a vector of columns."""
         p = self.dense.problem
         factors = list(self.dense.sums.op.operands)
         sizes = [self.shapes.shape(x) for i, x in enumerate(self.block.arguments)
@@ -57,7 +60,7 @@ class Epilogue:
         column: IndexValue,
         mask: Mask,
     ) -> Register:
-        """See `Finish`."""
+        """The results of `sums`, a vector of the compute type: from `column` on in `row`."""
         return self.at(b, sums, self._axes(place, row, column), mask)
 
     def at(
@@ -84,7 +87,7 @@ class Epilogue:
         column: IndexValue,
         mask: Mask,
     ) -> None:
-        """See `Finish`."""
+        """Prefetch what a call for this place will read."""
         self._ask(b, self._axes(place, row, column), mask)
 
     def _ask(self, b: KernelBuilder, axes: Sequence[tuple[Axis, Ix]], mask: Mask) -> None:
@@ -119,7 +122,7 @@ class Epilogue:
 
 
 class BandEpilogue(Epilogue):
-    """A `FinishBands`: computes the results of `dense.bands`."""
+    """Computes the results of `dense.bands` from the finished sums of all bands."""
 
     def write(
         self,
@@ -130,7 +133,7 @@ class BandEpilogue(Epilogue):
         column: IndexValue,
         mask: Mask,
     ) -> None:
-        """See `FinishBands`."""
+        """Store the results of a vector of every band, `column` the one in each."""
         bands = self._checked()
         values: list[Register] = []
         for band, total in enumerate(sums):
@@ -154,7 +157,7 @@ class BandEpilogue(Epilogue):
         column: IndexValue,
         mask: Mask,
     ) -> None:
-        """See `Finish`."""
+        """Prefetch what a call for this place will read, of every band."""
         bands = self._checked()
         for band in range(self.dense.problem.bands):
             self._ask(b, self._whole_axes(b, place, row, column, band), mask)

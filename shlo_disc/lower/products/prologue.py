@@ -22,7 +22,7 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
 
 class Prologue:
-    """A `Fill`: computes elements of `problem.b_value` from operands of the fusion."""
+    """Computes elements of `problem.b_value`, which are not in memory, from operands."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class Prologue:
         column: IndexValue,
         mask: Mask | None,
     ) -> Register:
-        """See `Fill`."""
+        """A vector of the compute type: B at `k`, columns from `column` on.
+
+        `place` is the index along every batch axis. Lanes off in `mask` may hold anything.
+        """
         p, value = self.p, self.p.b_value
         assert value is not None
         axes = [(x.size, x.b, Ix(at)) for x, at in zip(p.batch, place, strict=True) if x.b != 0]

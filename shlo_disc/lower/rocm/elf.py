@@ -29,7 +29,6 @@ SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
 
 FIRST_RESERVED_SECTION = 0xFF00
 """Numbers of sections from here on mean something else: values, or memory that a kernel shares."""
-SHN_ABS = 0xFFF1
 
 STB_LOCAL = 0
 STV_DEFAULT, STV_PROTECTED = 0, 3

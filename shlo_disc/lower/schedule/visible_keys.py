@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.attributes import integer, integers
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir.attributes import integer, integers
 from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir, producer

@@ -13,8 +13,8 @@ import operator
 from collections.abc import Callable, Sequence
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.attributes import integers
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.builder import KernelBuilder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_disc.dynamic.attributes import integers
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.attributes import integers
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elemental import Elemental, as_index

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_disc.dynamic import attributes as attr
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
+from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.mlir import ir, stablehlo
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported

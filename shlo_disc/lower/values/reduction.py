@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.ir.attributes import reduced_dims
 from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir, producer
@@ -204,11 +205,6 @@ class Reducer:
         if self.simple is None or self._in_halves:
             return value
         return to_compute(self.e.b, value, self.elements[i])
-
-
-def reduced_dims(op: ir.Operation) -> list[int]:
-    """The dimensions a `reduce` removes, sorted."""
-    return sorted(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
 
 
 def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None,

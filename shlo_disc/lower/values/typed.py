@@ -220,10 +220,6 @@ class IndexValue(Value):
         """True if they are not equal."""
         return self.b.compare_indices("ne", self, other)
 
-    def is_below(self, size: IndexLike) -> Mask:
-        """0 <= self < size, as one unsigned comparison."""
-        return self.b.compare_indices("ult", self, size)
-
 
 IndexLike = IndexValue | int
 """What index arithmetic accepts."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
+from shlo_disc.ir.attributes import reduced_dims
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops import names
-from shlo_disc.passes.fusion.graph import Node, dimensions
+from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rows import in_rows
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
@@ -42,7 +43,7 @@ def _column(p: Partition, node: Node) -> Cluster | None:
     mine = p.cluster_of[node.index]
     if mine.kind == "column":
         return mine
-    dims, shape = tuple(dimensions(node.op)), p.graph.shapes.shape(node.operands[0])
+    dims, shape = tuple(reduced_dims(node.op)), p.graph.shapes.shape(node.operands[0])
     if len(reduction_runs(shape, dims)) != 3:
         return None
     column = Cluster("column", shape, dims, set(mine.members)).inherit(mine)

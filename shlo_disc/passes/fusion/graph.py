@@ -315,13 +315,3 @@ def opaque_kind(op: ir.Operation) -> str:
 def squeezed(shape: Shape) -> Shape:
     """`shape` without the dimensions that are always 1."""
     return tuple(d for d in shape if not d.is_one)
-
-
-def dimensions(op: ir.Operation) -> list[int]:
-    """What a reduction reduces, in order."""
-    return sorted(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
-
-
-def broadcast_dims(op: ir.Operation) -> list[int]:
-    """Where the operand's dimensions are in the result."""
-    return list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))

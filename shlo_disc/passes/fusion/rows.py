@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.reductions import reduction_runs
+from shlo_disc.ir.attributes import broadcast_dims, reduced_dims
 from shlo_disc.ir.mlir import ir
-from shlo_disc.passes.fusion.graph import Graph, Node, Read, Shape, broadcast_dims, dimensions
+from shlo_disc.passes.fusion.graph import Graph, Node, Read, Shape
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.op_classes import FREE, GATHERS, RESHAPES, is_row_reduction
 
@@ -20,7 +21,7 @@ def reduction(graph: Graph, node: Node) -> Cluster:
     of some further in front; `loop` for any other.
     """
     if is_row_reduction(node.op):
-        shape, dims = graph.shapes.shape(node.operands[0]), tuple(dimensions(node.op))
+        shape, dims = graph.shapes.shape(node.operands[0]), tuple(reduced_dims(node.op))
         runs = reduction_runs(shape, dims)
         if dims and (len(runs) < 3 or (len(runs) == 4 and _is_row(graph, runs[-1]))):
             return Cluster("row", shape, dims, {node.index})
@@ -69,7 +70,7 @@ def _lies_in_space(p: Partition, node: Node, row: Cluster) -> bool:
         return p.level(node.shapes[0], row) in _LEVELS[node.role]
     shape = p.graph.shapes.shape(node.operands[0])
     reduces = node.index in p.graph.row_reductions
-    return reduces and is_space(p, shape, dimensions(node.op), row)
+    return reduces and is_space(p, shape, reduced_dims(node.op), row)
 
 
 def _reads_own_index(p: Partition, node: Node, read: Read, row: Cluster) -> bool:

@@ -16,10 +16,11 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import every
-from shlo_disc.tensorflow.ops.values import elements, flag, result
+from shlo_disc.tensorflow.ops.values import elements, result
 from shlo_disc.tensorflow.ops.windows import Layout, padding_of
 
 Values = list[ir.Value]

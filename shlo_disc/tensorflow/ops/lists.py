@@ -28,10 +28,11 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import Sizes, scalar_type, vector
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import convert, create, element_of
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import captures, clone, ir, ops_of
-from shlo_disc.tensorflow.ops.values import elements, flag, result
+from shlo_disc.tensorflow.ops.values import elements, result
 
 Values = list[ir.Value]
 

@@ -7,10 +7,11 @@ import math
 from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota
 from shlo_disc.ingest.size_arithmetic import Size, reshaped, sizes_of
 from shlo_disc.ingest.size_values import Sizes, binary
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import compare, create, element_of, reduced
 from shlo_disc.ir.builders import summed as total_of
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import flag, known_integers
+from shlo_disc.tensorflow.ops.values import known_integers
 
 Values = list[ir.Value]
 

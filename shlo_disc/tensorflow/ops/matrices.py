@@ -18,10 +18,10 @@ from shlo_disc.ingest.elimination import (
 )
 from shlo_disc.ingest.size_arithmetic import known, must_be_equal, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import compare, create, element_of, select, transposed
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
-from shlo_disc.tensorflow.ops.values import flag
 
 Values = list[ir.Value]
 

@@ -7,11 +7,12 @@ from shlo_disc.ingest.arrays import broadcast_to, constant, converted, iota, rev
 from shlo_disc.ingest.region_ops import running, sorted_with_places
 from shlo_disc.ingest.size_arithmetic import Size, product, reshaped, size_of, sizes_of, value_of
 from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import compare, create, element_of, with_element
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of
 from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import elements, flag, known_integer, module_of, result
+from shlo_disc.tensorflow.ops.values import elements, known_integer, module_of, result
 
 Values = list[ir.Value]
 

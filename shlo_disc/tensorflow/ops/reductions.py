@@ -25,9 +25,10 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import Sizes, binary, vector
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import create, element_of, reduced, summed, transposed
 from shlo_disc.ir.mlir import ir, ops_of, producer
-from shlo_disc.tensorflow.ops.values import elements, flag, known_integer, known_integers, result
+from shlo_disc.tensorflow.ops.values import elements, known_integer, known_integers, result
 
 Values = list[ir.Value]
 

@@ -15,11 +15,12 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arrays import broadcast_to, converted, iota
 from shlo_disc.ingest.size_arithmetic import Size, size_of, sizes_of, static, value_of
 from shlo_disc.ingest.size_values import Sizes
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import create, summed
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.arithmetic import Array, chosen
 from shlo_disc.tensorflow.ops.images import places_of, scale_of, wanted_sizes
-from shlo_disc.tensorflow.ops.values import flag, items
+from shlo_disc.tensorflow.ops.values import items
 
 Values = list[ir.Value]
 

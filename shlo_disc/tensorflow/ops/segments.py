@@ -18,11 +18,12 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import Sizes, binary, vector
+from shlo_disc.ir.attributes import flag
 from shlo_disc.ir.builders import compare, create, element_of, reduced, select
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.scattering import places_of, scattered
 from shlo_disc.tensorflow.ops.shapes import front
-from shlo_disc.tensorflow.ops.values import elements, flag, items, module_of, result
+from shlo_disc.tensorflow.ops.values import elements, items, module_of, result
 
 Values = list[ir.Value]
 

@@ -142,11 +142,6 @@ def items(sizes: Sizes, array: ir.Value) -> list[ir.Value]:
 # -- attributes ------------------------------------------------------------------------------------
 
 
-def flag(op: ir.Operation, name: str) -> bool:
-    """An attribute that is true or false; false where it is left out."""
-    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
-
-
 def known_integer(value: ir.Value, what: str) -> int:
     """A rank-0 integer. Raises UnsupportedError where the program computes it."""
     told = elements(Sizes(), value)[0]

@@ -33,7 +33,7 @@ from shlo_disc.ingest.size_arithmetic import (
     times,
 )
 from shlo_disc.ingest.size_values import Sizes
-from shlo_disc.ir.builders import compare, create, element_of, transposed
+from shlo_disc.ir.builders import compare, create, element_of, transposed, write_region
 from shlo_disc.ir.mlir import ir
 from shlo_disc.tensorflow.ops.shapes import part_of
 from shlo_disc.tensorflow.ops.typed import of_its_type
@@ -363,16 +363,9 @@ def max_pool_gradient(sizes: Sizes, op: ir.Operation) -> Values:
         regions=2,
     )
     scalar = ir.RankedTensorType.get([], element)
-    for region, joined in zip(scattered.regions, ("select", "scatter"), strict=True):
-        block = region.blocks.append(scalar, scalar)
-        with ir.InsertionPoint(block):
-            a, b = block.arguments
-            found = (
-                compare("GE", a, b)
-                if joined == "select"
-                else create("stablehlo.add", [a, b], scalar)
-            )
-            ir.Operation.create("stablehlo.return", operands=[found])
+    select, scatter = scattered.regions
+    write_region(select, [scalar] * 2, lambda a, b: [compare("GE", a, b)])
+    write_region(scatter, [scalar] * 2, lambda a, b: [create("stablehlo.add", [a, b], scalar)])
     (result_,) = scattered.results
     for axis, (low, _) in enumerate(pads):
         if pads[axis] != (0, 0):
@@ -477,8 +470,7 @@ def _reduced(
         },
         regions=1,
     )
-    block = pooled.regions[0].blocks.append(start.type, start.type)
-    with ir.InsertionPoint(block):
-        joined = create(f"stablehlo.{name}", list(block.arguments), start.type)
-        ir.Operation.create("stablehlo.return", operands=[joined])
+    pair = [start.type] * 2
+    made = pooled.regions[0]
+    write_region(made, pair, lambda *both: [create(f"stablehlo.{name}", both, start.type)])
     return pooled.results[0]

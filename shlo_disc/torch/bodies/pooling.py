@@ -27,7 +27,7 @@ from shlo_disc.ingest.size_arithmetic import (
     value_of,
 )
 from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import compare, create, element_of, select
+from shlo_disc.ir.builders import compare, create, element_of, select, write_region
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall, spread, typed
 
@@ -89,7 +89,7 @@ class _Windows:
         self,
         values: Sequence[ir.Value],
         starts: Sequence[ir.Value],
-        join: Callable[[Sequence[ir.Value]], list[ir.Value]],
+        join: Callable[..., list[ir.Value]],
     ) -> list[ir.Value]:
         """`values`, padded, with the elements of each window joined."""
         shapes = [ir.RankedTensorType(v.type).shape[: self.first] for v in values]
@@ -113,9 +113,7 @@ class _Windows:
             regions=1,
         )
         scalars = [start.type for start in starts]
-        block = op.regions[0].blocks.append(*scalars, *scalars)
-        with ir.InsertionPoint(block):
-            ir.Operation.create("stablehlo.return", operands=join(list(block.arguments)))
+        write_region(op.regions[0], scalars * 2, join)
         return list(op.results)
 
     def counts(self, x: ir.Value, like: ir.Value, *, with_padding: bool) -> ir.Value:
@@ -148,7 +146,7 @@ def max_pool(call: BodyCall) -> list[ir.Value]:
     windows = _Windows(call, call["self"])
     start = identity("maximum", element_of(call["self"]))
     x = windows.padded(call["self"], start)
-    return windows.reduce([x], [start], lambda pair: [binary("maximum", *pair)])
+    return windows.reduce([x], [start], lambda *pair: [binary("maximum", *pair)])
 
 
 def max_pool_with_indices(call: BodyCall) -> list[ir.Value]:
@@ -168,9 +166,8 @@ def max_pool_with_indices(call: BodyCall) -> list[ir.Value]:
     return windows.reduce(values, starts, _larger)
 
 
-def _larger(arguments: Sequence[ir.Value]) -> list[ir.Value]:
+def _larger(a: ir.Value, i: ir.Value, b: ir.Value, j: ir.Value) -> list[ir.Value]:
     """Of (value, index) and (value, index) that of the larger value, or NaN; else the first one."""
-    a, i, b, j = arguments
     is_first = compare("LT", i, j)
     takes = binary("and", compare("EQ", a, b), is_first)
     takes = binary("or", takes, compare("GT", a, b))
@@ -189,7 +186,7 @@ def avg_pool(call: BodyCall) -> list[ir.Value]:
     element = element_of(call["self"])
     zero = constant(0, element)
     x = windows.padded(call["self"], zero)
-    (total,) = windows.reduce([x], [zero], lambda pair: [binary("add", *pair)])
+    (total,) = windows.reduce([x], [zero], lambda *pair: [binary("add", *pair)])
     names = {argument.name for argument in call.node.target._schema.arguments}
     divisor = call["divisor_override"] if "divisor_override" in names else None
     if divisor is not None:

@@ -20,8 +20,6 @@ from tests.fuzz.text.module import Module
 from tests.fuzz.text.oracles import Interpreter, NoReferenceError, Xla, verify
 from tests.gpu.as_gpu import AsGpu, as_gpu, with_all_digits
 
-__all__ = ["check", "differs"]
-
 _ENGINES: dict[str, Any] = {}
 
 

@@ -16,8 +16,6 @@ from tests.fuzz.text.module import Module
 from tests.fuzz.text.types import Facts
 from tests.gpu.as_gpu import asked
 
-__all__ = ["CALLS", "Scope", "facts", "generate"]
-
 CALLS = 2
 MAX_ELEMENTS = 400
 _LONG = (16, 32, 33, 64, 65, 100, 128, 129, 257, 300)

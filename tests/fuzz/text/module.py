@@ -14,8 +14,6 @@ from tests.fuzz.text import types as known
 from tests.fuzz.text.spelled import SPELLED
 from tests.gpu.as_gpu import asked, with_all_digits
 
-__all__ = ["FUNCTIONS", "Module", "oracle_result", "type_text"]
-
 FUNCTIONS = ("func.call", "stablehlo.composite")
 """Ops whose body is a function of its own; `$F0` in the attributes is its name."""
 

@@ -12,8 +12,6 @@ from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Result, Scope, facts
 from tests.fuzz.text.types import Facts
 
-__all__ = ["TABLE", "elementwise", "op", "similar"]
-
 Maker = Callable[[Scope], object]
 
 TABLE: dict[Maker, float] = {}

@@ -21,8 +21,6 @@ from tests.fuzz.text.ops import (
 )
 from tests.fuzz.text.types import Facts
 
-__all__ = ["Monoid", "draw_monoid", "monoid_body", "reduced", "reducible"]
-
 ONCE = ((),) * CALLS
 
 

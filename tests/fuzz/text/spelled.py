@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tests.fuzz.program import Step
 
-__all__ = ["SPELLED"]
-
 
 def _einsum(step: Step, kinds: Sequence[str], attributes: str) -> Iterator[str]:
     """A `dot_general` and a transpose."""

@@ -1,7 +1,5 @@
 """All makers of random ops: importing the modules that have them fills the table."""
 
-from __future__ import annotations
-
 from tests.fuzz.text import control, moves, others, products, reductions, windows
 from tests.fuzz.text.ops import TABLE
 

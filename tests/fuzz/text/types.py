@@ -10,29 +10,6 @@ import numpy as np
 
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES, FLOATS, Special
 
-__all__ = [
-    "COMPLEX",
-    "FINITE",
-    "FLOAT",
-    "INTEGER",
-    "SIGNED",
-    "Facts",
-    "array",
-    "bits",
-    "dense",
-    "dtype_of",
-    "epsilon",
-    "is_complex",
-    "is_float",
-    "is_quantized",
-    "join",
-    "largest",
-    "moved",
-    "real_of",
-    "rounded",
-    "smallest",
-]
-
 FLOAT = [name for name, row in ELEMENT_TYPES.items() if row.kind == "f"]
 SIGNED = [name for name, row in ELEMENT_TYPES.items() if row.kind == "i"]
 INTEGER = [name for name, row in ELEMENT_TYPES.items() if row.kind in "iu"]

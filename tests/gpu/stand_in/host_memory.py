@@ -7,8 +7,6 @@ import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
 
-__all__ = ["allocated", "mapped", "of_others"]
-
 _PAGE = mmap.PAGESIZE
 _MOST = 1 << 26
 """Bytes that memory of others has at most: interpreted kernels use no more."""

@@ -27,8 +27,6 @@ F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS f
 (2015).
 """
 
-from __future__ import annotations
-
 from shlo_disc.lower.cpu.dense.emit import emit_dense
 from shlo_disc.lower.cpu.dense.plan import Planner
 

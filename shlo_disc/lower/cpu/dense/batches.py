@@ -22,7 +22,7 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.kernels.strips import strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
-from shlo_disc.lower.products.finish import Finish
+from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
@@ -73,7 +73,7 @@ def batches_launch(
     args: tuple[Buffer, Buffer, Buffer],
     label: str,
     result: ElementType,
-    finish: Callable[[Arguments, int], Finish] | None,
+    finish: Callable[[Arguments, int], Epilogue] | None,
 ) -> Launch | None:
     """The kernel of a problem, in a loop if it has no batch; None where another one does better.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -11,16 +12,12 @@ from shlo_disc.lower.cpu.dense.plan import Planner
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
-from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
 from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.schedule.contraction import Dense, analyze_dense, turned
-from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
 from shlo_disc.passes.records import Planned
-
-__all__ = ["emit_dense"]
 
 fused_horizontally = imported_later("shlo_disc.lower.cpu.dense.horizontal", "fused_horizontally")
 largest = imported_later("shlo_disc.lower.cpu.dense.batches", "largest")
@@ -42,12 +39,8 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
     for number, dense in enumerate(products):
         out = Output(number)
 
-        def fill(arguments: Arguments, lanes: int, dense: Dense = dense) -> Fill:
-            return Prologue(dense.problem, block, shapes, arguments, lanes)
-
-        def finish(arguments: Arguments, lanes: int, dense: Dense = dense) -> Finish:
-            return Epilogue(dense, block, shapes, arguments, lanes)
-
+        fill = partial(Prologue, dense.problem, block, shapes)
+        finish = partial(Epilogue, dense, block, shapes)
         if dense.bands is not None:
             return _banded(dense, block, shapes, machine)
         if record.rows is not None:
@@ -88,9 +81,7 @@ def _unless_few_columns(
     shapes, machine = planner.shapes, planner.machine
     other_way = replace(dense, problem=turned(dense.problem, shapes))
 
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(other_way, block, shapes, arguments, lanes)
-
+    finish = partial(Epilogue, other_way, block, shapes)
     other = Planner(
         other_way.problem, shapes, machine, finish=finish if planner.finish is not None else None,
         result=planner.gemm.c, out=planner.out, may_use_words=False,
@@ -100,10 +91,7 @@ def _unless_few_columns(
 
 def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
     """The plan of a product that is read in bands."""
-
-    def finish(arguments: Arguments, lanes: int) -> FinishBands:
-        return BandEpilogue(dense, block, shapes, arguments, lanes)
-
+    finish = partial(BandEpilogue, dense, block, shapes)
     element = element_of(dense.root)
     return Planner(dense.problem, shapes, machine, finish_bands=finish, result=element).plan()
 
@@ -117,9 +105,7 @@ def _with_rows(
     memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
     outputs = [Output(yielded.index(root)) for root in record.roots]
 
-    def finish(arguments: Arguments, lanes: int) -> Finish:
-        return Epilogue(dense, block, shapes, arguments, lanes)
-
+    finish = partial(Epilogue, dense, block, shapes)
     rows = row_work(record, block, shapes, machine, outputs, given, memory)
     steps = Planner(
         dense.problem, shapes, machine, finish=finish if given != dense.total else None,

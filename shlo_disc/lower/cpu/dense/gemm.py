@@ -27,7 +27,7 @@ from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import KernelText
-from shlo_disc.lower.products.finish import Fill
+from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
@@ -226,7 +226,7 @@ class Writer(TileWriter):
             self.a_mem.store(g.words.closed(b, w.results[0]), self.a_note)
 
     def _compute_b(
-        self, fill: Fill, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue
+        self, fill: Prologue, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue
     ) -> None:
         b, lanes, columns = self.b, self.g.tile.lanes, self.g.tile.columns
         with b.loop(n0, n1, columns, hint="panel") as panel:

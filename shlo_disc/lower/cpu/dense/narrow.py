@@ -19,7 +19,7 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.kernels.strips import masked_strips, whole_strips
 from shlo_disc.lower.plan import Buffer, Kernel, Launch
-from shlo_disc.lower.products.finish import Finish
+from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
@@ -41,7 +41,7 @@ def narrow_launch(
     args: tuple[Buffer, Buffer, Buffer],
     label: str,
     result: ElementType,
-    finish: Callable[[Arguments, int], Finish] | None,
+    finish: Callable[[Arguments, int], Epilogue] | None,
 ) -> Launch | None:
     """A kernel for a problem whose N has size 1; None where the general kernel does better.
 
@@ -76,7 +76,7 @@ class _Writer:
         machine: Machine,
         args: tuple[Buffer, Buffer, Buffer],
         result: ElementType,
-        finish: Callable[[Arguments, int], Finish] | None,
+        finish: Callable[[Arguments, int], Epilogue] | None,
     ) -> None:
         p = self.p = problem
         self.arguments, self.element = Arguments(), result

@@ -12,7 +12,8 @@ from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
+from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
+from shlo_disc.lower.products.prologue import Prologue
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,16 @@ class Gemm:
     """direct, scratch or packed."""
     c_unit: bool
     machine: Machine
-    finish: Finish | None = None
+    finish: Epilogue | None = None
     """Computes the result from the sums (None: it is the sum, converted)."""
     bands: int = 1
     """Bands of columns; more than one want `finish_bands`, which stores the results."""
-    finish_bands: FinishBands | None = None
+    finish_bands: BandEpilogue | None = None
     parts: Parts | None = None
     """What `finish` or `finish_bands` was written as; these may be None then."""
     then_rows: bool = False
     """True if row work follows in the same launch."""
-    fill: Fill | None = None
+    fill: Prologue | None = None
     """Computes B (mode scratch) instead of reading it."""
     short: bool = False
     """Products are rounded before they are added (`Problem.is_short`)."""

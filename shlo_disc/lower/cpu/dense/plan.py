@@ -38,14 +38,13 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
-from shlo_disc.lower.products.finish import Fill, Finish, FinishBands
+from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
+from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
 from shlo_disc.lower.values.elemental import Arguments
 
 if TYPE_CHECKING:
     from shlo_disc.lower.cpu.dense.row_work import RowWork
-
-__all__ = ["Planner", "Scratch", "is_unit"]
 
 batches_launch = imported_later("shlo_disc.lower.cpu.dense.batches", "batches_launch")
 small_launch = imported_later("shlo_disc.lower.cpu.dense.small", "small_launch")
@@ -127,12 +126,12 @@ class Planner:
         *,
         a_buffer: Buffer | None = None,
         b_buffer: Buffer | None = None,
-        finish: Callable[[Arguments, int], Finish] | None = None,
-        finish_bands: Callable[[Arguments, int], FinishBands] | None = None,
+        finish: Callable[[Arguments, int], Epilogue] | None = None,
+        finish_bands: Callable[[Arguments, int], BandEpilogue] | None = None,
         result: ElementType | None = None,
         label: str = "dense",
         keep_b: bool = True,
-        fill: Callable[[Arguments, int], Fill] | None = None,
+        fill: Callable[[Arguments, int], Prologue] | None = None,
         out: Output | Workspace = FIRST,
         rows: RowWork | None = None,
         panels: Workspace | None = None,

@@ -21,7 +21,7 @@ from shlo_disc.lower.cpu.dense.tiles import Tile
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.plan import Buffer, Condition, Kernel, Launch
-from shlo_disc.lower.products.finish import Finish
+from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
@@ -56,7 +56,7 @@ def small_launch(
     args: tuple[Buffer, Buffer, Buffer],
     label: str,
     result: ElementType,
-    finish: Callable[[Arguments, int], Finish] | None,
+    finish: Callable[[Arguments, int], Epilogue] | None,
 ) -> Launch:
     """The kernel of a problem, see `when_small`; `result`, `finish`: as for `Planner`."""
     p, (m,), (n,), (k,) = problem, problem.m, problem.n, problem.k

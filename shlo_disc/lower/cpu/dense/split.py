@@ -18,7 +18,7 @@ from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import LONG_SUM
 from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
-from shlo_disc.lower.products.finish import Finish
+from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
 from shlo_disc.lower.values.elemental import Arguments
 
@@ -98,7 +98,7 @@ def combine_launch(
     sizes: dict[str, Expr],
     problem: Problem,
     out: Output | Workspace,
-    finish: Callable[[Arguments, int], Finish] | None,
+    finish: Callable[[Arguments, int], Epilogue] | None,
     label: str,
     parts: int,
 ) -> Launch:

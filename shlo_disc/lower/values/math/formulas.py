@@ -79,3 +79,9 @@ def _chain(x: Register, terms: Sequence[Register | float]) -> Register:
     for c in reversed(terms[:-1]):
         result = fma(result, x, c)
     return result
+
+
+def two_sum(a: Register, b: Register) -> tuple[Register, Register]:
+    """`a + b` as an unevaluated sum: rounded, and what rounding loses; `a` is 0 or the larger."""
+    high = a + b
+    return high, (a - high) + b

@@ -20,7 +20,7 @@ from shlo_disc.lower.values.math.exponential import (
     scale,
     split,
 )
-from shlo_disc.lower.values.math.formulas import fma, horner, select
+from shlo_disc.lower.values.math.formulas import fma, horner, select, two_sum
 from shlo_disc.lower.values.math.logarithm import normalise, split_log
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
@@ -30,12 +30,6 @@ _INFINITY = float("inf")
 _NAN = float("nan")
 _THIRDS = (2.0 / 3.0, float.fromhex("0x1.5555555555555p-55"))
 """2/3 as an unevaluated sum."""
-
-
-def _two_sum(a: Register, b: Register) -> tuple[Register, Register]:
-    """A + b as an unevaluated sum; a is 0 or the larger."""
-    high = a + b
-    return high, (a - high) + b
 
 
 def _log_double(x: Register) -> tuple[Register, Register]:
@@ -55,16 +49,16 @@ def _log_double(x: Register) -> tuple[Register, Register]:
     z = s * s
     z_low = fma(s, s, -z) + (s + s) * s_low
     t = z * horner(z, TABLES["log_dd", "f64"])
-    u, u_low = _two_sum(z.constant(_THIRDS[0]), t)
+    u, u_low = two_sum(z.constant(_THIRDS[0]), t)
     u_low = u_low + _THIRDS[1]
     v = s * z
     v_low = fma(s, z, -v) + fma(s, z_low, s_low * z)
     w = v * u
     w_low = fma(v, u, -w) + fma(v, u_low, v_low * u)
-    high, low = _two_sum(k * LN2_HIGH["f64"], s + s)
-    high, more = _two_sum(high, w)
+    high, low = two_sum(k * LN2_HIGH["f64"], s + s)
+    high, more = two_sum(high, w)
     low = low + more + (s_low + s_low) + w_low + k * LN2_LOW["f64"]
-    return _two_sum(high, low)
+    return two_sum(high, low)
 
 
 def positive_double(x: Register, y: Register) -> Register:

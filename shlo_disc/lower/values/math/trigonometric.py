@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from shlo_disc.lower.values.math.formulas import chain, fma, horner, select, squared
+from shlo_disc.lower.values.math.formulas import chain, fma, horner, select, squared, two_sum
 from shlo_disc.lower.values.math.registry import function
 from shlo_disc.lower.values.math.tables import TABLES
 from shlo_disc.lower.values.typed import Mask, Register
@@ -251,7 +251,7 @@ def cos(x: Register) -> Register:
 def tan(x: Register) -> Register:
     """The tangent: sin / cos, or -cos / sin in odd quadrants; both as unevaluated sums."""
     r, low, quadrant = _reduce(x)
-    sine, cosine = (_rounded(*parts) for parts in _sin_cos(r, low))
+    sine, cosine = (two_sum(*parts) for parts in _sin_cos(r, low))
     odd = (quadrant & 1).differs(0)
     above, above_low = (select(odd, -c, s) for s, c in zip(sine, cosine, strict=True))
     under, under_low = (select(odd, s, c) for s, c in zip(sine, cosine, strict=True))
@@ -260,12 +260,6 @@ def tan(x: Register) -> Register:
     rest = fma(-quotient, under, above) + fma(-quotient, under_low, above_low)
     tiny = x.abs() < (2.0**-13 if x.element == "f32" else 2.0**-28)
     return select(tiny, x, fma(rest, inverse, quotient))  # -0 and denormals stay
-
-
-def _rounded(a: Register, b: Register) -> _Sum:
-    """The sum of a and the smaller b, rounded, and what the rounding loses."""
-    total = a + b
-    return total, (a - total) + b
 
 
 _PI = {

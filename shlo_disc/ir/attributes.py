@@ -12,6 +12,11 @@ def integer(op: ir.Operation, name: str, default: int | None = None) -> int:
     return int(op.attributes[name].value)
 
 
+def flag(op: ir.Operation, name: str) -> bool:
+    """An attribute that is true or false; false where it is absent."""
+    return name in op.attributes and bool(ir.BoolAttr(op.attributes[name]).value)
+
+
 def integers(op: ir.Operation, name: str) -> list[int]:
     """An array of i64."""
     return list(ir.DenseI64ArrayAttr(op.attributes[name]))
@@ -37,3 +42,18 @@ def pairs(op: ir.Operation, name: str, count: int) -> list[tuple[int, int]]:
 def text(op: ir.Operation, name: str) -> str:
     """A string attribute."""
     return str(ir.StringAttr(op.attributes[name]).value)
+
+
+def reduced_dims(op: ir.Operation) -> list[int]:
+    """The dimensions that a `reduce` removes, sorted."""
+    return sorted(integers(op, "dimensions"))
+
+
+def broadcast_dims(op: ir.Operation) -> list[int]:
+    """Where a static or dynamic broadcast has the dimensions of its operand."""
+    return integers(op, "broadcast_dimensions")
+
+
+def permutation(op: ir.Operation) -> list[int]:
+    """Where a transpose takes each dimension from."""
+    return integers(op, "permutation")
