@@ -4,8 +4,10 @@ new JAX."""
 from __future__ import annotations
 
 import cProfile
+import gc
 import re
 import sys
+import weakref
 from pathlib import Path
 
 import jax
@@ -17,7 +19,14 @@ from jax import export
 from shlo_disc import jax_private
 from shlo_disc.jax.generic import generic
 from shlo_disc.jax_private.arrays import ArrayImpl, cpu_sharding, key_impl
-from shlo_disc.jax_private.jaxprs import are_plain, closed_over, retyped, shaped_array
+from shlo_disc.jax_private.jaxprs import (
+    are_plain,
+    closed_over,
+    equations_of,
+    named_axes,
+    retyped,
+    shaped_array,
+)
 from shlo_disc.jax_private.sizes import reshapes_of
 from shlo_disc.jax_private.states import checking, is_library_file, trace_context
 
@@ -50,6 +59,26 @@ def test_the_table_names_what_is_exported():
     ):
         assert f"`{name}`" in jax_private.__doc__
         assert any(hasattr(module, name) for module in vars(jax_private).values())
+
+
+def test_equations_of_a_jaxpr_that_is_called_twice_occur_twice():
+    inner = jax.jit(jnp.sin)
+    traced = jax.jit(lambda x: jax.lax.cond(x > 0, inner, jnp.cos, inner(x))).trace(1.0).jaxpr
+    names = [equation.primitive.name for equation in equations_of(traced)]
+    assert (names.count("sin"), names.count("cos")) == (2, 1)
+    assert not named_axes(traced)
+    assert [*map(id, equations_of(traced))] == [*map(id, equations_of(traced.jaxpr))]
+    alive = weakref.ref(traced.jaxpr)
+    del traced
+    jax.clear_caches()
+    gc.collect()
+    assert alive() is None
+
+
+def test_named_axes_inside_calls_are_found():
+    inner = jax.jit(lambda x: jax.lax.ppermute(x, "i", [(0, 0)]))
+    traced = jax.make_jaxpr(inner, axis_env=[("i", 1)])(1.0)
+    assert named_axes(traced) == {"i"}
 
 
 def test_tracers_of_an_outer_trace_are_the_first_arguments_and_may_change_their_type():
