@@ -18,19 +18,14 @@ from jax._src import util as _util
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.shard_map import shard_map_p as _shard_map_p
-from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from shlo_disc.jax_private.extend import ClosedJaxpr, Jaxpr
 
 Unseen = _source_info.JaxStackTraceBeforeTransformation
 """The cause of an error that nobody sees: JAX takes 6 ms to add the lines of the program.
 
 Each error needs its own: JAX keeps an error where its cause is.
 """
-
-Literal = _core.Literal
-"""A number in a jaxpr."""
-
-Variable = _core.Var
-"""`(aval) -> variable` of a jaxpr."""
 
 
 def is_jaxpr(value: Any) -> bool:

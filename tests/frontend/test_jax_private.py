@@ -29,6 +29,7 @@ from shlo_disc.jax_private.jaxprs import (
 )
 from shlo_disc.jax_private.sizes import reshapes_of
 from shlo_disc.jax_private.states import checking, is_library_file, trace_context
+from tests.children import python
 
 PACKAGE = Path(jax_private.__file__).parent
 PRIVATE = re.compile(r"\bjax\._src\b|\bjaxlib\b.*import|\bjaxlib\._jax\b")
@@ -73,6 +74,20 @@ def test_equations_of_a_jaxpr_that_is_called_twice_occur_twice():
     jax.clear_caches()
     gc.collect()
     assert alive() is None
+
+
+def test_primitives_are_those_of_jax_extend():
+    code = """
+        import sys
+        from shlo_disc.jax_private.extend import primitives
+        ours = vars(primitives())
+        assert "jax.extend" not in sys.modules
+        from jax.extend.core import primitives as public
+        theirs = {n: value for n, value in vars(public).items() if n.endswith("_p")}
+        assert primitives() is public
+        print(len(theirs) > 100, all(ours[n] is value for n, value in theirs.items()))
+        """
+    assert python(code) == "True True"
 
 
 def test_named_axes_inside_calls_are_found():

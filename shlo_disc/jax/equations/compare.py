@@ -22,7 +22,8 @@ import numpy as np
 from shlo_disc.jax.sizes.marks import CLOSED, MARK
 from shlo_disc.jax.sizes.symbolic import evaluate
 from shlo_disc.jax_private.calls import CALLS, called
-from shlo_disc.jax_private.jaxprs import Literal, equation_line, scan_operands
+from shlo_disc.jax_private.extend import Literal
+from shlo_disc.jax_private.jaxprs import equation_line, scan_operands
 
 LAYOUT = frozenset(
     (

@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 
 from shlo_disc.jax_private.arrays import KeyArray
 from shlo_disc.jax_private.digests import (
@@ -29,6 +28,7 @@ from shlo_disc.jax_private.digests import (
     says_nothing,
     trivially_placed,
 )
+from shlo_disc.jax_private.extend import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 from shlo_disc.jax_private.states import trace_context
 from shlo_disc.jax_private.weights import is_large
 from shlo_disc.store.format import MOST_CONSTANT_BYTES, TOO_MANY_CONSTANTS, name_of
