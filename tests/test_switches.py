@@ -152,6 +152,22 @@ def test_thresholds_of_the_program_stay(usual, thresholds):
     gc.set_threshold(*before)
 
 
+def test_an_import_makes_no_full_collection():
+    code = """
+        import gc, jax, jax.numpy
+        gc.collect()
+        gc.freeze()  # a few survivors are many
+        gc.set_threshold(100, 1, 1)
+        found = []
+        gc.callbacks.append(lambda phase, info: found.append(info["generation"]))
+        import shlo_disc
+        del found[:]  # of what it imports to begin with
+        shlo_disc.jit
+        print(2 in found, gc.get_threshold())
+        """
+    assert python(code) == "False (100, 1, 1)"
+
+
 def test_a_forked_child_has_the_usual_interval():
     code = """
         import os, sys, threading, warnings

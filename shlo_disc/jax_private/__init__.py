@@ -27,7 +27,7 @@ Tried with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `known_primitives`, `prng_name`, `is_array`, `is_typed_number`, `says_nothing`,
   `trivially_placed`, `LEFT_TO_DERIVATIVES`: what a digest of a jaxpr must know (`PRNGImpl`,
   `literals`, `UnspecifiedValue`, `MemorySpace`); `jax.extend` has most primitives, `prng` those of
-  keys.
+  keys. `extend` has its names, without Pallas.
 * `key_impl`: `dtype._impl.name` of typed PRNG keys, to wrap raw results.
 * `weakref_cache_key_types`: the types of parameters that JAX's caches hold weakly.
 * `_canonicalize_dimension`: replaced for symbolic sizes, so that a trace leaves no reference cycle.
@@ -39,7 +39,7 @@ Tried with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
   hashes and compares sizes.
 * `register_exclusion` (twice): our frames stay out of locations and tracebacks. `summarize`: the
   line of an equation.
-* `Literal`: numbers in jaxprs, to compare two traces. `Variable`, `is_jaxpr`:
+* `Literal`: numbers in jaxprs, to compare two traces. `Var`, `is_jaxpr`:
   to take a jaxpr apart.
 * `replace_functions`, `use_builtins`, `use_derivative_of_product`, `use_derivative_of_solve`,
   `use_index`, `use_numpy`: functions of JAX that want constant sizes (`jax/generic/generic.py`).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr
+from shlo_disc.jax_private.extend import ClosedJaxpr
 
 CALLS = frozenset(
     (

@@ -13,9 +13,10 @@ from jax._src.lax import lax as _lax
 from jax._src.lax import linalg as _linalg
 from jax._src.lax import slicing as _slicing
 from jax._src.sharding_impls import UNSPECIFIED as _UNSPECIFIED  # type: ignore[attr-defined]
-from jax.extend.core import Primitive, primitives
 from jax.sharding import AbstractMesh, Mesh
 from jaxlib.version import __version__ as _jaxlib_version
+
+from shlo_disc.jax_private.extend import Primitive, primitives
 
 try:
     from jax._src.random import prng as _prng
@@ -48,12 +49,13 @@ _OTHERS = frozenset({
 @functools.cache
 def known_primitives() -> frozenset[Any]:
     """Primitives of JAX that have one meaning: those of `jax.extend`, of PRNG keys, and _OTHERS."""
-    modules = (primitives, _prng, _lax, _slicing, _linalg)
+    of_extend = primitives()
+    modules = (of_extend, _prng, _lax, _slicing, _linalg)
     rows = [(module, value) for module in modules for value in vars(module).values()]
     return frozenset(
         value
         for module, value in rows
-        if isinstance(value, Primitive) and (module in (primitives, _prng) or value.name in _OTHERS)
+        if isinstance(value, Primitive) and (module in (of_extend, _prng) or value.name in _OTHERS)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,22 +14,18 @@ import jax
 from jax._src import checkify as _checkify
 from jax._src import core as _core
 from jax._src import source_info_util as _source_info
+from jax._src import util as _util
 from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.shard_map import shard_map_p as _shard_map_p
-from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from shlo_disc.jax_private.extend import ClosedJaxpr, Jaxpr
 
 Unseen = _source_info.JaxStackTraceBeforeTransformation
 """The cause of an error that nobody sees: JAX takes 6 ms to add the lines of the program.
 
 Each error needs its own: JAX keeps an error where its cause is.
 """
-
-Literal = _core.Literal
-"""A number in a jaxpr."""
-
-Variable = _core.Var
-"""`(aval) -> variable` of a jaxpr."""
 
 
 def is_jaxpr(value: Any) -> bool:
@@ -118,6 +115,8 @@ def named_axes(jaxpr: Any) -> frozenset[Any]:
     Effects tell most; some collectives have none in JAX (`ppermute`).
     """
     names = {effect.name for effect in jaxpr.effects if isinstance(effect, _core.NamedAxisEffect)}
+    if not any("axis_name" in equation.params for equation in equations_of(jaxpr)):
+        return frozenset(names)
     todo = [getattr(jaxpr, "jaxpr", jaxpr)]
     while todo:
         for equation in todo.pop().eqns:
@@ -215,11 +214,29 @@ def error_codes(first: int) -> Iterator[None]:
         _own_codes.reset(token)
 
 
-def equations_of(jaxpr: Any) -> Iterator[Any]:
-    """Every equation of a jaxpr and of those nested in it."""
-    todo = [getattr(jaxpr, "jaxpr", jaxpr)]
+def equations_of(jaxpr: Any) -> tuple[Any, ...]:
+    """Every equation of a jaxpr and of those nested in it.
+
+    The equations of a jaxpr that two equations hold occur twice.
+    """
+    found: tuple[Any, ...] = _equations_of(getattr(jaxpr, "jaxpr", jaxpr))
+    return found
+
+
+def _all_equations(jaxpr: Any) -> tuple[Any, ...]:
+    found, todo = [], [jaxpr]
     while todo:
         inner = todo.pop()
-        yield from inner.eqns
+        found += inner.eqns
         for equation in inner.eqns:
-            todo += list(jaxprs_inside(equation))
+            todo += jaxprs_inside(equation)
+    return tuple(found)
+
+
+_FEW = 8
+"""Jaxprs whose equations are kept: a first call asks several times for those of one."""
+
+by_jaxpr: Any = functools.partial(_util.weakref_lru_cache, maxsize=_FEW, trace_context_in_key=False)
+"""A decorator of functions of one open jaxpr: their last results are kept, as long as it lives."""
+
+_equations_of = by_jaxpr(_all_equations)

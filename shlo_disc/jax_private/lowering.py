@@ -30,7 +30,8 @@ from shlo_disc.base.callbacks import PythonCallback
 from shlo_disc.base.errors import ForkError
 from shlo_disc.jax_private.callbacks import FOR_US
 from shlo_disc.jax_private.calls import CALLS, called
-from shlo_disc.jax_private.jaxprs import Literal, bind_equation, shaped_array
+from shlo_disc.jax_private.extend import Literal
+from shlo_disc.jax_private.jaxprs import bind_equation, shaped_array
 from shlo_disc.jax_private.sizes import DimExpr, min_size
 from shlo_disc.jax_private.weights import weights_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax._src import core as _core
@@ -12,7 +12,7 @@ from jax._src.export import shape_poly as _shape_poly
 from jax._src.export import shape_poly_decision as _shape_poly_decision
 from jax._src.numpy import fft as _numpy_fft
 
-from shlo_disc.jax_private.jaxprs import equation_line, equations_of
+from shlo_disc.jax_private.jaxprs import by_jaxpr, equation_line, equations_of
 
 DimExpr = _shape_poly._DimExpr
 """The class of symbolic sizes."""
@@ -114,25 +114,34 @@ def _canonical_dimension(dim: Any) -> Any:
 _core._canonicalize_dimension = _canonical_dimension
 
 
-def reshapes_of(jaxpr: Any) -> Iterator[tuple[list[str], list[str], str]]:
-    """(operand sizes, result sizes, `model.py:7`) of every reshape of symbolic sizes, nested
-    too; equal sizes are told once.
-    """
-    seen: set[tuple[str, str]] = set()
+Reshape = tuple[tuple[str, ...], tuple[str, ...], str]
+"""(operand sizes, result sizes, `model.py:7`)"""
+
+
+def reshapes_of(jaxpr: Any) -> tuple[Reshape, ...]:
+    """Every reshape of symbolic sizes, nested too; equal sizes are told once."""
+    found: tuple[Reshape, ...] = _reshapes_of(getattr(jaxpr, "jaxpr", jaxpr))
+    return found
+
+
+def _all_reshapes(jaxpr: Any) -> tuple[Reshape, ...]:
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
     known: dict[int, str] = {}  # by address: the jaxpr keeps its sizes
 
     def text(size: Any) -> str:
-        if (found := known.get(id(size))) is None:
-            found = known[id(size)] = size_text(size) if isinstance(size, DimExpr) else str(size)
-        return found
+        if (told := known.get(id(size))) is None:
+            told = known[id(size)] = size_text(size) if isinstance(size, DimExpr) else str(size)
+        return told
 
     for equation in equations_of(jaxpr):
         if equation.primitive.name == "reshape":
             before = equation.invars[0].aval.shape
             after = equation.outvars[0].aval.shape
             if any(isinstance(size, DimExpr) for size in (*before, *after)):
-                texts = [*map(text, before)], [*map(text, after)]
-                key = ", ".join(texts[0]), ", ".join(texts[1])
-                if key not in seen:
-                    seen.add(key)
-                    yield *texts, equation_line(equation)
+                texts = tuple(map(text, before)), tuple(map(text, after))
+                if texts not in found:
+                    found[texts] = equation_line(equation)
+    return tuple((*texts, line) for texts, line in found.items())
+
+
+_reshapes_of = by_jaxpr(_all_reshapes)

@@ -242,7 +242,7 @@ def _contents(path: Path) -> bytes:
             raise DamagedError("no file of the store")
         if not is_ours(found) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise DamagedError("others may write to the file")
-        contents = file.read(MOST_BYTES)
+        contents = file.read(found.st_size)  # as many bytes as may come are allocated first
         if time.time() - found.st_mtime > _DAY_S:
             with contextlib.suppress(OSError):  # a read-only store
                 os.utime(file.fileno())

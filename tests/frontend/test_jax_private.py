@@ -2,8 +2,10 @@
 new JAX."""
 
 import cProfile
+import gc
 import re
 import sys
+import weakref
 from pathlib import Path
 
 import jax
@@ -15,9 +17,17 @@ from jax import export
 from shlo_disc import jax_private
 from shlo_disc.jax.generic import generic
 from shlo_disc.jax_private.arrays import ArrayImpl, cpu_sharding, key_impl
-from shlo_disc.jax_private.jaxprs import are_plain, closed_over, retyped, shaped_array
+from shlo_disc.jax_private.jaxprs import (
+    are_plain,
+    closed_over,
+    equations_of,
+    named_axes,
+    retyped,
+    shaped_array,
+)
 from shlo_disc.jax_private.sizes import reshapes_of
 from shlo_disc.jax_private.states import checking, is_library_file, trace_context
+from tests.children import python
 
 PACKAGE = Path(jax_private.__file__).parent
 PRIVATE = re.compile(r"\bjax\._src\b|\bjaxlib\b.*import|\bjaxlib\._jax\b")
@@ -48,6 +58,40 @@ def test_the_table_names_what_is_exported():
     ):
         assert f"`{name}`" in jax_private.__doc__
         assert any(hasattr(module, name) for module in vars(jax_private).values())
+
+
+def test_equations_of_a_jaxpr_that_is_called_twice_occur_twice():
+    inner = jax.jit(jnp.sin)
+    traced = jax.jit(lambda x: jax.lax.cond(x > 0, inner, jnp.cos, inner(x))).trace(1.0).jaxpr
+    names = [equation.primitive.name for equation in equations_of(traced)]
+    assert (names.count("sin"), names.count("cos")) == (2, 1)
+    assert not named_axes(traced)
+    assert [*map(id, equations_of(traced))] == [*map(id, equations_of(traced.jaxpr))]
+    alive = weakref.ref(traced.jaxpr)
+    del traced
+    jax.clear_caches()
+    gc.collect()
+    assert alive() is None
+
+
+def test_primitives_are_those_of_jax_extend():
+    code = """
+        import sys
+        from shlo_disc.jax_private.extend import primitives
+        ours = vars(primitives())
+        assert "jax.extend" not in sys.modules
+        from jax.extend.core import primitives as public
+        theirs = {n: value for n, value in vars(public).items() if n.endswith("_p")}
+        assert primitives() is public
+        print(len(theirs) > 100, all(ours[n] is value for n, value in theirs.items()))
+        """
+    assert python(code) == "True True"
+
+
+def test_named_axes_inside_calls_are_found():
+    inner = jax.jit(lambda x: jax.lax.ppermute(x, "i", [(0, 0)]))
+    traced = jax.make_jaxpr(inner, axis_env=[("i", 1)])(1.0)
+    assert named_axes(traced) == {"i"}
 
 
 def test_tracers_of_an_outer_trace_are_the_first_arguments_and_may_change_their_type():

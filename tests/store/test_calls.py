@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import gc
 import json
@@ -342,6 +343,18 @@ def test_equal_parameters_of_other_types_are_others():
         digest.value(value)
         found.add(digest.digest())
     assert len(found) == len(values)
+
+
+def test_an_object_that_occurs_twice_counts_as_its_copy_does():
+    values = [((1,), [2]), {"a": (1, Way.UP)}, Way.UP, np.dtype("f4"), np.ones(40, np.float32)]
+    for value in values:
+        found = []
+        for pair in ((value, value), (value, copy.deepcopy(value)), (value,)):
+            digest = _Digest({})
+            for each in pair:
+                digest.value(each)
+            found.append(digest.digest())
+        assert found[0] == found[1] != found[2]
 
 
 def test_the_configuration_counts():

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import jax
@@ -46,6 +47,18 @@ def counted(action) -> dict[str, int]:
     before = COUNTS.now()
     action()
     return {name: n - before[name] for name, n in COUNTS.now().items() if n != before[name]}
+
+
+def test_memory_is_allocated_for_what_is_read_alone(store):
+    content = bytes(100_000)
+    store.write(KEY, content)
+    tracemalloc.start()
+    try:
+        assert store.read(KEY) == content
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * len(content)
 
 
 def test_what_is_written_is_read(store):

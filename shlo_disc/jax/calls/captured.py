@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc.jax.arguments.leaves import abstract, is_canonical, is_key_dtype, type_of
 from shlo_disc.jax.calls.call import Blueprint, Call, Options
 from shlo_disc.jax.sizes.fresh import FreshSizes, assuming
 from shlo_disc.jax.sizes.marks import marking
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, nested
+from shlo_disc.jax_private.extend import jaxpr_as_fun
 from shlo_disc.jax_private.jaxprs import are_plain, closed_over, retyped
 from shlo_disc.jax_private.states import checking
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy.typing as npt
 from jax import export
-from jax.extend.mlir import ir
 
 from shlo_disc.base.callbacks import PythonCallback
 from shlo_disc.base.errors import UnsupportedError
@@ -25,6 +24,7 @@ from shlo_disc.dynamic.relations import RELATIONS, lower_bound
 from shlo_disc.jax.arguments.leaves import is_key_dtype
 from shlo_disc.jax.arguments.plan import Pattern, split
 from shlo_disc.jax.sizes.symbolic import as_expr
+from shlo_disc.jax_private.extend import ir
 from shlo_disc.jax_private.lowering import lower_whole
 from shlo_disc.jax_private.modules import (
     LEFT_OUT,

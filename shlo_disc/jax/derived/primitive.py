@@ -17,7 +17,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
 
 from shlo_disc.base.errors import UnsupportedError
@@ -44,6 +43,7 @@ from shlo_disc.jax.derived.sharding_types import (
     without_shards,
 )
 from shlo_disc.jax_private.arrays import ArrayImpl
+from shlo_disc.jax_private.extend import Primitive
 from shlo_disc.jax_private.jaxprs import batched_by, check_by_jaxpr
 from shlo_disc.jax_private.meshes import device_count, on_many_devices, under_mesh, varying_alike
 from shlo_disc.jax_private.states import is_export

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc.base import locks
 from shlo_disc.base.errors import ForkError, UnsupportedError
@@ -34,6 +33,7 @@ from shlo_disc.jax.sizes.nesting import BusyError, in_turn, nested
 from shlo_disc.jax.sizes.symbolic import Question, SizeScope
 from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax.splits.staged import Staged
+from shlo_disc.jax_private.extend import jaxpr_as_fun
 from shlo_disc.jax_private.jaxprs import named_axes
 from shlo_disc.jax_private.states import held_weakly
 

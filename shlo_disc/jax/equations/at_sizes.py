@@ -13,14 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 from jax import export
-from jax.extend.core import ClosedJaxpr
 
 from shlo_disc.jax.arguments.leaves import abstract
 from shlo_disc.jax.sizes.structure import parts_of
 from shlo_disc.jax.sizes.symbolic import as_expr, evaluate
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.extend import ClosedJaxpr, Literal
 from shlo_disc.jax_private.functions_with_sizes import HeldSizes
-from shlo_disc.jax_private.jaxprs import Literal, bind_equation, is_jaxpr
+from shlo_disc.jax_private.jaxprs import bind_equation, is_jaxpr
 from shlo_disc.jax_private.sizes import DimExpr, size_as_array
 
 Values = dict[Any, Any]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,8 @@ import numpy as np
 from shlo_disc.jax.sizes.marks import CLOSED, MARK
 from shlo_disc.jax.sizes.symbolic import evaluate
 from shlo_disc.jax_private.calls import CALLS, called
-from shlo_disc.jax_private.jaxprs import Literal, equation_line, scan_operands
+from shlo_disc.jax_private.extend import Literal
+from shlo_disc.jax_private.jaxprs import equation_line, scan_operands
 
 LAYOUT = frozenset(
     (
@@ -40,11 +41,15 @@ INLINED = CALLS - {"composite"}
 """Calls whose body is part of the program; a composite is one operation."""
 
 
+_Type = tuple[tuple[int, ...], str]
+"""The shape of an array and the name of its dtype."""
+
+
 class _Event(NamedTuple):
     """One operation on data: its name, the types of its results, and the numbers it uses."""
 
     name: str
-    results: tuple[tuple[tuple[int, ...], str], ...]
+    results: tuple[_Type, ...]
     numbers: tuple[float | None, ...]
     """Per operand: the number it is for certain, or None."""
     equation: Any
@@ -77,8 +82,7 @@ def difference(
             kinds = ("weakly", "strongly") if a.weak_type else ("strongly", "weakly")
             return f"result {number} is {kinds[0]} typed, but {kinds[1]} at these sizes", ""
     readers = _Reader(hints, empty), _Reader({}, empty)
-    ours = list(readers[0].events(symbolic))
-    want = list(readers[1].events(concrete))
+    ours, want = readers[0].events(symbolic), readers[1].events(concrete)
     for a, b in zip(ours, want, strict=False):
         if a.name != b.name or not _same_numbers(a.numbers, b.numbers):
             return _told(a, b), a.where
@@ -128,11 +132,11 @@ def _event(event: _Event) -> str:
     return f"{event.name}{used} -> {', '.join(map(_shown, event.results))}"
 
 
-def _shown(type_: tuple[tuple[int, ...], str]) -> str:
+def _shown(type_: _Type) -> str:
     return f"{type_[1]}[{','.join(map(str, type_[0]))}]"
 
 
-def _type(aval: Any, hints: Mapping[str, int]) -> tuple[tuple[int, ...], str]:
+def _type(aval: Any, hints: Mapping[str, int]) -> _Type:
     shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", aval)
     name = _name(dtype) if isinstance(dtype, np.dtype) else str(dtype)
     return tuple(evaluate(size, hints) for size in shape), name
@@ -183,18 +187,21 @@ class _Reader:
 
     def __init__(self, hints: Mapping[str, int], empty: bool) -> None:
         self.hints, self.empty = hints, empty
+        self._types: dict[int, _Type] = {}
+        """Of abstract arrays by address: the jaxpr keeps them."""
         self.has_left_out = False
         self.inside: set[_Kind] = set()
         """Kinds of operations in programs that are written in two ways, however often."""
 
-    def events(self, closed: Any) -> Iterator[_Event]:
+    def events(self, closed: Any) -> list[_Event]:
         """The operations of a closed jaxpr whose arguments are all data."""
         jaxpr = closed.jaxpr
         values = dict.fromkeys(jaxpr.invars, _DATA)
         values.update(zip(jaxpr.constvars, map(_constant, closed.consts), strict=True))
-        yield from self._run(jaxpr, values)
+        return self._run(jaxpr, values)
 
-    def _run(self, jaxpr: Any, values: dict[Any, _Value]) -> Iterator[_Event]:
+    def _run(self, jaxpr: Any, values: dict[Any, _Value]) -> list[_Event]:
+        found: list[_Event] = []
         for equation in jaxpr.eqns:
             operands = [_read(values, atom) for atom in equation.invars]
             name = equation.primitive.name
@@ -203,20 +210,20 @@ class _Reader:
             if function.startswith(CLOSED):
                 results = [_DATA] * len(equation.outvars)
                 # Without types: a derivative keeps what its program computes on the way.
-                yield _Event(function, (), (), equation)
+                found.append(_Event(function, (), (), equation))
             elif function.startswith(MARK):
                 results = [_DATA] * len(equation.outvars)
                 body, bound = _opened(called(equation), operands)
                 self.inside.update(map(_kind, self._run(body, bound)))
             elif name in INLINED:
                 body, bound = _opened(called(equation), operands)
-                yield from self._run(body, bound)
+                found += self._run(body, bound)
                 results = [_read(bound, atom) for atom in body.outvars]
             elif name in ("scan", "while", "cond"):
                 inside, results = self._control(name, equation, operands)
                 if any(value.is_data for value in results):
-                    yield from inside
-            elif any(value.is_data for value in operands) or (not operands and equation.effects):
+                    found += inside
+            elif _DATA in operands or (not operands and equation.effects):
                 results = [_DATA] * len(equation.outvars)
                 if not (
                     name in LAYOUT
@@ -224,16 +231,23 @@ class _Reader:
                     or _is_index_arithmetic(name, equation)
                     or self._sums_single_elements(name, equation)
                 ):
-                    yield self._event(equation, name, operands)
+                    found.append(self._event(equation, name, operands))
             else:
                 number = self._number(equation, [value.number for value in operands])
                 results = [_Value(False, number)] * len(equation.outvars)
-            for variable, value in zip(equation.outvars, results, strict=True):
-                values[variable] = _UNKNOWN if self._is_left_out(variable) else value
+            if not self.empty:
+                results = [
+                    _UNKNOWN if self._is_left_out(variable) else value
+                    for variable, value in zip(equation.outvars, results, strict=True)
+                ]
+            values.update(zip(equation.outvars, results, strict=True))
+        return found
 
     def _is_left_out(self, variable: Any) -> bool:
         """True for an array without elements, if such are left out."""
-        shape = () if self.empty else getattr(variable.aval, "shape", ())
+        if self.empty:
+            return False
+        shape = getattr(variable.aval, "shape", ())
         empty = any(evaluate(size, self.hints) == 0 for size in shape)
         self.has_left_out |= empty
         return empty
@@ -249,13 +263,19 @@ class _Reader:
         return all(evaluate(shape[axis], self.hints) == 1 for axis in equation.params["axes"])
 
     def _event(self, equation: Any, name: str, operands: Sequence[_Value]) -> _Event:
-        types = tuple(_type(variable.aval, self.hints) for variable in equation.outvars)
+        types = tuple(self._type(variable.aval) for variable in equation.outvars)
         numbers = tuple(None if value.is_data else value.number for value in operands)
         if name in _NAMES_A_FUNCTION:
             numbers = (None, *numbers[1:])
         if name == "integer_pow":
             numbers += (float(equation.params["y"]),)
         return _Event(name, types, numbers, equation)
+
+    def _type(self, aval: Any) -> _Type:
+        found = self._types.get(id(aval))
+        if found is None:
+            found = self._types[id(aval)] = _type(aval, self.hints)
+        return found
 
     def _control(
         self, name: str, equation: Any, operands: list[_Value]
@@ -283,7 +303,7 @@ class _Reader:
         state = [_Value(value.is_data) for value in state]  # it changes: no number is for certain
         while True:
             body, bound = _opened(body_of, [*first, *state, *rest])
-            found = list(self._run(body, bound))
+            found = self._run(body, bound)
             outs = [_read(bound, atom) for atom in body.outvars]
             grown = [
                 _Value(a.is_data or b.is_data) for a, b in zip(state, outs[:carried], strict=True)

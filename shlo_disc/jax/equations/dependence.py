@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jax.extend import core
-
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.extend import Literal
 
 
 def dependent(jaxpr: Any, moving: Sequence[bool]) -> tuple[bool, ...]:
@@ -30,4 +29,4 @@ def dependent(jaxpr: Any, moving: Sequence[bool]) -> tuple[bool, ...]:
 
 
 def _changes(value: Any, changing: set[Any]) -> bool:
-    return not isinstance(value, core.Literal) and value in changing
+    return not isinstance(value, Literal) and value in changing

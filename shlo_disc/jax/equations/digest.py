@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 
 from shlo_disc.jax_private.arrays import KeyArray
 from shlo_disc.jax_private.digests import (
@@ -29,6 +28,7 @@ from shlo_disc.jax_private.digests import (
     says_nothing,
     trivially_placed,
 )
+from shlo_disc.jax_private.extend import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 from shlo_disc.jax_private.states import trace_context
 from shlo_disc.jax_private.weights import is_large
 from shlo_disc.store.format import MOST_CONSTANT_BYTES, TOO_MANY_CONSTANTS, name_of
@@ -61,17 +61,18 @@ def digest_of(program: Any, *facts: object, constants: dict[str, Any] | None = N
 class _Digest:
     def __init__(self, constants: dict[str, Any]) -> None:
         self._constants = constants
-        self._told: list[str | int | bytes] = []
+        self._told: list[Any] = []
         """What is digested: the `repr` of all of it."""
         self._numbers: dict[Any, int] = {}
         """Of the values of the program at hand."""
         self._types: dict[int, tuple[object, str]] = {}
         """Texts of types by address; most values of a program share some. They are kept."""
-        self._known: dict[int, tuple[object, str]] = {}
-        """Digests of programs inside by address; many are the same object. They are kept."""
+        self._known: dict[int, tuple[object, list[Any]]] = {}
+        """What is told of parameters by address; many are the same object. They are kept."""
         self._room = [MOST_CONSTANT_BYTES]
 
-    def add(self, *parts: str | int | bytes) -> None:
+    def add(self, *parts: Any) -> None:
+        """Tell `parts`, which are of _PLAIN or tuples of such."""
         self._told += parts
 
     def digest(self) -> bytes:
@@ -91,16 +92,16 @@ class _Digest:
             self.add(kind, len(values))
             self._bind(values)
         for equation in program.eqns:
-            primitive = equation.primitive
+            primitive, parameters = equation.primitive, equation.params
             self._known_primitive(primitive)
             self.add("equation", primitive.name)
             for value in equation.invars:
                 self._use(value)
             ignored = LEFT_TO_DERIVATIVES.get(primitive.name, ())
-            for name, parameter in sorted(equation.params.items()):
+            for name in sorted(parameters):
                 if name not in ignored:
                     self.add(name)
-                    self.value(parameter)
+                    self.value(parameters[name])
             self.add("gives")
             self._bind(equation.outvars)
         self.add("results")
@@ -116,22 +117,21 @@ class _Digest:
     def _bind(self, values: Iterable[Any]) -> None:
         for value in values:
             self._numbers[value] = len(self._numbers)
-            self._type(value.aval)
+            self._told.append(self._type(value.aval))
 
     def _use(self, value: Any) -> None:
         if isinstance(value, Literal):
-            self.add("literal")
-            self._type(value.aval)
+            self.add("literal", self._type(value.aval))
             self.value(value.val)
         else:
             assert isinstance(value, Var)
-            self.add(self._numbers[value])
+            self._told.append(self._numbers[value])
 
-    def _type(self, aval: Any) -> None:
+    def _type(self, aval: Any) -> str:
         known = self._types.get(id(aval))
         if known is None:
             known = self._types[id(aval)] = aval, self._type_text(aval)
-        self.add(known[1])
+        return known[1]
 
     def _type_text(self, aval: Any) -> str:
         shape = getattr(aval, "shape", None)
@@ -144,22 +144,32 @@ class _Digest:
 
     def _inner(self, program: Any) -> None:
         """A program inside, with values of its own."""
-        known = self._known.get(id(program))
-        if known is None:
-            inner = _Digest(self._constants)
-            inner._known, inner._room, inner._types = self._known, self._room, self._types
-            inner.closed(program) if isinstance(program, ClosedJaxpr) else inner.open(program)
-            known = self._known[id(program)] = program, inner.digest().hex()
-        self.add(known[1])
+        inner = _Digest(self._constants)
+        inner._known, inner._room, inner._types = self._known, self._room, self._types
+        inner.closed(program) if isinstance(program, ClosedJaxpr) else inner.open(program)
+        self.add(inner.digest().hex())
 
     def value(self, value: Any) -> None:
         """A parameter or constant. Raises NamelessError."""
         kind = type(value)
-        if kind in _PLAIN or is_typed_number(value):
+        if kind in _PLAIN:
+            self.add(kind.__name__, value)
+        elif kind is tuple and _PLAIN.issuperset(map(type, value)):
+            self.add("plain", value)
+        elif is_typed_number(value):
             self.add(kind.__name__, repr(value))
-        elif kind is tuple and all(type(item) in _PLAIN for item in value):
-            self.add("plain", repr(value))
-        elif kind in (ClosedJaxpr, Jaxpr):
+        elif is_array(value):
+            self._array(value)
+        elif (known := self._known.get(id(value))) is not None:
+            self._told += known[1]
+        else:
+            first = len(self._told)
+            self._object(value)
+            self._known[id(value)] = value, self._told[first:]
+
+    def _object(self, value: Any) -> None:
+        kind = type(value)
+        if kind in (ClosedJaxpr, Jaxpr):
             self._inner(value)
         elif isinstance(value, Primitive):
             self._known_primitive(value)
@@ -168,8 +178,6 @@ class _Digest:
             self.add("enum", kind.__qualname__, value.name)
         elif isinstance(value, np.dtype) or (kind is type and issubclass(value, np.generic)):
             self.add("dtype", _dtype(value))
-        elif is_array(value):
-            self._array(value)
         elif isinstance(value, dict):
             self.add("dict", len(value))
             for name, item in sorted(value.items()):

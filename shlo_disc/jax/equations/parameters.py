@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shlo_disc.jax_private.calls import CALLS, called
-from shlo_disc.jax_private.jaxprs import Literal
+from shlo_disc.jax_private.extend import Literal
 
 _VIEWS = frozenset(
     (

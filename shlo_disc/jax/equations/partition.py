@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr
-
 from shlo_disc.base.records import dataclass
 from shlo_disc.jax.equations.at_sizes import symbols_in, symbols_of
 from shlo_disc.jax_private.calls import called
-from shlo_disc.jax_private.jaxprs import Literal, Variable
+from shlo_disc.jax_private.extend import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 
 COMPILED, XLA, READ = "compiled", "XLA", "read"
 """Kinds of parts: a program of ours, equations that XLA runs, a size that is read from data."""
@@ -87,7 +85,7 @@ def _body(
             continue
         outputs = list(equation.outvars)
         if operands is not None:
-            outputs = [Variable(variable.aval) for variable in outputs]
+            outputs = [Var(variable.aval) for variable in outputs]
             known.update(zip(equation.outvars, outputs, strict=True))
         found.append(equation.replace(invars=inputs, outvars=outputs))
     return found, [named(atom) for atom in jaxpr.outvars]

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jax.extend.core import DropVar
-
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.equations.partition import (
     COMPILED,
@@ -26,6 +24,7 @@ from shlo_disc.jax.equations.partition import (
 from shlo_disc.jax.sizes.fresh import read_size_p
 from shlo_disc.jax_private.callbacks import is_callback_effect
 from shlo_disc.jax_private.calls import CALLS, called
+from shlo_disc.jax_private.extend import DropVar
 from shlo_disc.jax_private.jaxprs import equation_line, equations_of, jaxprs_inside
 
 _PLAIN = frozenset(("pjit", "jit", "closed_call", "core_call"))

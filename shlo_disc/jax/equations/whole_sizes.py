@@ -12,7 +12,8 @@ from typing import Any
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.symbolic import as_expr
 from shlo_disc.jax_private.calls import CALLS, called
-from shlo_disc.jax_private.jaxprs import Literal, bind_equation
+from shlo_disc.jax_private.extend import Literal
+from shlo_disc.jax_private.jaxprs import bind_equation
 
 
 def number_types(jaxpr: Any, numbers: Sequence[Expr]) -> list[Any]:

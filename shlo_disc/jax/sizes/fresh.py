@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.sizes.symbolic import open_scope
+from shlo_disc.jax_private.extend import Primitive
 from shlo_disc.jax_private.jaxprs import equation_line, equations_of, shaped_array
 
 _ASSUMED = 7

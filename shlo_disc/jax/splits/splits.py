@@ -37,7 +37,8 @@ from shlo_disc.jax.splits.states import (
     start_of,
 )
 from shlo_disc.jax_private.calls import CALLS, called
-from shlo_disc.jax_private.jaxprs import Literal, scan_operands
+from shlo_disc.jax_private.extend import Literal
+from shlo_disc.jax_private.jaxprs import scan_operands
 
 
 @dataclass(frozen=True)

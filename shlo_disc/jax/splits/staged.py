@@ -16,7 +16,8 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.jax.arguments.leaves import abstract
 from shlo_disc.jax.equations.whole_sizes import number_types, with_numbers_given
 from shlo_disc.jax.splits.splits import Split, split_along
-from shlo_disc.jax_private.jaxprs import Literal, bind_equation
+from shlo_disc.jax_private.extend import Literal
+from shlo_disc.jax_private.jaxprs import bind_equation
 
 Derive = Callable[[Callable[..., Any], Sequence[Any], int], Any]
 """Makes a program of a function, the types of its arguments, and the number of its stage."""

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 from jax import export
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from shlo_disc.base import locks
 from shlo_disc.base.callbacks import Attempts, attempts
@@ -41,6 +40,7 @@ from shlo_disc.jax.sizes.messages import without_frames
 from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax.versions.tracing import InParts
 from shlo_disc.jax_private.arrays import ArrayImpl, key_impl
+from shlo_disc.jax_private.extend import ClosedJaxpr, jaxpr_as_fun
 
 _log = logging.getLogger("shlo_disc")
 

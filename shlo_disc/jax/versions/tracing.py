@@ -176,7 +176,7 @@ def _refuse_outer(name: str, jaxpr: Any, arguments: int) -> None:
             f"{name} reads a value that an outer transformation of JAX is tracing (a variable of "
             "the function around it); pass it as an argument"
         )
-    equations = [*equations_of(jaxpr)]
+    equations = equations_of(jaxpr)
     placing = next((e for e in equations if _places_arrays(e)), None)
     if placing is not None:
         raise PartOfOuterError(
