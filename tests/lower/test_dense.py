@@ -568,6 +568,18 @@ def test_a_late_text_is_the_one_that_would_be_written_now(dot: Dot) -> None:
     assert [launch.kernel for launch in found] == [launch.kernel for launch in launches]
 
 
+@pytest.mark.parametrize("spec", ["mk,nk", "km,nk", "km,kn"])
+def test_copies_are_functions_apart_from_the_sums(spec: str) -> None:
+    """LLVM keeps constants of shuffles in registers around all loops of a function."""
+    found = launches_of(emit(symbolic(spec, "", "k"), WIDE).plan.steps)
+    texts = [x.kernel.text for x in found if x.kernel.name == "dense_scratch"]
+    assert texts
+    for text in texts:
+        functions = text.split("func.func")
+        assert any("vector.shuffle" in function for function in functions)
+        assert not any("vector.shuffle" in f and "math.fma" in f for f in functions)
+
+
 def launches_of(steps: Sequence[Step]) -> Iterator[Launch]:
     for step in steps:
         if isinstance(step, Launch):
