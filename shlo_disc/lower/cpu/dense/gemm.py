@@ -242,6 +242,7 @@ class Writer(TileWriter):
             u_unit=g.a.k_run,
             w_unit=g.a.row_run,
             u_table=k.table,
+            w_table=m.table if g.a.row_unit else None,
         )
         room = depth.round_up(lanes)
         row = self.size("a_row")
@@ -500,6 +501,7 @@ def copy_panel(
         u_unit=operand.row_run,
         w_unit=operand.k_run,
         u_table=along_n.table,
+        w_table=along_k.table if operand.k_unit else None,
         pairs=operand.pairs,
     )
     block = Block(to_memory, to, tile.columns, count, tile.columns, depth, tile.lanes)
