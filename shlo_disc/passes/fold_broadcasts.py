@@ -6,6 +6,7 @@
     %2 = dynamic_broadcast_in_dim %w, [b, t, 768], dims = [2]
 
     dot_general %x, (broadcast %w along batch dimension 0)  ==>  dot_general %x, %w
+    dot_general %x, (reshape %w : 8x16 -> 1x8x16)           ==>  dot_general %x, %w
 
 Why     JAX spells `x + w` as reshape, broadcast, broadcast; kernels want to read `w` at index k.
         PyTorch spells the product of a batch with a matrix as one of two batches.
@@ -108,14 +109,19 @@ def into_dot(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """dot_general(x, broadcast(y)) along a batch dimension ==> dot_general(x, y).
 
     The batch dimension becomes one of the rows, so the result must have its dimensions in the same
-    order.
+    order. A reshape that adds batch dimensions of size 1 is such a broadcast.
     """
     sides = dot_sides(op)
     for k, side in enumerate(sides):
-        inner = defined_by(op.operands[k], *BROADCASTS)
+        inner = defined_by(op.operands[k], *BROADCASTS, *RESHAPES)
         if inner is None:
             continue
-        dims = broadcast_dims(inner)
+        if inner.name in BROADCASTS:
+            dims = broadcast_dims(inner)
+        else:
+            dims = [d for d in range(inner.results[0].type.rank) if d not in side.batch]
+            if not all(facts.shape(inner.results[0])[d].is_one for d in side.batch):
+                continue
         added = [d for d in side.batch if d not in dims]
         # All batch dimensions go, so those of the other side stay before its rows.
         if not added or len(added) != len(side.batch) or k == 0:

@@ -40,14 +40,8 @@ def test_a_first_call_imports_no_emitters_that_it_does_not_need():
 def test_a_first_call_imports_no_pallas(tmp_path):
     script = FIRST_CALL.replace('print("fine")', 'print("jax._src.pallas.core" in sys.modules)')
     for cache in ("0", "1"):  # to look for a program, its primitives must have names
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "SHLO_DISC_CACHE": cache, "SHLO_DISC_CACHE_DIR": str(tmp_path)},
-        )
-        assert (done.stdout, done.stderr) == ("False\n", "")
+        kept = {"SHLO_DISC_CACHE": cache, "SHLO_DISC_CACHE_DIR": str(tmp_path)}
+        assert python(script, quiet=True, **kept) == "False"
 
 
 def test_every_public_name_is_there():

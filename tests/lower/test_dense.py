@@ -521,6 +521,21 @@ def test_pairs_are_read_in_place(
         dot.check(unpacked(emitted), env)
 
 
+@pytest.mark.parametrize("machine", [None, NARROW])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize(("spec", "contract"), [("bkm,kn", "k"), ("nbm,bkm", "bm")])
+def test_places_of_a_table_are_copied_by_runs(
+    spec: str, contract: str, dtype: str, machine: Machine | None
+) -> None:
+    """Runs of all lengths, before and behind each other's ends."""
+    dot = symbolic(spec, "", contract, lhs_type=dtype, rhs_type=dtype, type=dtype)
+    emitted = emit(dot, machine)
+    for b, m in [(1, 40), (2, 16), (3, 8), (4, 17), (5, 3), (9, 1), (0, 5), (3, 27)]:
+        for k, n in [(1, 3), (7, 40), (16, 16), (33, 9)]:
+            dot.check(emitted, {"b": b, "m": m, "k": k, "n": n})
+            dot.check(unpacked(emitted), {"b": b, "m": m, "k": k, "n": n})
+
+
 WRITTEN = [
     MATMUL,
     symbolic("mk,nk", "", "k"),
@@ -550,3 +565,15 @@ def test_a_late_text_is_the_one_that_would_be_written_now(dot: Dot) -> None:
         assert len(launch.params) - len(read) <= 3
     found = launches(emit(dataclasses.replace(dot, sizes=others)).plan.steps)
     assert [launch.kernel for launch in found] == [launch.kernel for launch in own]
+
+
+@pytest.mark.parametrize("spec", ["mk,nk", "km,nk", "km,kn"])
+def test_copies_are_functions_apart_from_the_sums(spec: str) -> None:
+    """LLVM keeps constants of shuffles in registers around all loops of a function."""
+    found = launches(emit(symbolic(spec, "", "k"), WIDE).plan.steps)
+    texts = [x.kernel.text for x in found if x.kernel.name == "dense_scratch"]
+    assert texts
+    for text in texts:
+        functions = text.split("func.func")
+        assert any("vector.shuffle" in function for function in functions)
+        assert not any("vector.shuffle" in f and "math.fma" in f for f in functions)

@@ -96,3 +96,40 @@ func.func @main(%x: tensor<?x?x8xf32> {disc.shape = ["b", "t", "8"]}, %w: tensor
 //       return %0 : tensor<?x?x16xf32>
 //     }
 //   }
+
+// -----
+
+// A batch of one is none, either.
+func.func @main(%x: tensor<1x?x8xf32> {disc.shape = ["1", "t", "8"]}, %w: tensor<8x16xf32>) -> tensor<1x?x16xf32> {
+  %1 = stablehlo.reshape %w : (tensor<8x16xf32>) -> tensor<1x8x16xf32>
+  %2 = stablehlo.dot_general %x, %1, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<1x?x8xf32>, tensor<1x8x16xf32>) -> tensor<1x?x16xf32>
+  return %2 : tensor<1x?x16xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<1x?x8xf32> {disc.shape = ["1", "t", "8"]}, %arg1: tensor<8x16xf32>) -> tensor<1x?x16xf32> {
+//       %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [2] x [0] : (tensor<1x?x8xf32>, tensor<8x16xf32>) -> tensor<1x?x16xf32>
+//       return %0 : tensor<1x?x16xf32>
+//     }
+//   }
+
+// -----
+
+// Refused: the batch is not one of size 1; the reshape does more than add it.
+func.func @main(%x: tensor<2x?x8xf32> {disc.shape = ["2", "t", "8"]}, %w: tensor<16x16xf32>, %y: tensor<1x?x8xf32> {disc.shape = ["1", "t", "8"]}, %v: tensor<4x2x16xf32>) -> (tensor<2x?x16xf32>, tensor<1x?x16xf32>) {
+  %1 = stablehlo.reshape %w : (tensor<16x16xf32>) -> tensor<2x8x16xf32>
+  %2 = stablehlo.dot_general %x, %1, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<2x?x8xf32>, tensor<2x8x16xf32>) -> tensor<2x?x16xf32>
+  %3 = stablehlo.reshape %v : (tensor<4x2x16xf32>) -> tensor<1x8x16xf32>
+  %4 = stablehlo.dot_general %y, %3, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<1x?x8xf32>, tensor<1x8x16xf32>) -> tensor<1x?x16xf32>
+  return %2, %4 : tensor<2x?x16xf32>, tensor<1x?x16xf32>
+}
+// EXPECT:
+//   module {
+//     func.func @main(%arg0: tensor<2x?x8xf32> {disc.shape = ["2", "t", "8"]}, %arg1: tensor<16x16xf32>, %arg2: tensor<1x?x8xf32> {disc.shape = ["1", "t", "8"]}, %arg3: tensor<4x2x16xf32>) -> (tensor<2x?x16xf32>, tensor<1x?x16xf32>) {
+//       %0 = stablehlo.reshape %arg1 : (tensor<16x16xf32>) -> tensor<2x8x16xf32>
+//       %1 = stablehlo.dot_general %arg0, %0, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<2x?x8xf32>, tensor<2x8x16xf32>) -> tensor<2x?x16xf32>
+//       %2 = stablehlo.reshape %arg3 : (tensor<4x2x16xf32>) -> tensor<1x8x16xf32>
+//       %3 = stablehlo.dot_general %arg2, %2, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<1x?x8xf32>, tensor<1x8x16xf32>) -> tensor<1x?x16xf32>
+//       return %1, %3 : tensor<2x?x16xf32>, tensor<1x?x16xf32>
+//     }
+//   }

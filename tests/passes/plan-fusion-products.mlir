@@ -342,3 +342,40 @@ func.func @main(%h: tensor<?x8xf32> {disc.shape = ["b", "8"]}, %w: tensor<8x32xf
 //       return %0, %2 : tensor<?x32xf32>, tensor<16x?xf32>
 //     }
 //   }
+
+// -----
+
+// Views that one loop has taken are read in place, too, if only the product reads them.
+func.func public @main(%x: tensor<?x2x128xf32> {disc.shape = ["n", "2", "128"]}, %q: tensor<1x2x1x64xf32>) -> tensor<1x2x1x?xf32> {
+  %s = "disc.shape"() {dims = ["0", "1", "0"]} : () -> tensor<3xi64>
+  %e = "disc.shape"() {dims = ["n", "2", "128"]} : () -> tensor<3xi64>
+  %o = "disc.shape"() {dims = ["1", "1", "1"]} : () -> tensor<3xi64>
+  %h = "disc.shape"() {dims = ["n", "2", "64"]} : () -> tensor<3xi64>
+  %b = "disc.shape"() {dims = ["1", "2", "n", "64"]} : () -> tensor<4xi64>
+  %1 = stablehlo.real_dynamic_slice %x, %s, %e, %o : (tensor<?x2x128xf32>, tensor<3xi64>, tensor<3xi64>, tensor<3xi64>) -> tensor<?x1x128xf32>
+  %2 = stablehlo.dynamic_reshape %1, %h : (tensor<?x1x128xf32>, tensor<3xi64>) -> tensor<?x2x64xf32>
+  %3 = stablehlo.transpose %2, dims = [1, 0, 2] : (tensor<?x2x64xf32>) -> tensor<2x?x64xf32>
+  %4 = stablehlo.dynamic_reshape %3, %b : (tensor<2x?x64xf32>, tensor<4xi64>) -> tensor<1x2x?x64xf32>
+  %5 = stablehlo.dot_general %q, %4, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3] : (tensor<1x2x1x64xf32>, tensor<1x2x?x64xf32>) -> tensor<1x2x1x?xf32>
+  return %5 : tensor<1x2x1x?xf32>
+}
+// EXPECT:
+//   module {
+//     func.func public @main(%arg0: tensor<?x2x128xf32> {disc.shape = ["n", "2", "128"]}, %arg1: tensor<1x2x1x64xf32>) -> tensor<1x2x1x?xf32> {
+//       %0 = "disc.fusion"(%arg0, %arg1) ({
+//       ^bb0(%arg2: tensor<?x2x128xf32>, %arg3: tensor<1x2x1x64xf32>):
+//         %1 = "disc.shape"() {dims = ["0", "1", "0"]} : () -> tensor<3xi64>
+//         %2 = "disc.shape"() {dims = ["n", "2", "128"]} : () -> tensor<3xi64>
+//         %3 = "disc.shape"() {dims = ["1", "1", "1"]} : () -> tensor<3xi64>
+//         %4 = stablehlo.real_dynamic_slice %arg2, %1, %2, %3 : (tensor<?x2x128xf32>, tensor<3xi64>, tensor<3xi64>, tensor<3xi64>) -> tensor<?x1x128xf32>
+//         %5 = "disc.shape"() {dims = ["n", "2", "64"]} : () -> tensor<3xi64>
+//         %6 = stablehlo.dynamic_reshape %4, %5 : (tensor<?x1x128xf32>, tensor<3xi64>) -> tensor<?x2x64xf32>
+//         %7 = stablehlo.transpose %6, dims = [1, 0, 2] : (tensor<?x2x64xf32>) -> tensor<2x?x64xf32>
+//         %8 = "disc.shape"() {dims = ["1", "2", "n", "64"]} : () -> tensor<4xi64>
+//         %9 = stablehlo.dynamic_reshape %7, %8 : (tensor<2x?x64xf32>, tensor<4xi64>) -> tensor<1x2x?x64xf32>
+//         %10 = stablehlo.dot_general %arg3, %9, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3] : (tensor<1x2x1x64xf32>, tensor<1x2x?x64xf32>) -> tensor<1x2x1x?xf32>
+//         "disc.yield"(%10) : (tensor<1x2x1x?xf32>) -> ()
+//       }) {kind = "dense", name = "real_dynamic_slice_dynamic_reshape_transpose_dot_general", why = ["fused: 4 values never stored, 4096*n bytes less to move"]} : (tensor<?x2x128xf32>, tensor<1x2x1x64xf32>) -> tensor<1x2x1x?xf32>
+//       return %0 : tensor<1x2x1x?xf32>
+//     }
+//   }

@@ -65,7 +65,8 @@ def _around(p: Partition, seed: Seed) -> Iterator[Merge | Apart]:
 def _views(p: Partition, value: ir.Value, dot: Node) -> tuple[set[int], set[int]]:
     """The ops that make `value` a view of a node in memory, and that node.
 
-    Only `dot` reads these ops. There are none, and no node, if `value` is no such view.
+    Only `dot` reads these ops, which may be a loop of their own. There are none, and no node, if
+    `value` is no such view.
     """
     graph = p.graph
     chain = chain_of(value, graph.shapes)
@@ -73,12 +74,13 @@ def _views(p: Partition, value: ir.Value, dot: Node) -> tuple[set[int], set[int]
     if view is None:
         return set(), set()
     inside = {dot.index}
+    places = {graph.of_value.get(op.results[0]) for op in chain}
     for op in chain:
         index = graph.of_value.get(op.results[0])
         if index is None:
             return set(), set()
         node, cluster = graph.nodes[index], p.cluster_of.get(index)
-        alone = cluster is not None and cluster.members == {index}
+        alone = cluster is not None and cluster.members <= places
         if not (alone or node.role == "free") or not direct_users(graph, node) <= inside:
             return set(), set()
         inside.add(index)

@@ -88,9 +88,10 @@ class Writer(TileWriter):
             self.a_mem = b.scratch(g.copied, self.size("a_scratch"))
         if not g.c_holds_sums:
             self.sums = b.scratch(self.compute, self.size("c_scratch"))
-        copies = [mode == "scratch" for mode in (g.a_mode, g.b_mode)]
+        copy_a = self._copying("a", Writer.copy_a) if g.a_mode == "scratch" else None
+        copy_b = self._copying("b", Writer._copy_b) if g.b_mode == "scratch" else None
         never = b.index(-1)
-        init = [never] * sum(copies)
+        init = [never for copy in (copy_a, copy_b) if copy]
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
             batch, m0, n0 = self._place(task.index)
             m1 = b.min(m0 + self.size("MC"), self.size("M"))
@@ -99,13 +100,15 @@ class Writer(TileWriter):
             with b.loop(0, b.max(self.size("K"), 1), self.size("KC"), task.args, hint="k0") as kb:
                 depth = b.min(self.size("K") - kb.index, self.size("KC"))
                 kept = list(kb.args)
-                if g.b_mode == "scratch":
+                if copy_b is not None:
                     work = self._number(batch, n0, kb.index, "N", g.b)
-                    self._once(kept[-1], work, lambda: self._copy_b(n0, n1, kb.index, depth))
+                    block = [n0, n1, kb.index, depth]
+                    self._once(kept[-1], work, functools.partial(copy_b, block))
                     kept[-1] = work
-                if g.a_mode == "scratch":
+                if copy_a is not None:
                     work = self._number(batch, m0, kb.index, "M", g.a)
-                    self._once(kept[0], work, lambda: self.copy_a(m0, m1, kb.index, depth))
+                    block = [m0, m1, kb.index, depth]
+                    self._once(kept[0], work, functools.partial(copy_a, block))
                     kept[0] = work
                 self.block(m0, m1, n0, n1, kb.index, depth)
                 kb.yield_(*kept)
@@ -173,6 +176,37 @@ class Writer(TileWriter):
 
     # ---------------------------------------------------------------- copies
 
+    def _copying(
+        self,
+        array: str,
+        copy: Callable[[Self, IndexValue, IndexValue, IndexValue, IndexValue], None],
+    ) -> Callable[[list[IndexValue]], None]:
+        """What calls a function of its own that runs `copy`, which copies a block of A or B.
+
+        See `SizedBuilder.part_text`: the constants of its shuffles took two registers from sums.
+        """
+        names = [f"{array}_in", f"{array}_mem"]
+        memory: list[MemRef] = [getattr(self, name) for name in names]
+        digits = len(self.g.a.batch)
+
+        def write(b: SizedBuilder, there: list[MemRef], values: list[IndexValue]) -> None:
+            inner = self._inside(b)
+            base, *block = values[: len(values) - digits]
+            inner.batch_digits = values[len(values) - digits :]
+            for name, value in zip((*names, f"{array}_base"), (*there, base), strict=True):
+                setattr(inner, name, value)
+            copy(inner, *block)
+
+        name = f"{self.prefix}copy_{array}"
+        elements = [one.element for one in memory]
+        text = self.b.part_text(name, elements, 1 + 4 + digits, write)
+
+        def call(block: list[IndexValue]) -> None:
+            base: IndexValue = getattr(self, f"{array}_base")
+            self.b.part(name, text, memory, [base, *block, *self.batch_digits])
+
+        return call
+
     def _copy_b(self, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue) -> None:
         g, b = self.g, self.b
         if g.fill is not None:
@@ -208,6 +242,7 @@ class Writer(TileWriter):
             u_unit=g.a.k_run,
             w_unit=g.a.row_run,
             u_table=k.table,
+            w_table=m.table if g.a.row_unit else None,
         )
         room = depth.round_up(lanes)
         row = self.size("a_row")
@@ -466,6 +501,7 @@ def copy_panel(
         u_unit=operand.row_run,
         w_unit=operand.k_run,
         u_table=along_n.table,
+        w_table=along_k.table if operand.k_unit else None,
         pairs=operand.pairs,
     )
     block = Block(to_memory, to, tile.columns, count, tile.columns, depth, tile.lanes)

@@ -30,6 +30,10 @@ PREFETCH_ROWS = 24
 starts anew. With it, 16 rows times a matrix in place take 0.6 of the time."""
 
 
+RUN = 8
+"""Neighbours of a table that are read at once: larger squares take twice the time to compile."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Where the block comes from."""
@@ -47,6 +51,8 @@ class Source:
     w_unit: bool
     u_table: MemRef | None = None
     """A memref<?xi64> that holds `u_offset`, when it is a table."""
+    w_table: MemRef | None = None
+    """The same of `w_offset`, when most neighbours along `w` are neighbours in memory."""
     pairs: bool = False
     """Along `u` there are pairs, which follow each other along `w`: complex numbers."""
 
@@ -104,6 +110,8 @@ def repack(b: KernelBuilder, source: Source, block: Block, compute: ElementType)
         _transposed(b, source, block, compute, PAIR)
     elif source.u_table is not None and source.element.bits >= 32:
         _gathered(b, source, block, compute)
+    elif source.w_table is not None:
+        _transposed(b, source, block, compute, 1)
     else:
         _one_by_one(b, source, block, b.index(0), compute)
 
@@ -166,29 +174,56 @@ def _gathered(b: KernelBuilder, source: Source, block: Block, compute: ElementTy
 def _transposed(
     b: KernelBuilder, source: Source, block: Block, compute: ElementType, group: int
 ) -> None:
-    """By squares of groups of so many neighbours along `u`."""
-    lanes = block.lanes
+    """By squares of groups of so many neighbours along `u`.
+
+    Places of a table are read so where they follow each other.
+    """
+    lanes = block.lanes if source.w_table is None else min(block.lanes, RUN)
     side = lanes // group
     whole = block.w_count.round_down(side)
     last = block.u_count - group
     used = block.u_count.round_up(lanes)
+    number = as_number(source.element)
     with b.loop(0, used, lanes, hint="u") as u:
         # Beyond the last column the last one is read again.
         columns = [b.min(u.index + i * group, last) for i in range(side)]
         starts = [b.place_in(source.memory, source.base + source.u_offset(c)) for c in columns]
-        number = as_number(source.element)
-        with b.loop(0, whole, side, hint="w") as w:
-            offset = source.w_offset(w.index)
+
+        def square(w: IndexValue) -> None:
+            offset = source.w_offset(w)
             rows = [
                 convert(b, b.load_at(s, offset, source.element.storage, lanes), number, compute)
                 for s in starts
             ]
-            to = block.row(w.index) + u.index
+            to = block.row(w) + u.index
             for row in transpose(b, rows, group):
                 block.memory.vector_store(row, to)
                 to = to + block.w_stride
+
+        def lines(first: IndexValue) -> None:
+            to = block.row(first) + u.index
+            with b.loop(0, side, 1, hint="w") as w, b.loop(0, lanes, 1, hint="u") as column:
+                at = source.u_offset(b.min(u.index + column.index, last))
+                raw = source.memory.load(source.base + source.w_offset(first + w.index) + at)
+                value = convert(b, raw, number, compute)
+                block.memory.store(value, to + w.index * block.w_stride + column.index)
+
+        with b.loop(0, whole, side, hint="w") as w:
+            if source.w_table is None:
+                square(w.index)
+            else:
+                with b.if_(_is_run(b, source.w_table, w.index, side)) as branch:
+                    square(w.index)
+                    with branch.otherwise():
+                        lines(w.index)
     block.clear(b, (0, whole), used, compute.register, lanes)
     _one_by_one(b, source, block, whole, compute)
+
+
+def _is_run(b: KernelBuilder, table: MemRef, first: IndexValue, count: int) -> Mask:
+    """True if `count` places from `first` on follow each other."""
+    places = b.to_index("arith.index_cast", table.vector_load(first, count, readonly=False))
+    return places.equals(b.broadcast(b.extract(places, 0), count) + b.iota(count)).all()
 
 
 def _one_by_one(

@@ -212,14 +212,19 @@ class TileWriter:
             for (place, _), value in zip(places, values, strict=True):
                 self.sums.vector_store(value, place)
 
+        def store_masked() -> None:
+            for (place, columns), value in zip(places, values, strict=True):
+                self.sums.masked_store(value, place, columns)
+
         if not self.g.c_holds_sums:  # scratch memory has room for whole panels
             store_whole()
-            return
-        with b.if_(at.whole) as branch:
-            store_whole()
-            with branch.otherwise():
-                for (place, columns), value in zip(places, values, strict=True):
-                    self.sums.masked_store(value, place, columns)
+        elif self.g.machine.vector_bytes >= WHOLE_MASKS:  # as fast, and half of the text
+            store_masked()
+        else:
+            with b.if_(at.whole) as branch:
+                store_whole()
+                with branch.otherwise():
+                    store_masked()
 
     def _products_of_words(
         self, words: Words, a_at: Sequence[IndexValue], at: Place, zeros: list[Register]
