@@ -148,7 +148,6 @@ QUESTIONS = {  # the program, and how many versions the sizes 3, 6, 4, 9 need
     "array": (lambda x: (np.arange(5) == x.shape[0]) * x[0], 1),
     "power": (lambda x: x * x.shape[0] ** -0.5, 1),
     "root": (lambda x: x / np.sqrt(x.shape[0]), 1),
-    "root in JAX": (lambda x: jax.nn.dot_product_attention(*[x[None, None, None]] * 3)[0, 0, 0], 1),
     "isinstance": (lambda x: x * (2 if isinstance(x.shape[0], int) else 3), 4),
     "type": (lambda x: x * {int: 2.0}.get(type(x.shape[0]), 3.0), 4),
     "set": (lambda x: x * (2 if x.shape[0] in {4, 9} else 3), 4),

@@ -26,7 +26,6 @@ NN = {
     "one_hot": case(lambda i: jax.nn.one_hot(i, 7), "index(9): n m"),
     "one_hot/size": case(lambda i, x: jax.nn.one_hot(i, x.shape[0]), "index(n): m", "n"),
     "dot_product_attention": case("2 n 3 8", "2 m 3 8", "2 m 3 8"),
-    "dot_product_attention/heads": case("2 n 3 m", "2 n 3 m", "2 n 3 m"),
     "dot_product_attention/causal": case(
         lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True), "2 n 3 8", "2 n 3 8", "2 n 3 8"
     ),

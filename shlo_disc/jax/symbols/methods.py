@@ -193,7 +193,7 @@ def _methods() -> dict[str, Any]:
                 value = questions.number(self, f"{name}()", frame_of(1))
                 if value is not None:
                     return getattr(value, name)
-            if name in _UFUNC_METHODS:
+            if name in _UFUNC_METHODS and asker_of(frame_of(1)).by_program:
                 return functools.partial(_ufunc, name, self)
         raise AttributeError(f"'_DimExpr' object has no attribute '{name}'")
 
