@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import mmap
 import os
 
 import jax
@@ -207,6 +208,16 @@ def test_what_malloc_gave():
         assert size <= found < size + (4096 if size == 1_000_000 else ROUNDED)  # it may be pages
         assert size < 100 or not allocated(address + 16)
         libc.free(address)
+
+
+def test_what_malloc_gave_at_the_start_of_a_page():
+    libc = ctypes.CDLL(None)
+    libc.aligned_alloc.restype = ctypes.c_void_p
+    libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    address = libc.aligned_alloc(mmap.PAGESIZE, 2 * mmap.PAGESIZE)
+    assert 0 <= allocated(address) - 2 * mmap.PAGESIZE < ROUNDED
+    libc.free(address)
 
 
 def test_results_of_xla_have_bounds():

@@ -47,6 +47,7 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
         "several_blocks_of_k",
         "small_products_have_the_bits_of_others",
         "a_late_text_is_the_one_that_would_be_written_now",
+        "copies_are_functions_apart_from_the_sums",
         "tasks_cover_both_cores_and_their_cost_grows_with_the_work",
         "tiny_matrices_are_in_lanes_of_their_batch",
         "weights_are_packed_and_activations_are_not",

@@ -201,7 +201,7 @@ def test_a_host_program_that_does_not_compile(monkeypatch, tmp_path):
 
 def test_a_mistake_is_an_error_in_tests(monkeypatch):
     refuse(monkeypatch, "row", 1, KeyError("missing"))
-    with pytest.raises(InternalError, match=r"of kind row .*test_unfused.py:\d+.*KeyError"):
+    with pytest.raises(InternalError, match=r"of kind row .*harness.py:\d+.*KeyError"):
         shlo_disc.jit(layer_norm)(*arguments(*SHAPES[0])[:1])
 
 

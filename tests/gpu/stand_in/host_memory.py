@@ -61,7 +61,7 @@ def allocated(address: int) -> int:
 
     The words around are looked at: inside of an array they may mislead, though rarely.
     """
-    if address % 16 or address % _PAGE < _WORD or not mapped(address, 1):
+    if address % 16 or mapped(address - _WORD, _WORD + 1) <= _WORD:
         return 0
     word = ctypes.c_size_t.from_address(address - _WORD).value
     size = word & ~_FLAGS
