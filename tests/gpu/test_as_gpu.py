@@ -2,7 +2,6 @@
 
 import ctypes
 import mmap
-import mmap
 import os
 
 import jax
