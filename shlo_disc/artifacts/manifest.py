@@ -17,11 +17,11 @@ from typing import Any
 from shlo_disc.base.records import dataclass
 
 MAGIC = b"\x93discmf\n"
-VERSION = 2
+VERSION = 3
 """Of the fields below. A reader knows all versions up to its own."""
 
 
-_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2}
+_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2, "parts": 3, "steps": 3}
 """The version of fields of `Manifest` that the first one lacks."""
 
 
@@ -144,6 +144,44 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of several programs, the same for every target."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    """Those of the artifact, then the values of the programs before it."""
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an artifact of several programs does. It takes values, the first of which are arguments.
+
+    `kind` is one of these:
+
+    - "program": gives what part `number` gives for all values.
+    - "sequence": takes its steps in turn; each also has what those before it give. Gives what the
+      last one gives, which is a program, maybe a guarded one.
+    - "branches": gives what one of its steps gives. Value `number`, a scalar of bool or int32,
+      chooses; out of bounds it is the last one.
+    - "loop": carries values, at first those of `numbers`. While the first result of its
+      first step, a scalar of bool, is true, the second step gives new ones. Both have them behind
+      all other values. Gives those at its end.
+    - "guarded": gives what its first step gives, a program. Where this breaks one of the guards of
+      `numbers`, or lacks memory and donates none, it gives what its second step gives: a sequence
+      that ends with a program.
+    - "impossible": fails, and says why in `text`.
+    """
+
+    kind: str
+    number: int = 0
+    steps: tuple[int, ...] = ()
+    """Places in `Manifest.steps`, in front of its own; each is in one step alone."""
+    numbers: tuple[int, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of an artifact but the contents of its members."""
 
@@ -154,12 +192,22 @@ class Manifest:
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
     targets: tuple[Target, ...]
-    """The first whose features a processor has is used."""
+    """The first whose features a processor has is used. With `parts` each has a row for each part,
+    in their order, one behind the other."""
     weights_file: str = ""
     """A safetensors file in the folder of the artifact; "": constants are members."""
     tensors: tuple[Tensor, ...] = ()
     """Of the weights file."""
     packs: tuple[Pack, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """Programs that run in turn, the one that gives the results last; none: there is one."""
+    steps: tuple[Step, ...] = ()
+    """How they run; the last one is the whole, a sequence."""
+
+    @property
+    def programs(self) -> int:
+        """How many rows a target has."""
+        return len(self.parts) or 1
 
 
 def packed(manifest: Manifest) -> bytes:

@@ -122,6 +122,8 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[
         digest = hashlib.blake2b(data, digest_size=32).digest()
         if len(data) != member.size or digest != member.digest:
             raise ArtifactError(f"{member.name} is not what was written")
+    if len(manifest.targets) % manifest.programs:
+        raise ArtifactError("a target lacks programs")
     for target in manifest.targets:
         _check_places(manifest, target)
     for pack in manifest.packs:

@@ -142,8 +142,7 @@ def _made(request: Request, may_stand_in: bool = False) -> Executable | DataSize
 
 def _have_saved(made: Executable | DataSizedExecutable, request: Request) -> None:
     """Have `made` know how it is saved."""
-    if isinstance(made, Executable):
-        made.saver = partial(_save, request)
+    made.saver = partial(_save, request)
 
 
 def _without_objects(source: Any) -> Any:

@@ -10,19 +10,27 @@ from collections.abc import Callable
 import numpy as np
 
 from shlo_disc.artifacts.manifest import Span
-from shlo_disc.artifacts.manifest import Target as Row
 from shlo_disc.artifacts.read import Artifact, read, record_name
 from shlo_disc.base.errors import ArtifactError, UnsupportedError
 from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
 from shlo_disc.executables.codec import RecordError, from_bytes
+from shlo_disc.executables.data_sized import DataSizedExecutable, made_of
 from shlo_disc.executables.executable import Executable
-from shlo_disc.executables.record import ProgramRecord
+from shlo_disc.executables.record import (
+    GuardedRecord,
+    PartsRecord,
+    ProgramRecord,
+    Record,
+    programs_of,
+)
 from shlo_disc.lower.target import kept_code, parse
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError
 
 
-def load(path: str | os.PathLike[str], target: str | None = None) -> Executable:
+def load(
+    path: str | os.PathLike[str], target: str | None = None
+) -> Executable | DataSizedExecutable:
     """The program that was saved at `path`, for this machine; nothing is compiled.
 
     `target`: the one to take, as "x86-64-v3"; by default the best one that this machine can run.
@@ -32,8 +40,31 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Executable:
     UnsupportedError where the artifact has no code for this machine, OSError for a file that cannot
     be read.
     """
+    made, _ = load_programs(path, target)
+    return made
+
+
+def load_programs(
+    path: str | os.PathLike[str], target: str | None
+) -> tuple[Executable | DataSizedExecutable, list[Executable]]:
+    """As :func:`load`, with all its programs, in the order of the rows of its target."""
     artifact = read(path)
-    row, record = _chosen(artifact, target)
+    rows, record = _chosen(artifact, target)
+    programs: list[Executable] = []
+
+    def executable(program: ProgramRecord) -> Executable:
+        made = _executable(artifact, rows[len(programs)], program)
+        programs.append(made)
+        return made
+
+    made = made_of(record, executable)
+    assert isinstance(made, Executable | DataSizedExecutable)
+    return made, programs
+
+
+def _executable(artifact: Artifact, number: int, record: ProgramRecord) -> Executable:
+    """The program of row `number` of the manifest's targets."""
+    row = artifact.manifest.targets[number]
     objects = [functools.cache(functools.partial(_loaded, artifact, span)) for span in row.objects]
     functions = [
         _LoadedFunction.of(function.name, objects[function.object_file])
@@ -46,7 +77,6 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Executable:
         plans=(),
         entry_points=(functions[0], functions[1]),
     )
-    number = artifact.manifest.targets.index(row)
     for pack in artifact.manifest.packs:
         if pack.target == number:
             data = np.frombuffer(artifact.bytes_of(pack.data), np.uint8)
@@ -55,46 +85,53 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Executable:
     return made
 
 
-def _chosen(artifact: Artifact, wanted: str | None) -> tuple[Row, ProgramRecord]:
-    """The row of a target that this machine can run, and its program."""
+def _chosen(artifact: Artifact, wanted: str | None) -> tuple[range, Record]:
+    """The rows of a target that this machine can run, and its programs."""
     refused = []
-    for row in artifact.manifest.targets:
+    rows, count = artifact.manifest.targets, artifact.manifest.programs
+    for first in range(0, len(rows), count):
+        row = rows[first]
         if wanted not in (None, row.name):
             continue
         if row.machine != platform.machine().replace("_", "-"):
             refused.append(f"{row.name}: this machine is {platform.machine()}")
             continue
-        record = _record(artifact, row)
-        family, _, architecture = record.target.partition(":")
+        own = range(first, first + count)
+        record = _record(artifact, own)
+        family, _, architecture = next(programs_of(record)).target.partition(":")
         code = kept_code(family)
-        assert code is not None, record.target
+        assert code is not None, family
         try:
             code.identity(architecture)
         except UnsupportedError as error:
             refused.append(f"{row.name}: {error}")
         else:
-            return row, record
-    names = ", ".join(row.name for row in artifact.manifest.targets)
+            return own, record
+    names = ", ".join(row.name for row in rows[::count])
     why = "; ".join(refused) or f"it has no target {wanted!r}"
     raise UnsupportedError(
         f"{artifact.manifest.name} was saved for {names}, none of which runs here: {why}"
     )
 
 
-def _record(artifact: Artifact, row: Row) -> ProgramRecord:
+def _record(artifact: Artifact, own: range) -> Record:
+    rows = [artifact.manifest.targets[number] for number in own]
     weights = {
         str(number): np.frombuffer(artifact.bytes_of(span), np.uint8)
-        for number, span in enumerate(row.constants)
+        for number, span in enumerate(span for row in rows for span in row.constants)
     }
+    name = record_name(rows[0].name)
     try:
-        record = from_bytes(artifact.members[record_name(row.name)], (), weights)
+        record = from_bytes(artifact.members[name], (), weights)
     except (KeyError, RecordError) as error:
         raise ArtifactError(
             f"{artifact.manifest.name} was made by {artifact.manifest.compiler}, another version: "
             f"{error}; shlo_disc_runtime and C run it"
         ) from None
-    if not isinstance(record, ProgramRecord):
-        raise ArtifactError(f"{record_name(row.name)} has no program")
+    if not isinstance(record, ProgramRecord | GuardedRecord | PartsRecord):
+        raise ArtifactError(f"{name} has no program")
+    if len([*programs_of(record)]) != len(rows):
+        raise ArtifactError(f"{name} has other programs than the manifest")
     return record
 
 

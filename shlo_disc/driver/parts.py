@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
 
 from shlo_disc.base.errors import InvalidModuleError
-from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.kept_plans import kept_plans
 from shlo_disc.driver.options import check_donated, check_symbols, check_weak_results
 from shlo_disc.driver.request import Options, Request, Stated
-from shlo_disc.driver.stages import Apart, compile_module, ingested, main_function, module_name
-from shlo_disc.dynamic.shapes import analyze
-from shlo_disc.executables.data_sized import (
-    Branches,
-    DataSizedExecutable,
-    Impossible,
-    Loop,
-    Program,
-    Step,
+from shlo_disc.driver.stages import (
+    Apart,
+    Code,
+    code_of_module,
+    compile_module,
+    ingested,
+    main_function,
+    module_name,
 )
+from shlo_disc.dynamic.shapes import analyze
+from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
+from shlo_disc.executables.data_sized import DataSizedExecutable, made_of
 from shlo_disc.executables.executable import Executable
+from shlo_disc.executables.record import (
+    BranchesRecord,
+    GuardedRecord,
+    ImpossibleRecord,
+    LoopRecord,
+    PartsRecord,
+    ProgramRecord,
+    Record,
+)
+from shlo_disc.ingest.fixed_arguments import fix_arguments
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.target import Target, parse
 from shlo_disc.passes.split_programs import (
@@ -47,7 +62,7 @@ def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutab
     if name == whole:
         apart = apart_of(module, options)
     else:
-        apart = _Parts(target, options.likely).apart_of(module, whole, options, name)
+        apart = _Executables(target, options.likely).apart_of(module, whole, options, name)
     assert apart is not None, name
     return apart(name)
 
@@ -60,23 +75,50 @@ def compile_several(stated: Stated, options: Options, name: str | None) -> DataS
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     check_donated(options.donated, len(kind.inputs))
     check_weak_results(options.weak_results, len(kind.results))
-    made = _Parts(target, options.likely).of(module, name or module_name(module), options)
+    parts = _Executables(target, options.likely)
+    made = parts.executable(module, name or module_name(module), options)
     assert isinstance(made, DataSizedExecutable)
     check_symbols(made.name, "likely", options.likely, made.symbols)
     _log.info("%s: sizes from data, computed by %d programs", made.name, len(made.programs))
     return made
 
 
-@dataclass(frozen=True)
+@lets_others_run
+def compile_code(
+    request: Request, target: Target, fixed: Mapping[int, npt.NDArray[Any]]
+) -> tuple[Record, Mapping[str, Code]]:
+    """What `request` asks for, compiled for `target` in place of its own, and its programs by name.
+
+    Arguments with an array in `fixed` become constants. Raises what :func:`compile` raises.
+    """
+    donated = [k - sum(j < k for j in fixed) for k in request.options.donated if k not in fixed]
+    options = replace(request.options, donated=donated)
+    parts = _Codes(target, options.likely)
+
+    def module() -> ir.Module:
+        made = ingested(request.stated, target)
+        if fixed:
+            with made.context, ir.Location.unknown():
+                fix_arguments(main_function(made).opview, fixed)
+        return made
+
+    first = module()
+    name = request.name or module_name(first)
+    try:
+        return parts.compiled(first, name, options, with_regions_apart=True), parts.made
+    except NeedsSeveralPrograms:
+        return parts.of(module(), name, options), parts.made
+
+
 class _Parts:
     """Compiles programs that may be several in turn, and those in their regions."""
 
-    target: Target
-    likely: Mapping[str, Sequence[int]]
+    def __init__(self, target: Target, likely: Mapping[str, Sequence[int]]) -> None:
+        self.target, self.likely = target, likely
 
     def of(
         self, module: ir.Module, name: str, options: Options | None, *, apart: bool = False
-    ) -> Executable | DataSizedExecutable:
+    ) -> ProgramRecord | GuardedRecord | PartsRecord:
         """The program of `module`; `options`: for its results and arguments, if it is no region.
 
         Raises what :func:`compile` raises.
@@ -85,20 +127,16 @@ class _Parts:
         with module.context, ir.Location.unknown():
             parts = split_programs(module, apart=apart)
         if len(parts) == 1 and isinstance(parts[0], ir.Module):
-            return self._executable(parts[0], name, options, with_regions_apart=not apart)
-        steps: list[Step] = []
+            return self._program(parts[0], name, options, with_regions_apart=not apart)
+        steps: list[Record | BranchesRecord | LoopRecord] = []
         for number, part in enumerate(parts, 1):
             own = f"{name}_{number}"
             if isinstance(part, Control):
                 steps.append(self._step(part, own))
             else:
-                is_last = number == len(parts)
-                steps.append(
-                    self._executable(
-                        part, own, options if is_last else None, with_regions_apart=not apart
-                    )
-                )
-        return DataSizedExecutable(name, steps, arguments)
+                of_last = options if number == len(parts) else None
+                steps.append(self._program(part, own, of_last, with_regions_apart=not apart))
+        return PartsRecord(name, tuple(steps), arguments)
 
     def apart_of(
         self, module: ir.Module, name: str, options: Options | None, wanted: str
@@ -129,44 +167,103 @@ class _Parts:
         """Those of a program that is not the last."""
         return Options(self.target.name, (), self.likely, ())
 
-    def _step(self, control: Control, name: str) -> Branches | Loop:
+    def _step(self, control: Control, name: str) -> BranchesRecord | LoopRecord:
         programs = tuple(
             self._region(module, f"{name}_{number}")
             for number, module in enumerate(control.regions, 1)
         )
         if control.name == "while":
-            return Loop(control.operands, *programs)
+            return LoopRecord(control.operands, *programs)
         # The first region of an `if` is for true, of a `case` for 0.
-        return Branches(control.operands[0], programs[::-1] if control.name == "if" else programs)
+        in_order = programs[::-1] if control.name == "if" else programs
+        return BranchesRecord(control.operands[0], in_order)
 
-    def _region(self, module: ir.Module, name: str) -> Program:
+    def _region(self, module: ir.Module, name: str) -> Record:
         try:
             return self.of(module, name, None)
         except InvalidModuleError as error:  # it is valid not to run it
-            return Impossible(name, error)
+            return ImpossibleRecord(name, str(error))
 
-    def _executable(
+    def _program(
         self,
         module: ir.Module,
         name: str,
         options: Options | None,
         *,
         with_regions_apart: bool,
-    ) -> Executable:
+    ) -> ProgramRecord | GuardedRecord:
         own: set[str] = set()
         if self.likely:
             with module.context, ir.Location.unknown():
                 own = {*self.likely} & {*analyze(module).symbols}
-        return compile_module(
+        likely = {symbol: sizes for symbol, sizes in self.likely.items() if symbol in own}
+        stated = replace(options or self._plain, likely=likely)
+        return self.compiled(module, name, stated, with_regions_apart=with_regions_apart)
+
+    def compiled(
+        self, module: ir.Module, name: str, options: Options, *, with_regions_apart: bool
+    ) -> ProgramRecord | GuardedRecord:
+        """The record of one program; with its regions apart, if calls may need these."""
+        raise NotImplementedError
+
+
+class _Executables(_Parts):
+    """Makes executables."""
+
+    def __init__(self, target: Target, likely: Mapping[str, Sequence[int]]) -> None:
+        super().__init__(target, likely)
+        self.made: dict[str, Executable] = {}
+
+    def executable(
+        self, module: ir.Module, name: str, options: Options | None, *, apart: bool = False
+    ) -> Executable | DataSizedExecutable:
+        """As :meth:`of`."""
+        record = self.of(module, name, options, apart=apart)
+        made = made_of(record, lambda program: self.made[program.name])
+        assert isinstance(made, Executable | DataSizedExecutable)
+        return made
+
+    def compiled(
+        self, module: ir.Module, name: str, options: Options, *, with_regions_apart: bool
+    ) -> ProgramRecord:
+        of_apart = replace(options, likely=self.likely)
+        made = self.made[name] = compile_module(
             module,
             target=self.target,
             name=name,
-            weak_results=() if options is None else options.weak_results,
-            likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
-            donated=() if options is None else options.donated,
-            apart=apart_of(module, options or self._plain) if with_regions_apart else None,
+            weak_results=options.weak_results,
+            likely=options.likely,
+            donated=options.donated,
+            apart=apart_of(module, of_apart) if with_regions_apart else None,
             kept=kept_plans(self.target),
         )
+        return made.record
+
+
+class _Codes(_Parts):
+    """Makes code for artifacts."""
+
+    def __init__(self, target: Target, likely: Mapping[str, Sequence[int]]) -> None:
+        super().__init__(target, likely)
+        self.made: dict[str, Code] = {}
+
+    def compiled(
+        self, module: ir.Module, name: str, options: Options, *, with_regions_apart: bool
+    ) -> ProgramRecord | GuardedRecord:
+        kept = None
+        if with_regions_apart:
+            with module.context, ir.Location.unknown():
+                kept = copied(module) if has_regions_with_sizes(module) else None
+        code = self.made[name] = code_of_module(
+            module, self.target, name, options, has_apart=kept is not None
+        )
+        record = code.record
+        if kept is None or not any(check.in_region for check in record.program.checks):
+            return record
+        apart = self.of(kept, f"{name}_apart", options, apart=True)
+        if not isinstance(apart, PartsRecord):
+            apart = PartsRecord(apart.name, (apart,), len(record.arguments))
+        return GuardedRecord(record, apart)
 
 
 def apart_of(module: ir.Module, options: Options) -> Apart | None:
@@ -181,9 +278,9 @@ def apart_of(module: ir.Module, options: Options) -> Apart | None:
 
     @lets_others_run
     def compiled(name: str) -> Executable | DataSizedExecutable:
-        parts = _Parts(parse(options.target), options.likely)
+        parts = _Executables(parse(options.target), options.likely)
         with kept.context, ir.Location.unknown():
             again = copied(kept)
-        return parts.of(again, name, options, apart=True)
+        return parts.executable(again, name, options, apart=True)
 
     return compiled

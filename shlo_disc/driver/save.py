@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,22 +18,37 @@ from shlo_disc.artifacts import manifest
 from shlo_disc.artifacts.container import Contents
 from shlo_disc.artifacts.read import record_name
 from shlo_disc.base.callbacks import is_callback
-from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.driver.load import load
+from shlo_disc.driver.load import load_programs
+from shlo_disc.driver.parts import compile_code
 from shlo_disc.driver.request import Request
-from shlo_disc.driver.stages import Code, compile_code
+from shlo_disc.driver.stages import Code
 from shlo_disc.dynamic.program import ShapeProgram
-from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.executables.codec import to_bytes
-from shlo_disc.executables.record import ProgramRecord
-from shlo_disc.executables.signature import Signature, signature_of
+from shlo_disc.executables.data_sized import Node
+from shlo_disc.executables.record import (
+    BranchesRecord,
+    GuardedRecord,
+    ImpossibleRecord,
+    LoopRecord,
+    PartsRecord,
+    ProgramRecord,
+    Record,
+    programs_of,
+    with_programs,
+)
+from shlo_disc.executables.signature import ArraySpec, Signature, signature_of
 from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
 from shlo_disc.lower.target import ArtifactTarget, Function, ObjectFunction, artifact_target
 from shlo_disc.report.describe import describe_program
 
 _log = logging.getLogger("shlo_disc")
+
+
+Arguments = Sequence[Any] | Callable[[Sequence[ArraySpec]], Sequence[Any]]
+"""Those of a call, or what makes them of what the program takes."""
 
 
 def save(
@@ -43,7 +58,7 @@ def save(
     cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
     weights: str,
-    packed_for: Sequence[Any] | None,
+    packed_for: Arguments | None,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
@@ -61,44 +76,52 @@ def save(
     # The first one that a processor can run is taken.
     machines.sort(key=lambda machine: -len(machine.features))
     contents = Contents()
-    made = [_compiled(request, machine, fixed) for machine in machines]
+    made = [compile_code(request, machine.target, fixed) for machine in machines]
+    for record, _ in made:
+        for program in programs_of(record):
+            if why := _why_not_saved(program):
+                raise UnsupportedError(f"{record.name} cannot be saved: it {why}")
     rows = [
-        _target(contents, machine, code, known, weights == "separate")
-        for machine, code in zip(machines, made, strict=True)
+        row
+        for machine, (record, codes) in zip(machines, made, strict=True)
+        for row in _rows(contents, machine, record, codes, known, weights == "separate")
     ]
-    record = made[0].record
-    signature = signature_of(record)
-    arguments = tuple(
-        manifest.Argument(
-            spec.name,
-            spec.dtype.name,
-            tuple(size.value if size.is_const else -1 for size in shape),
-            spec.sizes,
-        )
-        for spec, shape in zip(signature.arguments, record.program.arguments, strict=True)
-    )
-    told = describe_program(_Described.of(record))
-    contents.add("explain.json", json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+    record, _ = made[0]
+    programs = [*programs_of(record)]
+    parts = tuple(map(_part, programs))
+    steps = tuple(_steps(record, iter(range(len(parts)))))
+    for other, _ in made[1:]:
+        same = tuple(map(_part, programs_of(other))) == parts
+        if not same or tuple(_steps(other, iter(range(len(parts))))) != steps:
+            raise InternalError(f"{record.name} has other parts for each of {', '.join(targets)}")
+    is_one = isinstance(record, ProgramRecord)
+    whole_is = parts[_last(record, programs)]
+    count = record.arguments if isinstance(record, PartsRecord) else len(whole_is.arguments)
+    told = [describe_program(_Described.of(program)) for program in programs]
+    plain = told[0] if is_one else told
+    contents.add("explain.json", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode())
     tensors = contents.tensors()
     whole = manifest.Manifest(
         compiler=f"shlo_disc {version('shlo_disc')}",
         members=contents.members(),
         name=record.name,
-        arguments=arguments,
-        results=tuple(manifest.Result("", r.dtype.name, r.sizes) for r in signature.results),
+        arguments=whole_is.arguments[:count],
+        results=whole_is.results,
         targets=tuple(rows),
         weights_file=f"{Path(path).name}.safetensors" if tensors else "",
         tensors=tensors,
     )
+    if not is_one:
+        whole = replace(whole, parts=parts, steps=steps)
     if packed_for is not None:
         packs = _packs(contents, whole, Path(path).parent, packed_for)
         whole = replace(whole, members=contents.members(), packs=packs)
     contents.write(path, whole)
-    _log.info("saved %s for %s", record.name, ", ".join(machine.name for machine in machines))
+    _log.info("saved %s for %s", whole.name, ", ".join(machine.name for machine in machines))
 
 
 def _packs(
-    contents: Contents, whole: manifest.Manifest, folder: Path, given: Sequence[Any]
+    contents: Contents, whole: manifest.Manifest, folder: Path, given: Arguments
 ) -> tuple[manifest.Pack, ...]:
     """The copies of constants that a call with `given` packs, which are put into `contents`.
 
@@ -108,13 +131,15 @@ def _packs(
     with tempfile.TemporaryDirectory(dir=folder, prefix=".packs-") as made:
         path = Path(made) / "m.disc"
         contents.write(path, whole)
-        for number, row in enumerate(whole.targets):
-            loaded = load(path, row.name)
-            loaded.run_numpy(given)
+        for first in range(0, len(whole.targets), whole.programs):
+            loaded, programs = load_programs(path, whole.targets[first].name)
+            specs = loaded.signature.arguments
+            loaded.run_numpy(given(specs) if callable(given) else given)
             finish_compiling()  # which packs what the call did without
-            for constant, slot, data in loaded.packs():
-                span = contents.add_constant(data, "packs")
-                found.append(manifest.Pack(number, constant, slot, span))
+            for number, program in enumerate(programs, first):
+                for constant, slot, data in program.packs():
+                    span = contents.add_constant(data, "packs")
+                    found.append(manifest.Pack(number, constant, slot, span))
     return tuple(found)
 
 
@@ -141,18 +166,65 @@ class _Described:
         return [check.message for check in self.program.checks]
 
 
-def _compiled(
-    request: Request, machine: ArtifactTarget, fixed: Mapping[int, npt.NDArray[Any]]
-) -> Code:
-    try:
-        code = compile_code(request, machine.target, fixed)
-    except NeedsSeveralPrograms as error:
-        raise UnsupportedError(
-            f"a program of several parts cannot be saved: a size comes from data: {error}"
-        ) from error
-    if why := _why_not_saved(code.record):
-        raise UnsupportedError(f"{code.record.name} cannot be saved: it {why}")
-    return code
+def _part(record: ProgramRecord) -> manifest.Part:
+    """What a program takes and gives."""
+    signature = signature_of(record)
+    arguments = tuple(
+        manifest.Argument(
+            spec.name,
+            spec.dtype.name,
+            tuple(size.value if size.is_const else -1 for size in shape),
+            spec.sizes,
+        )
+        for spec, shape in zip(signature.arguments, record.program.arguments, strict=True)
+    )
+    results = tuple(manifest.Result("", r.dtype.name, r.sizes) for r in signature.results)
+    return manifest.Part(record.name, arguments, results)
+
+
+def _last(record: Record, programs: Sequence[ProgramRecord]) -> int:
+    """The place of the program that gives the results of all."""
+    last = record
+    while not isinstance(last, ProgramRecord):
+        assert isinstance(last, PartsRecord | GuardedRecord)
+        last = cast(Record, last.steps[-1]) if isinstance(last, PartsRecord) else last.program
+    return next(number for number, program in enumerate(programs) if program is last)
+
+
+def _steps(whole: Record, numbers: Iterator[int]) -> list[manifest.Step]:
+    """The steps of an artifact; `numbers` are those of its programs."""
+    steps = _steps_of(whole, numbers, 0)
+    if not isinstance(whole, PartsRecord):
+        steps.append(manifest.Step("sequence", steps=(len(steps) - 1,)))
+    return steps
+
+
+def _steps_of(node: Node, numbers: Iterator[int], before: int) -> list[manifest.Step]:
+    """The steps of `node`, its own last; `before` others are in front of them."""
+    children: tuple[Node, ...] = ()
+    match node:
+        case ProgramRecord():
+            own = manifest.Step("program", next(numbers))
+        case GuardedRecord():
+            checks = node.program.program.checks
+            inner = [number for number, check in enumerate(checks) if check.in_region]
+            children = node.program, node.apart
+            own = manifest.Step("guarded", numbers=(*inner, len(checks)))  # with TOO_LARGE
+        case PartsRecord():
+            children, own = node.steps, manifest.Step("sequence")
+        case BranchesRecord():
+            children, own = node.programs, manifest.Step("branches", node.index)
+        case LoopRecord():
+            children = node.condition, node.body
+            own = manifest.Step("loop", numbers=node.initial)
+        case ImpossibleRecord():
+            own = manifest.Step("impossible", text=node.error)
+    steps: list[manifest.Step] = []
+    places = []
+    for child in children:
+        steps += _steps_of(child, numbers, before + len(steps))
+        places.append(before + len(steps) - 1)
+    return [*steps, replace(own, steps=tuple(places))]
 
 
 def _why_not_saved(record: ProgramRecord) -> str:
@@ -164,33 +236,53 @@ def _why_not_saved(record: ProgramRecord) -> str:
             f"calls the FFI target @{call.target} at {where}, whose handler is in the library "
             "that registered it"
         )
-    if record.has_apart:
-        for check in record.program.checks:
-            if check.in_region:
-                return (
-                    f"has a region that may not run, and that needs {check.message}; calls "
-                    "without that compile another program"
-                )
     return ""
 
 
-def _target(
-    contents: Contents, machine: ArtifactTarget, code: Code, cores: int, is_apart: bool
-) -> manifest.Target:
-    """The row of a program compiled for one machine, whose code and constants are in `contents`.
+def _rows(
+    contents: Contents,
+    machine: ArtifactTarget,
+    record: Record,
+    codes: Mapping[str, Code],
+    cores: int,
+    is_apart: bool,
+) -> Iterator[manifest.Target]:
+    """The row of each program for one machine; code, constants and records go into `contents`.
 
-    `is_apart`: its constants are in the weights file.
+    `is_apart`: constants are in the weights file.
     """
+    objects: dict[bytes, manifest.Span] = {}
+    kept: dict[str, ProgramRecord] = {}
+    names: dict[str, npt.NDArray[Any]] = {}
+    for program in programs_of(record):
+        row = _target(contents, machine, codes[program.name], cores, is_apart, objects)
+        for array in program.host.constants:
+            names[str(len(names))] = array
+        # Without times: equal programs have equal files. Functions are in the order of the table.
+        host = replace(program.host, table=tuple(range(len(row.kernels))))
+        kept[program.name] = replace(program, host=host, stage_ms=(), passes=())
+        yield row
+    whole = with_programs(record, lambda program: kept[program.name])
+    contents.add(record_name(machine.name), to_bytes(whole, (), names))
+
+
+def _target(
+    contents: Contents,
+    machine: ArtifactTarget,
+    code: Code,
+    cores: int,
+    is_apart: bool,
+    known: dict[bytes, manifest.Span],
+) -> manifest.Target:
+    """One of :func:`_rows`; `known` are the object files of the machine so far."""
     record, host, program = code.record, code.record.host, code.record.program
     objects: dict[bytes, int] = {}
-    spans: list[manifest.Span] = []
 
     def function(one: Function) -> manifest.Function:
         data = cast(ObjectFunction, one).object_code
-        if data not in objects:
-            objects[data] = len(spans)
-            spans.append(contents.add_object(machine.name, data))
-        return manifest.Function(objects[data], one.name)
+        if data not in known:
+            known[data] = contents.add_object(machine.name, data)
+        return manifest.Function(objects.setdefault(data, len(objects)), one.name)
 
     prepare, run = map(function, code.entry_points)
     functions = (*code.kernels, *code.plans)
@@ -199,17 +291,12 @@ def _target(
         contents.add_tensor(array, *kind) if is_apart else contents.add_constant(array)
         for array, kind in zip(host.constants, host.constant_types, strict=True)
     )
-    names = {str(number): array for number, array in enumerate(host.constants)}
-    # Without times: equal programs have equal files. Functions are in the order of the table.
-    kept_host = replace(host, table=tuple(range(len(rows))))
-    kept = replace(record, host=kept_host, stage_ms=(), passes=())
-    contents.add(record_name(machine.name), to_bytes(kept, (), names))
     return manifest.Target(
         name=machine.name,
         machine=machine.family,
         features=machine.features,
         cores=cores,
-        objects=tuple(spans),
+        objects=tuple(known[data] for data in objects),
         prepare=prepare,
         run=run,
         kernels=tuple(rows),

@@ -10,8 +10,6 @@ from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy.typing as npt
-
 from shlo_disc.base import flags
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import Later, imported_later
@@ -42,7 +40,6 @@ from shlo_disc.passes.base import Pass, Pipeline
 from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP, planning
 
-fix_arguments = imported_later("shlo_disc.ingest.fixed_arguments", "fix_arguments")
 apart_of = imported_later("shlo_disc.driver.parts", "apart_of")
 compile_several = imported_later("shlo_disc.driver.parts", "compile_several")
 
@@ -170,23 +167,12 @@ class Code(NamedTuple):
     """`prepare` and `run`."""
 
 
-@lets_others_run
-def compile_code(request: Request, target: Target, fixed: Mapping[int, npt.NDArray[Any]]) -> Code:
-    """What `request` asks for, compiled for `target` in place of its own.
-
-    Arguments with an array in `fixed` become constants. Raises what :func:`compile_request`
-    raises, and NeedsSeveralPrograms.
-    """
-    stated, options, times = request.stated, request.options, StageTimes()
-    module = ingested(stated, target)
-    donated = [k - sum(j < k for j in fixed) for k in options.donated if k not in fixed]
-    if fixed:
-        with module.context, ir.Location.unknown():
-            fix_arguments(main_function(module).opview, fixed)
-    times.done("ingest")
-    has_apart = apart_of(module, options) is not None
+def code_of_module(
+    module: ir.Module, target: Target, name: str, options: Options, *, has_apart: bool
+) -> Code:
+    """As :func:`compile_module`, of code alone; `has_apart`: calls may need its regions apart."""
     return _compiled(
-        module, target, request.name, times, options.weak_results, options.likely, donated,
+        module, target, name, StageTimes(), options.weak_results, options.likely, options.donated,
         None, has_apart, None,
     )  # fmt: skip
 

@@ -48,8 +48,8 @@ _RECORDS: dict[str, type] = {
         plan.All, plan.Condition, plan.FfiAlias, plan.FfiAttribute, plan.FfiCall, plan.FftCall,
         plan.If, plan.Input, plan.KeptText, plan.Kernel, plan.KernelPlan, plan.Launch, plan.Output,
         plan.Pack, plan.Packed, plan.Part, plan.Workspace, record.BranchesRecord,
-        record.ImpossibleRecord, record.LoopRecord, record.PartsRecord, record.ProgramRecord,
-        record.Type,
+        record.GuardedRecord, record.ImpossibleRecord, record.LoopRecord,
+        record.PartsRecord, record.ProgramRecord, record.Type,
     )
 }  # fmt: skip
 """All kinds of records; no other class is written or read."""

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shlo_disc import ral
-from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
+from shlo_disc.base.errors import InvalidModuleError
 from shlo_disc.base.records import dataclass
 from shlo_disc.executables.executable import Executable
-from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.record import (
     BranchesRecord,
+    GuardedRecord,
     ImpossibleRecord,
     LoopRecord,
     PartsRecord,
     ProgramRecord,
     Record,
 )
+from shlo_disc.executables.savable import Savable
 from shlo_disc.executables.signature import Signature
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
@@ -32,7 +33,7 @@ _PACKED = frozenset(row.dtype for row in ELEMENT_TYPES.values() if row.is_packed
 """Types of which the programs take NumPy's arrays only."""
 
 
-class DataSizedExecutable(OfThisProcess):
+class DataSizedExecutable(Savable):
     """A program with sizes computed from data, such as the number of positive elements.
 
     Programs run in turn: each takes the arguments of the call, and the results of those before it,
@@ -89,13 +90,6 @@ class DataSizedExecutable(OfThisProcess):
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """As :meth:`Executable.__call__`. Results have the sizes that the data gave."""
         return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
-
-    def save(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise UnsupportedError: an artifact has one program."""
-        raise UnsupportedError(
-            f"{self.name} cannot be saved: sizes come from data, so it is {len(self.programs)} "
-            "programs in turn, and an artifact has one"
-        )
 
     def call_leaves(self, leaves: Sequence[Any]) -> list[Any]:
         """As calling, from and to lists."""
@@ -326,6 +320,10 @@ def made_of(record: Node, executable: Callable[[ProgramRecord], Executable]) -> 
     """What `record` is of; `executable` makes each program."""
     if isinstance(record, ProgramRecord):
         return executable(record)
+    if isinstance(record, GuardedRecord):
+        guarded, apart = executable(record.program), made_of(record.apart, executable)
+        guarded.run_apart_by(lambda: apart)
+        return guarded
     if isinstance(record, PartsRecord):
         steps = [made_of(step, executable) for step in record.steps]
         return DataSizedExecutable(record.name, steps, record.arguments)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -23,7 +21,6 @@ from shlo_disc.base.errors import (
     DeviceError,
     NumberRangeError,
     ShapeMismatchError,
-    UnsupportedError,
 )
 from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
@@ -31,15 +28,15 @@ from shlo_disc.executables.bridge import bridge_at, donated_twice, jax_bridge, r
 from shlo_disc.executables.devices import Place, place_of_platform
 from shlo_disc.executables.foreign_errors import foreign_call_error
 from shlo_disc.executables.native import copies_for_handlers, ffi_targets_of, native_executable
-from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.record import ProgramRecord
+from shlo_disc.executables.savable import Savable
 from shlo_disc.executables.signature import is_known_to_jax, signature_of
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
 from shlo_disc.lower.background import finish_all_later
 from shlo_disc.lower.host.record import Unfused
 from shlo_disc.lower.plan import any_copies, chosen_kernels, named
-from shlo_disc.lower.target import ARTIFACT_TARGETS, Function, Target
+from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
@@ -54,8 +51,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("shlo_disc")
-
-NO_ARRAYS: Mapping[int, npt.NDArray[Any]] = MappingProxyType({})
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {
     "changed": ChangedArrayError,
@@ -83,21 +78,6 @@ class RegionsApart(Protocol):
         """As :meth:`Executable.tensor_call`."""
 
 
-class Saver(Protocol):
-    """Compiles a program for other machines and writes an artifact."""
-
-    def __call__(
-        self,
-        path: str | os.PathLike[str],
-        targets: Sequence[str],
-        cores: int | None,
-        fixed: Mapping[int, npt.NDArray[Any]],
-        weights: str,
-        packed_for: Sequence[Any] | None,
-    ) -> None:
-        """As :meth:`Executable.save`."""
-
-
 _FAILURES = (MemoryError, ral.ArgumentError, ral.ForeignError, ral.GuardError)
 """What a call of a native program raises."""
 
@@ -116,7 +96,7 @@ def warn_of_donated(executable: Executable) -> None:
         )
 
 
-class Executable(OfThisProcess):
+class Executable(Savable):
     """A program compiled once for every shape its signature allows.
 
     Stateless in calls: any number of threads may call one executable, at different shapes.
@@ -172,11 +152,11 @@ class Executable(OfThisProcess):
             _log.warning(*copies_for_handlers(record, self.on_host))
         self._native = native_executable(record, self._kernels, plans, entry_points, targets)
         self._fingerprint: int | None = None
-        self._make_apart = apart
+        self._make_apart: Callable[[], RegionsApart] | None = None
         self._apart: RegionsApart | None = None
         self._making = locks.lock()
-        self.saver: Saver | None = None
-        """Saves the program; None: nobody knows its source any more."""
+        if apart is not None:
+            self.run_apart_by(apart)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Run on arrays in the order of `signature.arguments`; the results as `jax.Array`s.
@@ -191,39 +171,9 @@ class Executable(OfThisProcess):
         """
         return tuple(self.keys.keys(self.call_leaves(self.keys.words(arrays))))
 
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        targets: Sequence[str] = ARTIFACT_TARGETS,
-        *,
-        cores: int | None = None,
-        fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
-        weights: str = "inside",
-        packed_for: Sequence[Any] | None = None,
-    ) -> None:
-        """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
-
-        It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
-        "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
-        default as many as this process has. They decide the order of some long sums. `fixed`:
-        arguments, by their numbers, that become constants of the artifact. `weights`: "inside", or
-        "separate" for constants in a safetensors file beside it, named as it with ".safetensors"
-        behind. An artifact runs with the file that it was saved with, and with no other.
-
-        `packed_for`: arguments of a call of the artifact, which is run here for each of `targets`.
-        The copies of weights that it packs are in the artifact, and no process packs them then.
-
-        An existing file is replaced in one step. Raises UnsupportedError for a program that an
-        artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
-        cannot be written, TypeError and ValueError for wrong options. With `packed_for` it raises
-        what the call raises, and UnsupportedError for a target that this machine cannot run.
-        """
-        if self.saver is None:
-            raise UnsupportedError(
-                f"{self.name} cannot be saved: nobody knows its source; save what "
-                "shlo_disc.compile or f.lower(*args).compile() gives"
-            )
-        self.saver(path, targets, cores, fixed, weights, packed_for)
+    def run_apart_by(self, apart: Callable[[], RegionsApart]) -> None:
+        """Have calls that break a guard of a region run by what `apart` gives, once."""
+        self._make_apart = apart
 
     def packs(self) -> list[tuple[int, int, npt.NDArray[np.uint8]]]:
         """The packed copies of constants: a constant, a slot of `host.pack_keys`, and bytes."""

@@ -6,7 +6,9 @@ addresses, and means the same in another process. Machine code follows from its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
@@ -80,6 +82,19 @@ class LoopRecord:
 
 
 @dataclass(frozen=True)
+class GuardedRecord:
+    """A program of an artifact, with its regions apart for calls that break a guard of one."""
+
+    program: ProgramRecord
+    apart: PartsRecord
+
+    @property
+    def name(self) -> str:
+        """That of the program."""
+        return self.program.name
+
+
+@dataclass(frozen=True)
 class PartsRecord:
     """A program compiled as several in turn (`data_sized.py` says what each field means)."""
 
@@ -88,13 +103,16 @@ class PartsRecord:
     arguments: int
 
 
-Record = ProgramRecord | PartsRecord | ImpossibleRecord
+Record = ProgramRecord | GuardedRecord | PartsRecord | ImpossibleRecord
 
 
 def programs_of(record: Record | BranchesRecord | LoopRecord) -> Iterator[ProgramRecord]:
     """All programs in `record`."""
     if isinstance(record, ProgramRecord):
         yield record
+    elif isinstance(record, GuardedRecord):
+        yield record.program
+        yield from programs_of(record.apart)
     elif isinstance(record, PartsRecord):
         for step in record.steps:
             yield from programs_of(step)
@@ -104,3 +122,22 @@ def programs_of(record: Record | BranchesRecord | LoopRecord) -> Iterator[Progra
     elif isinstance(record, LoopRecord):
         yield from programs_of(record.condition)
         yield from programs_of(record.body)
+
+
+def with_programs(record: Any, changed: Callable[[ProgramRecord], ProgramRecord]) -> Any:
+    """`record` with what `changed` gives for each program in it."""
+    if isinstance(record, ProgramRecord):
+        return changed(record)
+    if isinstance(record, GuardedRecord):
+        apart = with_programs(record.apart, changed)
+        return GuardedRecord(changed(record.program), apart)
+    if isinstance(record, PartsRecord):
+        steps = tuple(with_programs(step, changed) for step in record.steps)
+        return replace(record, steps=steps)
+    if isinstance(record, BranchesRecord):
+        programs = tuple(with_programs(program, changed) for program in record.programs)
+        return replace(record, programs=programs)
+    if isinstance(record, LoopRecord):
+        condition, body = (with_programs(r, changed) for r in (record.condition, record.body))
+        return replace(record, condition=condition, body=body)
+    return record

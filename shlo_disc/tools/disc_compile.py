@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -45,6 +46,13 @@ _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
     default="inside",
     help="Where constants are: in the artifact, or in a safetensors file beside it.",
 )
+@click.option(
+    "--packed-for",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="NPZ",
+    help="Arguments of a call, as disc-run takes them: the copies of weights that it packs are in "
+    "the artifact.",
+)
 @click.option("--name", help="Of the program, for messages; by default that of the module.")
 @click.option(
     "--constraint",
@@ -67,18 +75,21 @@ def main(
     targets: tuple[str, ...],
     cores: int | None,
     weights: str,
+    packed_for: Path | None,
     name: str | None,
     constraints: tuple[str, ...],
     likely: dict[str, int],
 ) -> None:
     """See the module."""
-    from shlo_disc.driver.request import Options, Request, Stated  # noqa: PLC0415 - after --help
+    from shlo_disc.debug import arrays  # noqa: PLC0415 - after --help, which needs none of it
+    from shlo_disc.driver.request import Options, Request, Stated  # noqa: PLC0415
     from shlo_disc.driver.save import save  # noqa: PLC0415
 
     try:
         stated = Stated.of(path, None, None, constraints, None)
-        request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=False)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, None)
+        request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=True)
+        given = None if packed_for is None else partial(arrays.read, packed_for)
+        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given)
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

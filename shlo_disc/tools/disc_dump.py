@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from shlo_disc.artifacts.header import cpp_header
-from shlo_disc.artifacts.manifest import Argument, Manifest, Result, Target
+from shlo_disc.artifacts.manifest import Argument, Manifest, Result
 from shlo_disc.artifacts.read import Artifact, read
 from shlo_disc.base.errors import ShloDiscError
 
@@ -46,8 +46,8 @@ def main(path: Path, with_kernels: bool, as_header: bool) -> None:
         click.echo(cpp_header(manifest), nl=False)
         return
     click.echo(f"{_signature(manifest)}, made by {manifest.compiler}")
-    for target in manifest.targets:
-        for line in _about(artifact, target):
+    for number in range(len(manifest.targets)):
+        for line in _about(artifact, number):
             click.echo(line)
     if with_kernels:
         for line in _kernels(artifact):
@@ -72,20 +72,26 @@ def _typed(one: Argument | Result) -> str:
     return f"{one.dtype}[{', '.join(one.texts)}]"
 
 
-def _about(artifact: Artifact, target: Target) -> Iterator[str]:
+def _about(artifact: Artifact, number: int) -> Iterator[str]:
+    """Row `number` of the targets."""
+    manifest = artifact.manifest
+    target, place = manifest.targets[number], number % manifest.programs
     code = sum(span.size for span in target.objects)
     constants = sum(span.size for span in target.constants)
     cores = f"{target.cores} core{'s' if target.cores > 1 else ''}"
-    yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
+    if place == 0:
+        yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
+    if manifest.parts:
+        yield f"  program {place + 1} of {manifest.programs}, {manifest.parts[place].name}:"
     yield f"  {len(target.kernels)} kernels, {code:,} bytes of object files"
     yield f"  {len(target.constants)} constants, {constants:,} bytes"
-    number = artifact.manifest.targets.index(target)
-    packs = [pack for pack in artifact.manifest.packs if pack.target == number]
+    packs = [pack for pack in manifest.packs if pack.target == number]
     if packs:
         size = sum(pack.data.size for pack in packs)
         copies = "copy" if len(packs) == 1 else "copies"
         yield f"  {len(packs)} packed {copies} of constants, {size:,} bytes"
-    names = [one.name for one in artifact.manifest.arguments]
+    arguments = manifest.parts[place].arguments if manifest.parts else manifest.arguments
+    names = [one.name for one in arguments]
     for what, numbers in (
         ("keeps packed copies of", target.packable),
         ("may write over", target.donated),
@@ -100,9 +106,10 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
 def _kernels(artifact: Artifact) -> Iterator[str]:
     """Those of the first target."""
     told = json.loads(bytes(artifact.members["explain.json"]))
-    for kernel in told["kernels"]:
-        where = ", ".join(kernel["where"])
-        yield f"  {kernel['number']:>4}  {kernel['kind']:<10}  {kernel['name']}  {where}"
+    for program in told if isinstance(told, list) else [told]:
+        for kernel in program["kernels"]:
+            where = ", ".join(kernel["where"])
+            yield f"  {kernel['number']:>4}  {kernel['kind']:<10}  {kernel['name']}  {where}"
 
 
 if __name__ == "__main__":

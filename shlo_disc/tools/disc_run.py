@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from shlo_disc.debug.bisect import Outcome
     from shlo_disc.debug.check import Checked, Report
+    from shlo_disc.executables.data_sized import DataSizedExecutable
     from shlo_disc.executables.executable import Executable
 
 _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
@@ -161,8 +162,7 @@ Arguments = Callable[..., "Sequence[Any]"]
 def _run_artifact(path: Path, arguments: Arguments) -> list[npt.NDArray[Any]]:
     from shlo_disc.driver.load import load  # noqa: PLC0415
 
-    executable = load(path)
-    return executable.run_numpy(arguments(executable))
+    return _run_whole(load(path), arguments)
 
 
 def _run(
@@ -211,7 +211,12 @@ def _run_chain(
     """The results of a program whose sizes come from data: several programs in turn."""
     from shlo_disc.driver.compile import compile as compile_program  # noqa: PLC0415
 
-    executable = compile_program(path, likely=likely)
+    return _run_whole(compile_program(path, likely=likely), arguments)
+
+
+def _run_whole(
+    executable: Executable | DataSizedExecutable, arguments: Arguments
+) -> list[npt.NDArray[Any]]:
     last = executable.programs[-1] if hasattr(executable, "programs") else executable
     return executable.run_numpy(arguments(last, len(executable.signature.arguments)))
 

@@ -263,10 +263,11 @@ def test_weights_beside_an_artifact_are_read(refusal, folder):
     assert refusal(folder / "apart.disc") == ""
 
 
-def test_files_of_the_first_format_are_read(refusal, folder):
+@pytest.mark.parametrize(("version", "later"), [(1, 5), (2, 2)])
+def test_files_of_earlier_formats_are_read(version, later, refusal, folder):
     parts = parts_of((folder / "m.disc").read_bytes())
-    packed = bytearray(parts[container.MANIFEST][:-24])  # without the three empty fields of today
-    packed[len(manifest.MAGIC)] = 1
+    packed = bytearray(parts[container.MANIFEST][: -8 * later])  # without empty fields of today
+    packed[len(manifest.MAGIC)] = version
     assert refusal(put_together(parts | {container.MANIFEST: bytes(packed)})) == ""
     known = manifest_of((folder / "m.disc").read_bytes())
     assert manifest.unpacked(bytes(packed)) == known

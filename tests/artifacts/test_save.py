@@ -14,7 +14,6 @@ from shlo_disc.base.errors import ArtifactError, UnsupportedError
 from shlo_disc.lower.cpu import machine
 from tests.artifacts.programs import PROGRAMS, arguments, export
 from tests.children import python
-from tests.test_data_sized import POSITIVE
 
 pytest.importorskip("llvmlite")
 
@@ -181,35 +180,6 @@ def test_a_program_that_xla_runs_a_part_of_is_refused(tmp_path):
         UnsupportedError, match=r"cannot be saved: it (runs in parts|calls the FFI)"
     ):
         compiled.save(tmp_path / "f.disc")
-
-
-REGION = """
-func.func public @main(%x: tensor<?xf32> {disc.shape = ["n"]},
-                       %y: tensor<?xf32> {disc.shape = ["m"]}, %p: tensor<i1>) -> tensor<?xf32> {
-  %r = "stablehlo.if"(%p) ({
-    %z = stablehlo.add %x, %y : tensor<?xf32>
-    stablehlo.return %z : tensor<?xf32>
-  }, {
-    stablehlo.return %x : tensor<?xf32>
-  }) : (tensor<i1>) -> tensor<?xf32>
-  return %r : tensor<?xf32>
-}"""
-
-
-def test_a_region_that_may_not_run_is_refused_unless_it_always_could(tmp_path):
-    executable = shlo_disc.compile(REGION)
-    same_bits(executable(np.ones(2, "f4"), np.ones(3, "f4"), np.bool_(False)), [np.ones(2, "f4")])
-    with pytest.raises(UnsupportedError, match="has a region that may not run, and that needs"):
-        executable.save(tmp_path / "m.disc")
-    shlo_disc.compile(REGION, constraints="n == m").save(tmp_path / "m.disc", ["x86-64-v3"])
-    loaded = shlo_disc.load(tmp_path / "m.disc")
-    given = np.ones(2, "f4"), np.ones(2, "f4"), np.bool_(True)
-    same_bits(loaded(*given), [np.full(2, 2, "f4")])
-
-
-def test_sizes_from_data_are_refused(tmp_path):
-    with pytest.raises(UnsupportedError, match="sizes come from data"):
-        shlo_disc.compile(POSITIVE).save(tmp_path / "m.disc")
 
 
 def test_programs_for_gpus_are_refused(tmp_path):

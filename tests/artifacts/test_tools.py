@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from shlo_disc.tools import disc_compile, disc_dump, disc_run
+from tests.test_data_sized import POSITIVE
 
 pytest.importorskip("llvmlite")
 
@@ -49,6 +50,49 @@ def test_a_module_is_compiled_dumped_and_run(artifact, tmp_path):
     assert result.exit_code == 0, result.output
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["arr_0"], x @ w)
     assert "float32[5, 4]" in invoke(disc_run, artifact, "--size", "n=5").output
+
+
+WEIGHTS = """
+func.func public @main(%x: tensor<?x64xf32> {{disc.shape = ["n", "64"], disc.name = "x"}})
+    -> tensor<?x64xf32> {{
+  %w = stablehlo.constant dense<{elements}> : tensor<64x64xf32>
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] :
+    (tensor<?x64xf32>, tensor<64x64xf32>) -> tensor<?x64xf32>
+  return %y : tensor<?x64xf32>
+}}"""
+
+
+def test_packed_copies_are_those_of_a_call_in_a_file(tmp_path):
+    (tmp_path / "m.mlir").write_text(WEIGHTS.format(elements=np.eye(64, dtype="f4").tolist()))
+    given, path = tmp_path / "x.npz", tmp_path / "m.disc"
+    compiled = (disc_compile, tmp_path / "m.mlir", "-o", path, "--target", "x86-64-v3")
+    for name in ("x", "arr_0"):
+        np.savez(given, **{name: np.ones((65, 64), "f4")})
+        path.unlink(missing_ok=True)
+        result = invoke(*compiled, "--packed-for", given)
+        assert result.exit_code == 0, result.output
+        assert " packed cop" in invoke(disc_dump, path).output
+    np.savez(given, np.ones((3, 63), "f4"))
+    result = invoke(*compiled, "--packed-for", given)
+    assert result.exit_code == 1
+    assert "63" in result.output
+
+
+def test_programs_of_several_parts_are_dumped_and_run(tmp_path):
+    (tmp_path / "m.mlir").write_text(POSITIVE)
+    path = tmp_path / "m.disc"
+    result = invoke(disc_compile, tmp_path / "m.mlir", "-o", path, "--target", "x86-64-v3")
+    assert result.exit_code == 0, result.output
+    told = invoke(disc_dump, path, "--kernels").output
+    assert "  program 1 of 2, main_1:" in told
+    assert "  program 2 of 2, main_2:" in told
+    assert "  sort  " in told
+    np.savez(tmp_path / "x.npz", np.float32([1, -2, 3]))
+    result = invoke(disc_run, path, "--inputs", tmp_path / "x.npz")
+    assert result.exit_code == 0, result.output
+    assert "[3. 1.]" in result.output
+    assert invoke(disc_run, path, "--size", "d0_0=4").output.count("result[") == 3
+    assert invoke(disc_dump, path, "--header").exit_code == 0
 
 
 def test_weights_beside_an_artifact_are_listed(tmp_path):

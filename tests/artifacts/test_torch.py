@@ -10,7 +10,10 @@ pytest.importorskip("llvmlite")
 torch = pytest.importorskip("torch")
 
 import shlo_disc.torch  # noqa: E402
+import shlo_disc_runtime  # noqa: E402
 from shlo_disc.base.errors import UnsupportedError  # noqa: E402
+from tests.torch.models import Of  # noqa: E402
+from tests.torch.test_data_sizes import OF_DATA  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -133,3 +136,62 @@ def test_a_table_is_saved_without_checks(tmp_path):
     compiled.save(tmp_path / "m.disc", ["x86-64-v3"])
     (got,) = shlo_disc.load(tmp_path / "m.disc").run_numpy([np.array([3, 9], np.int64)])
     np.testing.assert_array_equal(got, model(torch.tensor([3, 9])).detach().numpy())
+
+
+OTHER_LAYOUTS = {"places of a number", "masked columns"}
+"""An artifact gives results by rows, PyTorch these otherwise."""
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+def test_sizes_that_come_from_data(name, tmp_path):
+    function = OF_DATA[name]
+
+    def make(count, share=0.5):
+        torch.manual_seed(count)
+        return torch.randn(count, 6), torch.rand(count, 6) < share
+
+    program = torch.export.export(
+        Of(function),
+        make(4),
+        dynamic_shapes=(({0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}),),
+    )
+    compiled = shlo_disc.torch.compile(program, checks=False)
+    if name in OTHER_LAYOUTS:
+        with pytest.raises(UnsupportedError, match="gives results in another layout"):
+            compiled.save(tmp_path / "m.disc")
+        return
+    compiled.save(tmp_path / "m.disc", ["x86-64-v3"])
+    alone = shlo_disc_runtime.load(tmp_path / "m.disc")
+    for given in (make(4), make(3), make(61), make(5, 0.0), make(5, 1.1)):
+        want = compiled(*given)
+        found = alone(*(tensor.numpy() for tensor in given))
+        for ours, theirs in zip(found, want if isinstance(want, tuple) else (want,), strict=True):
+            torch.testing.assert_close(torch.from_numpy(ours), theirs, rtol=1e-6, atol=1e-6)
+
+
+class Rows(torch.nn.Module):
+    """Weights in front of the rows that are chosen by data, and behind."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.before, self.behind = torch.nn.Linear(24, 64), torch.nn.Linear(64, 5)
+
+    def forward(self, x):
+        x = torch.tanh(self.before(x))
+        return self.behind(x[x[:, 0] > 0])
+
+
+@pytest.mark.parametrize("weights", ["inside", "separate", "arguments"])
+def test_weights_before_and_behind_rows_of_data(weights, tmp_path):
+    model = Rows().eval()
+    compiled = shlo_disc.torch.compile(exported(model, torch.randn(4, 24)))
+    compiled.save(tmp_path / "m.disc", ["x86-64-v3"], weights=weights)
+    alone = shlo_disc_runtime.load(tmp_path / "m.disc")
+    named = {k: v.detach().numpy() for k, v in model.named_parameters()}
+    with torch.no_grad():
+        for n in (2, 7, 64):
+            x = torch.randn(n, 24)
+            given = [named.get(spec.name, x.numpy()) for spec in alone.signature.arguments]
+            (found,) = alone(*given)
+            torch.testing.assert_close(torch.from_numpy(found), compiled(x), rtol=1e-5, atol=1e-5)

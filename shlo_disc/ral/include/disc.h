@@ -49,7 +49,8 @@ typedef enum disc_code {
   DISC_TOO_SMALL,     /* the caller's memory is smaller than what goes there */
   DISC_DEVICE,        /* an array is not in memory of the CPU */
   DISC_OUT_OF_MEMORY,
-  DISC_INTERNAL       /* a mistake of ours */
+  DISC_INTERNAL,      /* a mistake of ours */
+  DISC_DATA_SIZED     /* sizes come from data: they are known after a run, not before */
 } disc_code;
 
 DISC_API disc_code disc_error_code(const disc_error* error);
@@ -169,7 +170,8 @@ typedef struct disc_needs {
 
 /* What a call with these arguments would need. `data` of arguments may be null, but for those whose
  * elements are sizes. `result_sizes`: null, or room for the sizes of all results, one after the other;
- * `needs` may be null. */
+ * `needs` may be null. DISC_DATA_SIZED for a program whose sizes come from data: run it with memory of the
+ * library. */
 DISC_CHECKED disc_error* disc_program_measure(const disc_program* program, const disc_array* arguments,
                                               size_t argument_count, int64_t* result_sizes,
                                               disc_needs* needs);

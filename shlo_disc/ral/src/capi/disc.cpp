@@ -16,6 +16,7 @@
 #include "dlpack_result.h"
 #include "object_code.h"
 #include "pack_cache.h"
+#include "parts.h"
 #include "small_vector.h"
 #include "strided_copy.h"
 #include "thread_pool.h"
@@ -144,7 +145,8 @@ struct disc_program {
   std::vector<int64_t> donated_to;                 // by argument
 
   const Manifest& manifest() const { return artifact->manifest; }
-  const Executable& executable() const { return *artifact->executable; }
+  // The one that gives the results. Its first arguments are those of the call; of parts it has others behind.
+  const Executable& executable() const { return artifact->parts().last(artifact->parts().whole()); }
 };
 
 namespace {
@@ -203,11 +205,17 @@ disc_code code_of(const Failure& failure) {
   refuse(code_of(call.failure), std::move(message));
 }
 
-// Gives the call its arguments, and computes the sizes of its results. `runs`: their memory is needed, too.
-void prepare(const disc_program& program, Call& call, const disc_array* arguments, size_t count, bool runs,
+// Computes the sizes of results, with all arguments given. False with the failure of the call set.
+bool prepare(Call& call) {
+  call.read_size_elements(call.arguments());
+  return call.prepare();
+}
+
+// Gives the call its arguments. `runs`: their memory is needed, too.
+void take(const disc_program& program, Call& call, const disc_array* arguments, size_t count, bool runs,
              PackOwner** owners) {
   const ProgramSpec& spec = program.executable().spec();
-  require(count == spec.arguments.size(), "the number of arguments is not that of the program");
+  require(count == program.manifest().arguments.size(), "the number of arguments is not that of the program");
   require(arguments != nullptr || count == 0, "the arguments are a null pointer");
   for (size_t i = 0; i < count; ++i) {
     const disc_array& given = arguments[i];
@@ -247,15 +255,35 @@ void prepare(const disc_program& program, Call& call, const disc_array* argument
       if (has_copies) call.owners = owners;
     }
   }
-  call.read_size_elements(call.arguments());
-  if (!call.prepare()) refuse_call(program, call, arguments);
+}
+
+// Memory of the pool, or of the user's allocator.
+bool allocate(const disc_options& options, int64_t bytes, Hold hold, disc_memory** memory, void** data) {
+  if (options.allocate == nullptr) {
+    Block* const block = pool_acquire(static_cast<size_t>(bytes), hold);
+    if (block == nullptr) return false;
+    *memory = reinterpret_cast<disc_memory*>(block);
+    *data = block->data;
+    return true;
+  }
+  // In front there is room for what releases it, behind for what masked code reads.
+  const size_t all = static_cast<size_t>(bytes) + 2 * kAlignment;
+  void* const found = options.allocate(options.context, all, kAlignment);
+  if (found == nullptr) return false;
+  if (reinterpret_cast<uintptr_t>(found) % kAlignment != 0) {
+    options.release(options.context, found, all);
+    refuse(DISC_MISUSE, "options.allocate returned an address that is no multiple of its alignment");
+  }
+  *memory = handle_of(new (found) Allocated{options.release, options.context, all});
+  *data = static_cast<char*>(found) + kAlignment;
+  return true;
 }
 
 // Caller's memory for results, memory of the pool, and memory of the user's allocator.
 class Memory : public CallMemory {
  public:
-  Memory(const disc_program& program, disc_buffer* results, size_t count)
-      : program_(program), results_(results), count_(count), made_(count) {
+  Memory(const disc_program& program, const Executable& executable, disc_buffer* results, size_t count)
+      : program_(program), spec_(executable.spec()), results_(results), count_(count), made_(count) {
     std::fill_n(made_.data(), count, nullptr);
   }
   ~Memory() override {
@@ -265,7 +293,6 @@ class Memory : public CallMemory {
 
   // Checks the caller's memory, with the call prepared.
   void check(Call& call) const {
-    const auto& spec = program_.executable().spec();
     for (size_t i = 0; i < count_; ++i) {
       const auto refuse_it = [&](disc_code code, const std::string& why) {
         refuse_result(program_, call, i, code, why);
@@ -281,14 +308,15 @@ class Memory : public CallMemory {
         refuse_it(DISC_ALIGNMENT, "its memory begins at no multiple of " + std::to_string(kAlignment));
       }
       const int64_t* sizes = call.sizes();
-      for (size_t k = 0; k < spec.arguments.size(); ++k) {
-        const ArgumentSpec& argument = spec.arguments[k];
+      for (size_t k = 0; k < spec_.arguments.size(); ++k) {
+        const ArgumentSpec& argument = spec_.arguments[k];
         const auto rank = static_cast<int64_t>(argument.sizes.size());
         const int64_t length = array_bytes(argument.dtype, rank, sizes);
         sizes += rank;
         const void* const data = call.arguments()[k];
         if (argument.unread || !meet(data, static_cast<size_t>(length), result.data, bytes)) continue;
-        const bool is_reused = program_.donated_to[k] == static_cast<int64_t>(i) && data == result.data;
+        const auto& reuses = spec_.reuses;
+        const bool is_reused = data == result.data && std::count(reuses.begin(), reuses.end(), std::pair(k, i)) != 0;
         if (!is_reused) {
           refuse_it(DISC_OVERLAP, "its memory overlaps that of argument " + std::to_string(k) + " ('" +
                                       argument.name + "', " + array_text(argument.dtype, rank, sizes - rank) + ")");
@@ -319,7 +347,7 @@ class Memory : public CallMemory {
         disc_memory_release(std::exchange(results_[i].memory, std::exchange(made_[i], nullptr)));
         results_[i].data = call.results()[i];
       }
-      const int64_t rank = program_.executable().spec().results[i].rank;
+      const int64_t rank = spec_.results[i].rank;
       results_[i].bytes = static_cast<size_t>(call.bytes(i));
       if (results_[i].sizes != nullptr) std::copy_n(sizes, rank, results_[i].sizes);
       sizes += rank;
@@ -338,28 +366,11 @@ class Memory : public CallMemory {
   }
 
   bool allocate(int64_t bytes, Hold hold, disc_memory** memory, void** data) const {
-    const disc_options& options = program_.options;
-    if (options.allocate == nullptr) {
-      Block* const block = pool_acquire(static_cast<size_t>(bytes), hold);
-      if (block == nullptr) return false;
-      *memory = reinterpret_cast<disc_memory*>(block);
-      *data = block->data;
-      return true;
-    }
-    // In front there is room for what releases it, behind for what masked code reads.
-    const size_t all = static_cast<size_t>(bytes) + 2 * kAlignment;
-    void* const found = options.allocate(options.context, all, kAlignment);
-    if (found == nullptr) return false;
-    if (reinterpret_cast<uintptr_t>(found) % kAlignment != 0) {
-      options.release(options.context, found, all);
-      refuse(DISC_MISUSE, "options.allocate returned an address that is no multiple of its alignment");
-    }
-    *memory = handle_of(new (found) Allocated{options.release, options.context, all});
-    *data = static_cast<char*>(found) + kAlignment;
-    return true;
+    return ::allocate(program_.options, bytes, hold, memory, data);
   }
 
   const disc_program& program_;
+  const ProgramSpec& spec_;
   disc_buffer* const results_;
   const size_t count_;
   SmallVector<disc_memory*, 16> made_;  // for results
@@ -388,19 +399,79 @@ class Threads {
   const OwnThreads* own_ = nullptr;
 };
 
+// Memory for arrays between programs.
+class BetweenParts : public PartMemory {
+ public:
+  explicit BetweenParts(const disc_options& options) : options_(options) {}
+
+  std::shared_ptr<void> take(int64_t bytes, void** data) override {
+    disc_memory* memory = nullptr;
+    if (!allocate(options_, bytes, Hold::kCall, &memory, data)) return nullptr;
+    return {memory, disc_memory_release};
+  }
+
+ private:
+  const disc_options& options_;
+};
+
+// The results of the last program of a sequence, in the caller's buffers. False: it failed, and another sequence gives
+// them; otherwise a failure is the caller's error.
+bool run_last(const disc_program& program, size_t sequence, Call& call, const disc_array* arguments,
+              disc_buffer* results, size_t result_count) {
+  Memory memory(program, call.executable, results, result_count);
+  const bool done = prepare(call) && (memory.check(call), call.run(memory));
+  if (done) {
+    memory.keep(call);
+  } else if (!program.artifact->parts().apart(sequence, call.failure)) {
+    refuse_call(program, call, arguments);
+  }
+  return done;
+}
+
+// Gives a call the arrays of `values` from `first` on.
+bool take_values(Call& call, const std::vector<PartArray>& values, size_t first) {
+  return std::all_of(values.begin() + static_cast<ptrdiff_t>(first), values.end(), [&](const PartArray& value) {
+    return call.take(value.data, value.dtype, static_cast<int64_t>(value.sizes.size()), value.sizes.data());
+  });
+}
+
 void run(const disc_program& program, const disc_array* arguments, size_t argument_count, disc_buffer* results,
          size_t result_count) {
   const Executable& executable = program.executable();
   require(result_count == executable.spec().results.size(), "the number of results is not that of the program");
   require(results != nullptr || result_count == 0, "the results are a null pointer");
+  const Parts parts = program.artifact->parts();
   Call call(executable);
-  SmallVector<PackOwner*, 64> owners(argument_count);
-  prepare(program, call, arguments, argument_count, true, owners.data());
-  Memory memory(program, results, result_count);
-  memory.check(call);
+  SmallVector<PackOwner*, 64> owners(executable.spec().arguments.size());
+  take(program, call, arguments, argument_count, true, owners.data());
+  std::fill(owners.begin() + argument_count, owners.end(), nullptr);
   const Threads threads(program);
-  if (!call.run(memory)) refuse_call(program, call, arguments);
-  memory.keep(call);
+  size_t sequence = parts.whole();
+  if (parts.is_one(sequence) && run_last(program, sequence, call, arguments, results, result_count)) return;
+
+  std::vector<PartArray> values;
+  for (size_t i = 0; i < argument_count; ++i) {
+    const int64_t* const sizes = arguments[i].sizes;
+    const DType dtype = executable.spec().arguments[i].dtype;
+    values.push_back({call.arguments()[i], dtype, std::vector(sizes, sizes + arguments[i].rank), nullptr});
+  }
+  BetweenParts memory(program.options);
+  const auto run_first = [&](Call& of) {
+    const size_t before = values.size();
+    if (!parts.run_first(sequence, values, argument_count, call.owners, memory, of.failure) ||
+        !take_values(of, values, &of == &call ? before : 0)) {
+      refuse_call(program, of, arguments);
+    }
+  };
+  if (!parts.is_one(sequence)) {
+    run_first(call);
+    if (run_last(program, sequence, call, arguments, results, result_count)) return;
+  }
+  // Only a sequence without a choice is in place of another.
+  sequence = *parts.apart(sequence, call.failure);
+  Call other(parts.last(sequence));
+  run_first(other);
+  run_last(program, sequence, other, arguments, results, result_count);
 }
 
 void open(const disc_options* given, disc_program** out,
@@ -528,8 +599,17 @@ disc_error* disc_program_measure(const disc_program* program, const disc_array* 
                                  int64_t* result_sizes, disc_needs* needs) {
   return guarded([&] {
     require(program != nullptr, "the program is a null pointer");
+    const Parts parts = program->artifact->parts();
+    const auto refuse_it = [program] {
+      refuse(DISC_DATA_SIZED, program->manifest().name + " has sizes that come from data: they are known after the run");
+    };
+    if (!parts.is_one(parts.whole())) refuse_it();
     Call call(program->executable());
-    prepare(*program, call, arguments, argument_count, false, nullptr);
+    take(*program, call, arguments, argument_count, false, nullptr);
+    if (!prepare(call)) {
+      if (parts.apart(parts.whole(), call.failure)) refuse_it();
+      refuse_call(*program, call, arguments);
+    }
     if (result_sizes != nullptr) {
       std::copy_n(call.result_sizes(), program->executable().result_ranks(), result_sizes);
     }
@@ -572,7 +652,8 @@ disc_error* disc_program_run_dlpack(const disc_program* program, const void* con
   return guarded([&] {
     require(program != nullptr, "the program is a null pointer");
     const auto& spec = program->executable().spec();
-    require(argument_count == spec.arguments.size(), "the number of arguments is not that of the program");
+    require(argument_count == program->manifest().arguments.size(),
+            "the number of arguments is not that of the program");
     require(result_count == spec.results.size(), "the number of results is not that of the program");
     require((arguments != nullptr || argument_count == 0) && (results != nullptr || result_count == 0),
             "the arguments or the results are a null pointer");

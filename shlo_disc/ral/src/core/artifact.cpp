@@ -12,6 +12,7 @@
 #include <map>
 #include <new>
 #include <utility>
+#include <vector>
 
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -65,9 +66,11 @@ std::string obstacle(const Manifest::Target& target) {
   return "";
 }
 
+// The first row of a target.
 const Manifest::Target& chosen(const Manifest& manifest, const ArtifactOptions& options) {
   std::string why;
-  for (const Manifest::Target& target : manifest.targets) {
+  for (size_t i = 0; i < manifest.targets.size(); i += manifest.parts.size()) {
+    const Manifest::Target& target = manifest.targets[i];
     if (!options.target.empty() && target.name != options.target) continue;
     const std::string without = obstacle(target);
     if (without.empty()) {
@@ -80,7 +83,7 @@ const Manifest::Target& chosen(const Manifest& manifest, const ArtifactOptions& 
   }
   if (why.empty()) {
     why = options.target.empty() ? "it has no targets" : "it has no target " + options.target + ", but";
-    for (const Manifest::Target& target : manifest.targets) why += " " + target.name;
+    for (size_t i = 0; i < manifest.targets.size(); i += manifest.parts.size()) why += " " + manifest.targets[i].name;
   }
   throw ArtifactError(ArtifactError::kNoTarget, why);
 }
@@ -179,32 +182,40 @@ class Loader {
     out->manifest = read_manifest(container_.manifest());
     const Manifest& manifest = out->manifest;
     check_members(manifest);
-    out->target = &chosen(manifest, options_);
+    const Manifest::Target* const first = &chosen(manifest, options_);
     is_checked_.resize(manifest.members.size());
-    for (const Manifest::Span& span : out->target->objects) check_digest(manifest, span.member);
-    out->executable = std::make_unique<Executable>(spec_of(manifest, *out->target));
-    for (const Manifest::Span& span : out->target->constants) {
-      if (span.member < 0) {
-        add_tensor(manifest, manifest.tensors[static_cast<size_t>(-1 - span.member)], *out->executable);
-        continue;
-      }
-      if (!options_.trusts_constants) check_digest(manifest, span.member);
-      const std::string_view data = data_of(span);
-      // The directory of the file, or the copy's padding, is what masked code may read behind it.
-      if (!out->executable->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
-    }
-    for (const Manifest::Pack& pack : manifest.packs) {
-      if (&manifest.targets[pack.target] != out->target) continue;
-      if (!options_.trusts_constants) check_digest(manifest, pack.data.member);
-      const std::string_view data = data_of(pack.data);
-      out->executable->add_pack(pack.constant, pack.slot, data.data(), data.size(), owner_);
-    }
+    out->target = first + manifest.last();
+    for (size_t i = 0; i < manifest.parts.size(); ++i) out->programs.push_back(program(manifest, i, first));
     return out;
   }
 
  private:
   [[noreturn]] static void refuse(const std::string& why) {
     throw ArtifactError(ArtifactError::kDamaged, why);
+  }
+
+  // Program `index` of the target whose rows begin at `first`.
+  std::unique_ptr<Executable> program(const Manifest& manifest, size_t index, const Manifest::Target* first) {
+    const Manifest::Target& target = first[index];
+    for (const Manifest::Span& span : target.objects) check_digest(manifest, span.member);
+    auto out = std::make_unique<Executable>(spec_of(manifest, index, first));
+    for (const Manifest::Span& span : target.constants) {
+      if (span.member < 0) {
+        add_tensor(manifest, manifest.tensors[static_cast<size_t>(-1 - span.member)], *out);
+        continue;
+      }
+      if (!options_.trusts_constants) check_digest(manifest, span.member);
+      const std::string_view data = data_of(span);
+      // The directory of the file, or the copy's padding, is what masked code may read behind it.
+      if (!out->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
+    }
+    for (const Manifest::Pack& pack : manifest.packs) {
+      if (&manifest.targets[pack.target] != &target) continue;
+      if (!options_.trusts_constants) check_digest(manifest, pack.data.member);
+      const std::string_view data = data_of(pack.data);
+      out->add_pack(pack.constant, pack.slot, data.data(), data.size(), owner_);
+    }
+    return out;
   }
 
   std::string_view data_of(const Manifest::Span& span) const {
@@ -261,7 +272,9 @@ class Loader {
     }
   }
 
-  ProgramSpec spec_of(const Manifest& manifest, const Manifest::Target& target) const {
+  ProgramSpec spec_of(const Manifest& manifest, size_t index, const Manifest::Target* first) const {
+    const Manifest::Target& target = first[index];
+    const Manifest::Part& part = manifest.parts[index];
     const std::shared_ptr<TargetCode> code = loaded(target);
     std::map<std::pair<size_t, std::string_view>, uintptr_t> known;
     for (const LoadedCode::Function& function : code->code.functions()) {
@@ -273,7 +286,7 @@ class Loader {
       return &code->cells.emplace_back(reinterpret_cast<disc_kernel>(found->second));
     };
     ProgramSpec spec;
-    spec.name = manifest.name;
+    spec.name = part.name;
     spec.host_prepare = cell(target.prepare);
     spec.host_run = cell(target.run);
     for (const Manifest::Function& kernel : target.kernels) spec.kernels.push_back(cell(kernel));
@@ -282,13 +295,14 @@ class Loader {
       return false;
     };
     spec.code = code;
-    for (const Manifest::Argument& argument : manifest.arguments) {
+    for (const Manifest::Argument& argument : part.arguments) {
       spec.arguments.push_back({argument.dtype, argument.sizes, argument.name});
     }
     for (const size_t i : target.packable) spec.arguments[i].packable = true;
     for (const size_t i : target.donated) spec.arguments[i].donated = true;
     for (const size_t i : target.unread) spec.arguments[i].unread = true;
-    for (const Manifest::Result& result : manifest.results) {
+    if (index == manifest.last()) tell_of_all(manifest, first, spec);
+    for (const Manifest::Result& result : part.results) {
       spec.results.push_back({result.dtype, static_cast<int64_t>(result.texts.size())});
     }
     spec.symbols = target.symbols;
@@ -298,6 +312,23 @@ class Loader {
     spec.pack_layouts = target.pack_layouts;
     spec.guards = target.guards;
     return spec;
+  }
+
+  // Has the last program tell of the arguments of the call what holds for all programs.
+  static void tell_of_all(const Manifest& manifest, const Manifest::Target* first, ProgramSpec& last) {
+    const size_t count = manifest.arguments.size();
+    std::vector<bool> is_read(count);
+    for (const auto* target = first; target != first + manifest.parts.size(); ++target) {
+      std::vector<bool> is_read_here(count, true);
+      for (const size_t i : target->unread) {
+        if (i < count) is_read_here[i] = false;
+      }
+      for (size_t i = 0; i < count; ++i) is_read[i] = is_read[i] || is_read_here[i];
+      for (const size_t i : target->packable) {
+        if (i < count) last.arguments[i].packable = true;
+      }
+    }
+    for (size_t i = 0; i < count; ++i) last.arguments[i].unread = !is_read[i];
   }
 
   const Container container_;

@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "container.h"
 #include "executable.h"
 #include "manifest.h"
+#include "parts.h"
 
 namespace shlo_disc {
 
@@ -21,8 +23,12 @@ struct ArtifactOptions {
 
 struct Artifact {
   Manifest manifest;
-  const Manifest::Target* target;
-  std::unique_ptr<Executable> executable;  // reads constants where they are in the file or in memory
+  const Manifest::Target* target;  // the row of the last program
+  // Those of the parts. They read constants where they are in the file or in memory. Of the arguments of the call the
+  // last program tells what holds for all: whether one is packable, and whether none reads one.
+  std::vector<std::unique_ptr<Executable>> programs;
+
+  Parts parts() const { return {manifest.steps, programs}; }
 };
 
 // Both throw ArtifactError, std::bad_alloc, and std::system_error where the system gives no executable memory.

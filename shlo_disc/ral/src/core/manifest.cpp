@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "container.h"
+#include "parts.h"
 #include "utf8.h"
 
 namespace shlo_disc {
 namespace {
 
 constexpr std::string_view kMagic = "\x93" "discmf\n";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr int64_t kMostSymbols = 1 << 20;
 constexpr int64_t kMostSizeElements = 1 << 20;
 
@@ -89,7 +91,18 @@ class ManifestReader {
       out_.tensors = in_.all([this] { return tensor(); });
       out_.packs = in_.all([this] { return pack(); });
     }
+    if (version >= 3) {
+      out_.parts = in_.all([this] { return part(); });
+      out_.steps = in_.all([this] { return step(); });
+    }
     if (!in_.at_end()) refuse("bytes behind its end");
+    if (out_.parts.empty() && out_.steps.empty()) {
+      out_.parts.push_back({out_.name, out_.arguments, out_.results});
+      out_.steps.push_back({Manifest::Step::kProgram, 0, {}, {}, ""});
+      out_.steps.push_back({Manifest::Step::kSequence, 0, {0}, {}, ""});
+    }
+    check_steps(out_);
+    check_targets();
     check_weights();
     return std::move(out_);
   }
@@ -195,13 +208,60 @@ class ManifestReader {
     return out;
   }
 
-  std::vector<size_t> argument_indices() {
-    return in_.all([this] { return in_.index(out_.arguments.size()); });
+  Manifest::Part part() {
+    Manifest::Part out;
+    out.name = in_.text();
+    out.arguments = in_.all([this] { return argument(); });
+    out.results = in_.all([this] { return result(); });
+    return out;
   }
 
-  size_t size_argument() {
-    const size_t index = in_.index(out_.arguments.size());
-    const Manifest::Argument& argument = out_.arguments[index];
+  Manifest::Step step() {
+    static const std::string kKinds[] = {"program", "sequence", "branches", "loop", "guarded", "impossible"};
+    const auto* const found = std::find(std::begin(kKinds), std::end(kKinds), in_.text());
+    if (found == std::end(kKinds)) refuse("an unknown kind of step");
+    Manifest::Step out;
+    out.kind = static_cast<Manifest::Step::Kind>(found - kKinds);
+    out.number = plain_index();
+    out.steps = indices();
+    out.numbers = indices();
+    out.text = in_.text();
+    return out;
+  }
+
+  // What it is an index of is read later.
+  size_t plain_index() { return in_.index(SIZE_MAX); }
+  std::vector<size_t> indices() {
+    return in_.all([this] { return plain_index(); });
+  }
+
+  // Each target has a row for each program, whose indices are of its arguments and results.
+  void check_targets() const {
+    const size_t programs = out_.parts.size();
+    if (out_.targets.size() % programs != 0) refuse("a target lacks programs");
+    for (size_t i = 0; i < out_.targets.size(); ++i) {
+      const Manifest::Target& target = out_.targets[i];
+      const Manifest::Target& first = out_.targets[i - i % programs];
+      if (target.name != first.name || target.machine != first.machine || target.features != first.features) {
+        refuse("the programs of a target are for several machines");
+      }
+      const auto& arguments = out_.parts[i % programs].arguments;
+      const auto& results = out_.parts[i % programs].results;
+      const auto check = [](size_t index, size_t count) {
+        if (index >= count) refuse("an index out of bounds");
+      };
+      for (const auto* indices : {&target.size_arguments, &target.packable, &target.donated, &target.unread}) {
+        for (const size_t index : *indices) check(index, arguments.size());
+      }
+      for (const auto& [argument, result] : target.reuses) {
+        check(argument, arguments.size());
+        check(result, results.size());
+      }
+      for (const size_t index : target.size_arguments) check_size_argument(arguments[index]);
+    }
+  }
+
+  static void check_size_argument(const Manifest::Argument& argument) {
     int64_t elements = 1;
     for (const int64_t size : argument.sizes) {
       if (size < 0 || __builtin_mul_overflow(elements, size, &elements) || elements > kMostSizeElements) {
@@ -209,13 +269,12 @@ class ManifestReader {
       }
     }
     if (argument.dtype < DType::kInt8 || argument.dtype > DType::kUInt64) refuse("a size is no integer");
-    return index;
   }
 
   std::pair<size_t, size_t> reuse() {
     if (in_.number() != 2) refuse("no pair");
-    const size_t argument = in_.index(out_.arguments.size());
-    return {argument, in_.index(out_.results.size())};
+    const size_t argument = plain_index();
+    return {argument, plain_index()};
   }
 
   Manifest::Target target() {
@@ -238,10 +297,10 @@ class ManifestReader {
     out.guards = texts();
     out.pack_layouts = texts();
     out.constants = in_.all([this] { return constant(); });
-    out.size_arguments = in_.all([this] { return size_argument(); });
-    out.packable = argument_indices();
-    out.donated = argument_indices();
-    out.unread = argument_indices();
+    out.size_arguments = indices();
+    out.packable = indices();
+    out.donated = indices();
+    out.unread = indices();
     out.reuses = in_.all([this] { return reuse(); });
     return out;
   }

@@ -63,6 +63,25 @@ struct Manifest {
     std::vector<std::pair<size_t, size_t>> reuses;
   };
 
+  struct Part {
+    std::string name;
+    std::vector<Argument> arguments;
+    std::vector<Result> results;
+  };
+  struct Step {
+    enum Kind { kProgram, kSequence, kBranches, kLoop, kGuarded, kImpossible };
+    Kind kind;
+    size_t number;
+    std::vector<size_t> steps, numbers;
+    std::string text;
+  };
+
+  // The part that gives the results.
+  size_t last() const {
+    const Step& step = steps[steps.back().steps.back()];
+    return (step.kind == Step::kGuarded ? steps[step.steps[0]] : step).number;
+  }
+
   std::string compiler;
   std::vector<Member> members;
   std::string name;
@@ -72,9 +91,11 @@ struct Manifest {
   std::string weights_file;  // empty: there are no tensors
   std::vector<Tensor> tensors;
   std::vector<Pack> packs;
+  std::vector<Part> parts;  // one at least
+  std::vector<Step> steps;
 };
 
-// Checks every length and every index. Throws ArtifactError.
+// Checks every length, every index, and the types between parts. Throws ArtifactError.
 Manifest read_manifest(std::string_view data);
 
 }  // namespace shlo_disc

@@ -1,0 +1,73 @@
+"""What all programs have that can be saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.executables.process_bound import OfThisProcess
+from shlo_disc.lower.target import ARTIFACT_TARGETS
+
+NO_ARRAYS: Mapping[int, npt.NDArray[Any]] = MappingProxyType({})
+
+
+class Saver(Protocol):
+    """Compiles a program for other machines and writes an artifact."""
+
+    def __call__(
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str],
+        cores: int | None,
+        fixed: Mapping[int, npt.NDArray[Any]],
+        weights: str,
+        packed_for: Sequence[Any] | None,
+    ) -> None:
+        """As :meth:`Executable.save`."""
+
+
+class Savable(OfThisProcess):
+    """A program that may know its source, from which artifacts are made."""
+
+    name: str
+    saver: Saver | None = None
+    """Saves the program; None: nobody knows its source any more."""
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        targets: Sequence[str] = ARTIFACT_TARGETS,
+        *,
+        cores: int | None = None,
+        fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
+        weights: str = "inside",
+        packed_for: Sequence[Any] | None = None,
+    ) -> None:
+        """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
+
+        It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
+        "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
+        default as many as this process has. They decide the order of some long sums. `fixed`:
+        arguments, by their numbers, that become constants of the artifact. `weights`: "inside", or
+        "separate" for constants in a safetensors file beside it, named as it with ".safetensors"
+        behind. An artifact runs with the file that it was saved with, and with no other.
+
+        `packed_for`: arguments of a call of the artifact, which is run here for each of `targets`.
+        The copies of weights that it packs are in the artifact, and no process packs them then.
+
+        An existing file is replaced in one step. Raises UnsupportedError for a program that an
+        artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
+        cannot be written, TypeError and ValueError for wrong options. With `packed_for` it raises
+        what the call raises, and UnsupportedError for a target that this machine cannot run.
+        """
+        if self.saver is None:
+            raise UnsupportedError(
+                f"{self.name} cannot be saved: nobody knows its source; save what "
+                "shlo_disc.compile or f.lower(*args).compile() gives"
+            )
+        self.saver(path, targets, cores, fixed, weights, packed_for)
