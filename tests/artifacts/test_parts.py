@@ -1,5 +1,6 @@
 """Artifacts of several parts: sizes that come from data, and regions with sizes of their own."""
 
+import itertools
 import random
 import subprocess
 from dataclasses import replace
@@ -13,6 +14,7 @@ from shlo_disc.artifacts import container, manifest
 from shlo_disc.artifacts.read import read
 from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.executables.data_sized import DataSizedExecutable
+from tests import test_region_sizes as region_sizes
 from tests.artifacts.building import HERE, built, manifest_of, parts_of, put_together
 from tests.artifacts.mutate import mutated
 from tests.artifacts.test_save import LEVELS, RUN_HERE, same_bits
@@ -134,6 +136,25 @@ def test_errors_are_those_of_the_compiled_program(saved):
     for wrong in (given[:1], (given[0].astype("f8"), *given[1:]), (given[0][None], *given[1:])):
         with pytest.raises(TypeError):
             alone(*wrong)
+
+
+def test_what_branches_need_counts_where_they_run(tmp_path):
+    """What the compiled program refuses is refused, and all else has its bits."""
+    compiled = shlo_disc.compile(region_sizes.BRANCHES, target="cpu:avx2")
+    compiled.save(tmp_path / "m.disc", ["x86-64-v3"])
+    alone = shlo_disc_runtime.load(tmp_path / "m.disc")
+    refused = 0
+    for a, b, k, n in itertools.product((0, 1, 3, 5), (0, 1, 3), range(-1, 7), (-1, 0, 2, 70000)):
+        given = [np.arange(a, dtype="f4"), np.arange(b, dtype="f4"), np.int32(k), np.int32([n])]
+        try:
+            want = compiled.run_numpy(given)
+        except ShapeMismatchError:
+            refused += 1
+            with pytest.raises(shlo_disc_runtime.ShapeMismatchError):
+                alone(*given)
+        else:
+            same_bits(alone(*given), want)
+    assert 100 < refused < 300
 
 
 IMPOSSIBLE = f"""
