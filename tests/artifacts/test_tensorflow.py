@@ -10,7 +10,6 @@ pytest.importorskip("llvmlite")
 tf = pytest.importorskip("tensorflow")
 
 import shlo_disc.tensorflow  # noqa: E402
-import shlo_disc_runtime  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -48,25 +47,3 @@ assert not {{"jax", "tensorflow", "shlo_disc"}} & set(sys.modules)
         want = compiled(x).numpy()
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
         np.testing.assert_allclose(got, model(x), rtol=1e-4, atol=1e-5)
-
-
-OF_DATA = {
-    "places": lambda x: tf.where(x > 0),
-    "rows": lambda x: tf.tanh(tf.boolean_mask(x, x[:, 0] > 0)),
-    "counted": lambda x: (tf.boolean_mask(x, x > 0) * 2, tf.unique(tf.cast(x[:, 0] * 2, tf.int32))),
-}
-
-
-@pytest.mark.parametrize("name", OF_DATA)
-def test_sizes_that_come_from_data(name, tmp_path):
-    function = tf.function(OF_DATA[name])
-    spec = tf.TensorSpec([None, 5], tf.float32, name="x")
-    compiled = shlo_disc.tensorflow.compile(function, [spec])
-    compiled.save(tmp_path / "m.disc", ["x86-64-v3"])
-    alone = shlo_disc_runtime.load(tmp_path / "m.disc")
-    for n in (0, 1, 7, 61):
-        x = np.random.default_rng(n).standard_normal((n, 5)).astype("f4")
-        want = tf.nest.flatten(compiled(tf.constant(x)))
-        for ours, theirs in zip(alone(x), want, strict=True):
-            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.numpy().dtype)
-            np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-6)
