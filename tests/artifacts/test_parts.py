@@ -71,6 +71,17 @@ func.func @main(%x: {V}, %y: {V}, %p: {I1}) -> ({V}, {I32}) {{
   %m = stablehlo.get_dimension_size %r, dim = 0 : ({V}) -> {I32}
   return %t, %m : {V}, {I32}
 }}"""
+TWO = f"""
+func.func @main(%x: {V}, %y: {V}, %p: {I1}) -> ({V}, {V}) {{
+  %r:2 = "stablehlo.if"(%p) ({{
+    {COUNT}
+    %s = stablehlo.real_dynamic_slice %x, %first, %k, %step : ({V}, {S}, {S}, {S}) -> {V}
+    stablehlo.return %s, %x : {V}, {V}
+  }}, {{ stablehlo.return %y, %x : {V}, {V} }}) : ({I1}) -> ({V}, {V})
+  %a = stablehlo.add %r#0, %r#0 : {V}
+  %b = stablehlo.negate %r#1 : {V}
+  return %a, %b : {V}, {V}
+}}"""
 W = np.random.default_rng(0).normal(size=(96, 96)).astype("f4")
 REGION = f"""
 func.func public @main(%x: {V}, %y: {V}, %p: {I1}) -> {V} {{
@@ -86,6 +97,7 @@ func.func public @main(%x: {V}, %y: {V}, %p: {I1}) -> {V} {{
 PROGRAMS = {
     "in turn": (POSITIVE, [[x] for x in VECTORS]),
     "branches": (BRANCHES, [[x, x[:2], np.bool_(p)] for x in VECTORS for p in (False, True)]),
+    "two of a branch": (TWO, [[x, x[:2], np.bool_(p)] for x in VECTORS for p in (False, True)]),
     "guarded": (
         REGION,
         [[x, y, np.bool_(p)] for x in VECTORS for y, p in ((x, True), (x, False), (x[1:], False))],
