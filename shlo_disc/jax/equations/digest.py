@@ -50,12 +50,24 @@ def digest_of(program: Any, *facts: object, constants: dict[str, Any] | None = N
     version and configuration count: primitives are lowered by them. Raises NamelessError for a
     program that has none.
     """
-    digest = _Digest({} if constants is None else constants)
-    digest.add(*JAX_VERSIONS)
-    digest.value(trace_context())
+    digest = _of_jax({} if constants is None else constants)
     digest.closed(program)
     digest.add(*map(repr, facts))
     return digest.digest()
+
+
+def digest_of_facts(*facts: object) -> bytes:
+    """The digest of `facts`, whose `repr` names them, with JAX's version and configuration."""
+    digest = _of_jax({})
+    digest.add(*map(repr, facts))
+    return digest.digest()
+
+
+def _of_jax(constants: dict[str, Any]) -> _Digest:
+    digest = _Digest(constants)
+    digest.add(*JAX_VERSIONS)
+    digest.value(trace_context())
+    return digest
 
 
 class _Digest:
