@@ -22,8 +22,8 @@ from shlo_disc.jax_private.digests import (
     JAX_VERSIONS,
     LEFT_TO_DERIVATIVES,
     is_array,
+    is_known,
     is_typed_number,
-    known_primitives,
     prng_name,
     says_nothing,
     trivially_placed,
@@ -121,7 +121,7 @@ class _Digest:
             self._use(value)
 
     def _known_primitive(self, primitive: Any) -> None:
-        if primitive not in known_primitives():
+        if not is_known(primitive):
             raise NamelessError(
                 f"has the operation {primitive.name}, whose parameters do not tell all"
             )
