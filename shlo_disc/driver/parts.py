@@ -11,7 +11,7 @@ from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.kept_plans import kept_plans
 from shlo_disc.driver.options import check_donated, check_symbols, check_weak_results
 from shlo_disc.driver.request import Options, Request, Stated
-from shlo_disc.driver.stages import Apart, compile_module, ingested, main_function, module_name
+from shlo_disc.driver.stages import Apart, compile_module, ingested, main_function
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.executables.data_sized import (
     Branches,
@@ -23,6 +23,7 @@ from shlo_disc.executables.data_sized import (
 )
 from shlo_disc.executables.executable import Executable
 from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.pipeline import PassLog, module_name
 from shlo_disc.lower.target import Target, parse
 from shlo_disc.passes.split_programs import (
     Control,
@@ -42,7 +43,7 @@ def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutab
     """
     stated, options = request.stated, request.options
     target = parse(options.target)
-    module = ingested(stated, target)
+    module = ingested(stated, target, PassLog(request.name))
     whole = request.name or module_name(module)
     if name == whole:
         apart = apart_of(module, options)
@@ -55,7 +56,7 @@ def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutab
 def compile_several(stated: Stated, options: Options, name: str | None) -> DataSizedExecutable:
     """Several programs in turn; each knows the sizes that those before it computed."""
     target = parse(options.target)
-    module = ingested(stated, target)
+    module = ingested(stated, target, PassLog(name))
     main = main_function(module)
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     check_donated(options.donated, len(kind.inputs))
@@ -160,7 +161,7 @@ class _Parts:
         return compile_module(
             module,
             target=self.target,
-            name=name,
+            log=PassLog(name),
             weak_results=() if options is None else options.weak_results,
             likely={symbol: sizes for symbol, sizes in self.likely.items() if symbol in own},
             donated=() if options is None else options.donated,

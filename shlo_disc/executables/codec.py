@@ -24,6 +24,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, intern
 from shlo_disc.dynamic.program import Check, ShapeProgram, Solve
 from shlo_disc.executables import record
+from shlo_disc.ir.pass_record import PassRecord
 from shlo_disc.lower import plan
 from shlo_disc.lower.host.record import (
     CodeNames,
@@ -37,7 +38,6 @@ from shlo_disc.lower.host.record import (
     Unfused,
     Work,
 )
-from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.place import At, Place
 
 _RECORDS: dict[str, type] = {
