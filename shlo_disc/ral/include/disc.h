@@ -174,7 +174,7 @@ typedef struct disc_needs {
 } disc_needs;
 
 /* What a call with these arguments would need. `data` of arguments may be null, but for those whose
- * elements are sizes. `result_sizes`: null, or room for the sizes of all results, one after the other;
+ * elements are sizes, which are on the CPU. `result_sizes`: null, or room for the sizes of all results, one after the other;
  * `needs` may be null. */
 DISC_CHECKED disc_error* disc_program_measure(const disc_program* program, const disc_array* arguments,
                                               size_t argument_count, int64_t* result_sizes,
