@@ -18,7 +18,7 @@ from shlo_disc import ral
 
 HERE = Path(__file__).parent
 PEERS = HERE.parent / "peers"
-MOST_SECONDS = 30
+MOST_SECONDS = 60
 """For an answer."""
 
 

@@ -164,8 +164,16 @@ def _weights_file_of(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as old:
             name = unpacked(old.read(MANIFEST)).weights_file
-    except (OSError, zipfile.BadZipFile, KeyError, ManifestError):
-        return ""
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+        ManifestError,
+    ):
+        return ""  # somebody else's, which is replaced
     return name if name == f"{path.name}.safetensors" else ""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import shlo_disc
 import shlo_disc_runtime
@@ -16,6 +18,7 @@ from shlo_disc.artifacts.read import read
 from shlo_disc.base import flags
 from shlo_disc.base.errors import ArtifactError, DeviceError, UnsupportedError
 from shlo_disc.lower.cuda import assembler
+from shlo_disc.tools import disc_compile, disc_dump
 from shlo_disc_runtime.library import POINTER, Array, Buffer, check, library
 from tests.artifacts.building import parts_of, put_together
 from tests.artifacts.programs import PROGRAMS, arguments, export
@@ -80,6 +83,28 @@ def test_what_is_in_the_file(saved):
     assert [member.name for member in manifest_.members if "device" in member.name] == [
         "device/cuda-sm_90.bin"
     ]
+
+
+def test_disc_compile_and_disc_dump(tmp_path):
+    (tmp_path / "m.mlir").write_text("""
+        func.func public @main(%x: tensor<?xf32> {disc.shape = ["n"]}) -> tensor<?xf32> {
+          %y = stablehlo.add %x, %x : tensor<?xf32>
+          return %y : tensor<?xf32>
+        }""")
+    out = tmp_path / "m.disc"
+    runner = CliRunner()
+    made = runner.invoke(
+        disc_compile.main, [f"{tmp_path}/m.mlir", "-o", str(out), "--target", TARGET]
+    )
+    assert made.exit_code == 0, made.output
+    (y,) = shlo_disc_runtime.load(out)(np.ones(5, "f4"))
+    np.testing.assert_array_equal(y, np.full(5, 2, "f4"))
+    told = runner.invoke(disc_dump.main, [str(out), "--kernels"]).output
+    assert f"{TARGET}, made for" in told
+    assert re.search(
+        r"1 kernels, .*\n  for sm_90: [\d,]+ bytes of images, [\d,]+ of machine code", told
+    )
+    assert "device/cuda-sm_90.bin" in told
 
 
 def test_cubins_are_beside_the_text(tmp_path, stand_in):

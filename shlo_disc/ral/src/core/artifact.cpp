@@ -147,7 +147,7 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
-constexpr size_t kWorthThreads = size_t{1} << 20;  // bytes that take a millisecond to check
+constexpr size_t kWorthThreads = size_t{1} << 18;  // bytes that take 0.3 ms to check
 constexpr ptrdiff_t kPadding = 64;  // masked code may read so many bytes behind a constant
 
 std::string typed(const std::string& dtype, const std::vector<int64_t>& sizes) {
