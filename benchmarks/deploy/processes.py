@@ -65,7 +65,11 @@ class Process:
             [*command, str(model), str(inputs)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=os.environ | environment,
         )  # fmt: skip
-        word, load = self._answer().split()
+        try:
+            word, load = self._answer().split()
+        except BaseException:
+            self.__exit__()
+            raise
         self.start_ms = (time.perf_counter() - start) * 1e3
         """Until the first result is there."""
         assert word == "ready"

@@ -46,7 +46,7 @@ class Server:
 
     def __exit__(self, *raised: object) -> None:
         self._process.terminate()
-        self._process.wait()
+        self._process.communicate()
 
     def latencies(self, given: Sequence[bytes]) -> tuple[np.ndarray, float]:
         """Milliseconds of each request, by clients that take turns; seconds of all."""
