@@ -156,10 +156,10 @@ check: $(VENV)/.installed-dev  ## Style, types and documentation
 	$(MAKE) --no-print-directory docs
 
 .PHONY: peers
-peers: .venv-peers/.installed  ## .venv-peers: PyTorch and ONNX Runtime for `make bench`
+peers: .venv-peers/.installed  ## .venv-peers: PyTorch, ONNX Runtime, IREE and TVM for `make bench`
 
-.venv-peers/.installed: benchmarks/peers/requirements.txt tools/venv.sh
-	tools/venv.sh .venv-peers -r benchmarks/peers/requirements.txt
+.venv-peers/.installed: $(wildcard benchmarks/peers/*requirements.txt) tools/venv.sh
+	tools/venv.sh .venv-peers $(addprefix -r ,$(wildcard benchmarks/peers/*requirements.txt))
 
 .PHONY: fix
 fix: $(VENV)/.installed-dev  ## Format, and mend what ruff can

@@ -26,11 +26,19 @@ from shlo_disc.driver.stages import Code, compile_code
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.executables.codec import to_bytes
+from shlo_disc.executables.native import gpu_kernels
 from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import Signature, signature_of
 from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
-from shlo_disc.lower.target import ArtifactTarget, Function, ObjectFunction, artifact_target
+from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.target import (
+    ARTIFACT_TARGETS,
+    ArtifactTarget,
+    Function,
+    ObjectFunction,
+    artifact_target,
+)
 from shlo_disc.report.describe import describe_program
 
 _log = logging.getLogger("shlo_disc")
@@ -39,7 +47,7 @@ _log = logging.getLogger("shlo_disc")
 def save(
     request: Request,
     path: str | os.PathLike[str],
-    targets: Sequence[str],
+    targets: Sequence[str] | None,
     cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
     weights: str,
@@ -48,24 +56,28 @@ def save(
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
         raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
+    platform = request.options.target.partition(":")[0]
+    if targets is None:
+        targets = ARTIFACT_TARGETS if platform == "cpu" else (request.options.target,)
     if isinstance(targets, str) or not targets:
         raise TypeError(f"targets must be names such as 'x86-64-v3', got {targets!r}")
-    if not request.options.target.startswith("cpu"):
-        raise UnsupportedError(
-            f"programs for {request.options.target} cannot be saved yet; compile it for the CPU"
-        )
     known = len(os.sched_getaffinity(0)) if cores is None else cores
     if known < 1:
         raise ValueError(f"cores must be at least 1, got {cores}")
     machines = [artifact_target(name, known) for name in dict.fromkeys(targets)]
-    # The first one that a processor can run is taken.
-    machines.sort(key=lambda machine: -len(machine.features))
+    # The first one that a machine can run is taken.
+    machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
     made = [_compiled(request, machine, fixed) for machine in machines]
     rows = [
         _target(contents, machine, code, known, weights == "separate")
         for machine, code in zip(machines, made, strict=True)
     ]
+    devices = tuple(
+        _device(contents, number, machine, code)
+        for number, (machine, code) in enumerate(zip(machines, made, strict=True))
+        if machine.is_gpu
+    )
     record = made[0].record
     signature = signature_of(record)
     arguments = tuple(
@@ -89,6 +101,7 @@ def save(
         targets=tuple(rows),
         weights_file=f"{Path(path).name}.safetensors" if tensors else "",
         tensors=tensors,
+        devices=devices,
     )
     if packed_for is not None:
         packs = _packs(contents, whole, Path(path).parent, packed_for)
@@ -109,6 +122,8 @@ def _packs(
         path = Path(made) / "m.disc"
         contents.write(path, whole)
         for number, row in enumerate(whole.targets):
+            if whole.device_of(number) is not None:
+                continue  # kernels of GPUs pack nothing
             loaded = load(path, row.name)
             loaded.run_numpy(given)
             finish_compiling()  # which packs what the call did without
@@ -194,14 +209,14 @@ def _target(
 
     prepare, run = map(function, code.entry_points)
     functions = (*code.kernels, *code.plans)
-    rows = [function(functions[number]) for number in host.table]
+    rows = [] if machine.is_gpu else [function(functions[number]) for number in host.table]
     constants = tuple(
         contents.add_tensor(array, *kind) if is_apart else contents.add_constant(array)
         for array, kind in zip(host.constants, host.constant_types, strict=True)
     )
     names = {str(number): array for number, array in enumerate(host.constants)}
     # Without times: equal programs have equal files. Functions are in the order of the table.
-    kept_host = replace(host, table=tuple(range(len(rows))))
+    kept_host = host if machine.is_gpu else replace(host, table=tuple(range(len(rows))))
     kept = replace(record, host=kept_host, stage_ms=(), passes=())
     contents.add(record_name(machine.name), to_bytes(kept, (), names))
     return manifest.Target(
@@ -222,4 +237,41 @@ def _target(
         donated=record.donated,
         unread=tuple(k for k in host.unread_arguments if k not in record.donated),
         reuses=tuple(host.reuses),
+    )
+
+
+def _device(
+    contents: Contents, number: int, machine: ArtifactTarget, code: Code
+) -> manifest.Device:
+    """The kernels of a program compiled for a GPU, target `number`; images are in `contents`."""
+    platform, _, architecture = machine.name.partition(":")
+    member = f"device/{platform}-{architecture}.bin"
+    images = [cast(KernelImage, kernel) for kernel in code.kernels]
+    rows, assembled = gpu_kernels(code.record, images), machine.machine_code
+    assert assembled is not None
+    return manifest.Device(
+        target=number,
+        platform=platform,
+        architecture=architecture,
+        images=tuple(contents.add(member, made.image) for made in images),
+        machine_code=tuple(contents.add(member, assembled(made)) for made in images),
+        kernels=tuple(
+            manifest.DeviceKernel(
+                symbol=made.name,
+                image=place,
+                threads=made.signature.threads,
+                tasks=made.signature.tasks,
+                shared_bytes=made.signature.shared_bytes,
+                arrays=made.signature.arrays,
+                by_value=made.signature.by_value,
+                sizes=made.signature.sizes,
+                maps=tuple(
+                    manifest.TensorMap(m.argument, m.element, m.box, m.first, m.sizes, m.strides)
+                    for m in made.signature.maps
+                ),
+                name=name,
+                source=source,
+            )
+            for place, (made, (name, source)) in enumerate(zip(images, rows, strict=True))
+        ),
     )

@@ -77,9 +77,16 @@ def _about(artifact: Artifact, target: Target) -> Iterator[str]:
     constants = sum(span.size for span in target.constants)
     cores = f"{target.cores} core{'s' if target.cores > 1 else ''}"
     yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
-    yield f"  {len(target.kernels)} kernels, {code:,} bytes of object files"
-    yield f"  {len(target.constants)} constants, {constants:,} bytes"
     number = artifact.manifest.targets.index(target)
+    device = artifact.manifest.device_of(number)
+    kernels = device.kernels if device else target.kernels
+    yield f"  {len(kernels)} kernels, {code:,} bytes of object files"
+    if device:
+        images, made = (
+            sum(span.size for span in spans) for spans in (device.images, device.machine_code)
+        )
+        yield f"  for {device.architecture}: {images:,} bytes of images, {made:,} of machine code"
+    yield f"  {len(target.constants)} constants, {constants:,} bytes"
     packs = [pack for pack in artifact.manifest.packs if pack.target == number]
     if packs:
         size = sum(pack.data.size for pack in packs)

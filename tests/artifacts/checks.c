@@ -140,7 +140,7 @@ static void check_opening(void) {
   FAILS(disc_program_open(path_of("truncated.disc"), NULL, &other), DISC_DAMAGED, -1, "truncated");
   FAILS(disc_program_open(path_of("other.zip"), NULL, &other), DISC_DAMAGED, -1, "no artifact");
   FAILS(disc_program_open(path_of("newer.disc"), NULL, &other), DISC_NEWER, -1,
-        "it has format 7, of shlo_disc 9.0.0; this runtime reads up to format 2");
+        "it has format 7, of shlo_disc 9.0.0; this runtime reads up to format 3");
   FAILS(disc_program_open(path_of("foreign.disc"), NULL, &other), DISC_NO_TARGET, -1,
         "target arm is for aarch64, this is x86-64; target later needs avx512-of-2030");
   FAILS(disc_program_open(path_of("changed.disc"), NULL, &other), DISC_DAMAGED, -1,
@@ -159,6 +159,9 @@ static void check_opening(void) {
   how = options();
   how.threads = -1;
   FAILS(disc_program_open(path_of("m.disc"), &how, &other), DISC_MISUSE, -1, "threads is negative");
+  how = options();
+  how.reserved = 1;
+  FAILS(disc_program_open(path_of("m.disc"), &how, &other), DISC_MISUSE, -1, "reserved is not zero");
   how = options();
   how.release = (void (*)(void*, void*, size_t))1;
   FAILS(disc_program_open(path_of("m.disc"), &how, &other), DISC_MISUSE, -1, "come together");
@@ -214,6 +217,10 @@ static void check_queries(void) {
   CHECK(disc_version() == DISC_VERSION);
   CHECK(strcmp(disc_program_name(program), "program") == 0);
   CHECK(strcmp(disc_program_compiler(program), "shlo_disc 0.1.0") == 0);
+  int32_t device[2] = {-1, -1};
+  disc_program_device(program, &device[0], &device[1]);
+  CHECK(device[0] == 1 && device[1] == 0);
+  FAILS(disc_program_enqueue(program, NULL, NULL, 0, NULL, 0), DISC_DEVICE, -1, "runs on the CPU");
   CHECK(disc_program_arguments(program) == 3);
   CHECK(disc_program_results(program) == 2);
   spec.struct_size = sizeof spec;

@@ -8,7 +8,7 @@ from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.code_key import machine_key
 from shlo_disc.lower.cpu.codegen import Function
 from shlo_disc.lower.cpu.foreign_code import ForeignFunction, Objects, kept_functions
-from shlo_disc.lower.cpu.machine import machine_of
+from shlo_disc.lower.cpu.machine import HOST_OF_GPUS, machine_of
 from shlo_disc.lower.host.record import CodeNames
 
 
@@ -28,6 +28,11 @@ def identity(architecture: str) -> bytes:
         machine.cores,
     )
     return machine_key(numbers, sorted(machine.features), sorted(machine.without))
+
+
+def check_host_of_gpus() -> None:
+    """Raise UnsupportedError unless this machine runs host programs of artifacts for GPUs."""
+    machine_of(HOST_OF_GPUS)
 
 
 def functions(

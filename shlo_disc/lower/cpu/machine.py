@@ -40,6 +40,9 @@ ARCHITECTURES: dict[str, Level] = {
 }
 """The levels of x86-64 by the names that targets have. Source: the System V ABI."""
 
+HOST_OF_GPUS = "avx2"
+"""The level of the CPU that launches kernels of GPUs in artifacts."""
+
 
 @dataclass(frozen=True)
 class Machine:

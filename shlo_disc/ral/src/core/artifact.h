@@ -15,6 +15,7 @@ namespace shlo_disc {
 
 struct ArtifactOptions {
   std::string target;            // the one to load; empty: the first that this processor can run
+  int device = 0;                // the GPU that a target with kernels of one runs on
   bool trusts_constants = false;  // their digests are not checked
   std::function<void(const std::string&)> log;  // may be empty
 };
@@ -22,6 +23,7 @@ struct ArtifactOptions {
 struct Artifact {
   Manifest manifest;
   const Manifest::Target* target;
+  GpuDevice* device = nullptr;     // null: the processor
   std::unique_ptr<Executable> executable;  // reads constants where they are in the file or in memory
 };
 

@@ -62,6 +62,13 @@ struct Manifest {
     std::vector<size_t> size_arguments, packable, donated, unread;
     std::vector<std::pair<size_t, size_t>> reuses;
   };
+  struct Device {
+    size_t target;  // whose kernels these are
+    GpuPlatform platform;
+    std::string architecture;
+    std::vector<Span> images, machine_code;  // of the latter one an image, which may be empty
+    std::vector<GpuKernel> kernels;
+  };
 
   std::string compiler;
   std::vector<Member> members;
@@ -72,6 +79,7 @@ struct Manifest {
   std::string weights_file;  // empty: there are no tensors
   std::vector<Tensor> tensors;
   std::vector<Pack> packs;
+  std::vector<Device> devices;
 };
 
 // Checks every length and every index. Throws ArtifactError.
