@@ -63,8 +63,8 @@ SLOW_SAMPLE := tests/libraries/test_train_gpt.py::test_losses_are_those_of_jax \
 
 .PHONY: rotation
 rotation: $(VENV)/.installed .venv-torch/.installed  ## A twentieth of the slow tests and of PyTorch's, another one every day (PART=7)
-	$(RUN) -m pytest -q -n $(JOBS) -m slow --part slow:$(or $(PART),today) --part-seconds 240 --part-record
-	.venv-torch/bin/python -m pytest -q -n $(JOBS) -m torch --part torch:$(or $(PART),today) --part-seconds 120 --part-record $(TORCH_TESTS)
+	$(RUN) -m pytest -q -n $(JOBS) -m slow --part slow:$(or $(PART),today) --part-seconds 150 --part-record
+	.venv-torch/bin/python -m pytest -q -n $(JOBS) -m torch --part torch:$(or $(PART),today) --part-seconds 60 --part-record $(TORCH_TESTS)
 
 .PHONY: test-machine-code
 test-machine-code: $(VENV)/.installed  ## What assemblers make of the kernels of GPUs: registers, nothing spilled

@@ -19,6 +19,8 @@ import pytest
 
 PARTS = 20
 ROWS = Path(__file__).with_name("rotation.txt")
+_NAMED = 10
+"""Of the tests that were left out."""
 OUT_OF_TIME = "the part takes too long"
 
 
@@ -99,17 +101,21 @@ class Rotation:
     """The plugin, in workers and in the process that starts them."""
 
     def __init__(self, config: Any) -> None:
-        self._kind, self._part = asked(config.getoption("part"), datetime.date.today())
+        self._day = datetime.date.today()
+        self._kind, self._part = asked(config.getoption("part"), self._day)
         self._limit_s = config.getoption("part_seconds")
         self._begin = time.monotonic()
         is_worker = hasattr(config, "workerinput")
         self._records = config.getoption("part_record") and not is_worker
         self._outcomes: Counter[str] = Counter()
+        self._left_out: list[str] = []
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Take the tests of the part."""
+        """Take the tests of the part; each time others are the last, which may be left out."""
+        turn = self._day.toordinal() // PARTS
         others = [item for item in items if part_of(item.nodeid) != self._part]
         items[:] = [item for item in items if part_of(item.nodeid) == self._part]
+        items.sort(key=lambda item: zlib.crc32(f"{turn} {item.path.name}".encode()))
         config.hook.pytest_deselected(items=others)
 
     def pytest_runtest_setup(self, item: Any) -> None:
@@ -124,6 +130,8 @@ class Rotation:
         if report.when == "call" or report.outcome != "passed":
             is_late = report.outcome == "skipped" and OUT_OF_TIME in str(report.longrepr)
             self._outcomes["late" if is_late else report.outcome] += 1
+            if is_late:
+                self._left_out.append(report.nodeid)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Record the run, if it came to its end."""
@@ -133,12 +141,13 @@ class Rotation:
         head = ["git", "rev-parse", "--short", "HEAD"]
         commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
         counts = (self._outcomes[name] for name in ("passed", "failed", "skipped", "late"))
-        day = datetime.date.today()
-        record(Run(self._kind, self._part, day, commit or "unknown", *counts))
+        record(Run(self._kind, self._part, self._day, commit or "unknown", *counts))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Tell which part this was, and which should come next."""
         terminalreporter.write_line(
-            f"{self._kind}: part {self._part} of {PARTS}, {self._outcomes['late']} tests left out; "
-            f"not run for longest: {'; '.join(longest_ago(self._kind))}"
+            f"{self._kind}: part {self._part} of {PARTS}, {len(self._left_out)} tests left out; "
+            f"parts that did not run for longest: {'; '.join(longest_ago(self._kind))}"
         )
+        for name in self._left_out[:_NAMED]:
+            terminalreporter.write_line(f"left out: {name}")
