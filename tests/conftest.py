@@ -5,9 +5,10 @@ optimisations, and without its fusion emitters, which take 40 % of what is left.
 module of a program, not up to 32, which is a sixth less work. jaxlib 0.12 has no flag for the
 emitters, and XLA ends the process for flags it does not know.
 
-Machine code that an earlier run or another worker compiled is loaded (CONTRIBUTING.md). Tests of
-compilation itself ask for the fixture `compiled_anew`. A run with SHLO_DISC_CACHE=1 loads programs
-and first calls, too, and tells in the end how many, and why not the others.
+Machine code that an earlier run or another worker compiled is loaded, and so is XLA's
+(CONTRIBUTING.md); a line at the end of a run tells how much. Tests of compilation itself ask for
+the fixture `compiled_anew`. A run with SHLO_DISC_CACHE=1 loads programs and first calls, too, and
+tells why not the others.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def pytest_sessionfinish(session: Any) -> None:
         session.config.workeroutput["counts"] = dict(own)
         return
     _counts.update(own)
-    if sum(_counts[f"references_{name}"] for name in ("loaded", "compiled")):
+    if _counts["references_asked"]:
         from tests import references  # behind the flags
 
         references.prune()
@@ -116,6 +117,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if total := _counts[loaded] + _counts[missing]:
             share = _counts[loaded] / total
             shares.append(f"{_counts[loaded]} of {total} {what} ({share:.1%})")
+    if never := _counts["references_asked"] - sum(_counts[n] for n in _LOADED["references by XLA"]):
+        shares.append(f"{never} references are never kept")
     if shares:
         terminalreporter.write_line(f"loaded from disk: {', '.join(shares)}")
     for name, count in sorted(_counts.items(), key=lambda row: -row[1]):
@@ -126,7 +129,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def kept_references() -> None:
     """XLA's code of an earlier run or of another worker is loaded (`tests/references.py`)."""
-    if os.environ["SHLO_DISC_CACHE"] != "0":
+    if "jax" in sys.modules and os.environ["SHLO_DISC_CACHE"] != "0":
         from tests import references  # behind the flags
 
         references.keep()
