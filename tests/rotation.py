@@ -104,7 +104,7 @@ class Rotation:
         self._day = datetime.date.today()
         self._kind, self._part = asked(config.getoption("part"), self._day)
         self._limit_s = config.getoption("part_seconds")
-        self._begin = time.monotonic()
+        self._begin: float | None = None
         is_worker = hasattr(config, "workerinput")
         self._records = config.getoption("part_record") and not is_worker
         self._outcomes: Counter[str] = Counter()
@@ -120,6 +120,8 @@ class Rotation:
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Begin no test when the time is over, and none that alone takes longer."""
+        if self._begin is None:
+            self._begin = time.monotonic()  # of the first test, behind the imports of all
         slow = item.get_closest_marker("slow")
         takes_s = 60 * slow.kwargs.get("minutes", 0) if slow else 0
         if time.monotonic() - self._begin + takes_s > self._limit_s:

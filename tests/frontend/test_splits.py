@@ -491,7 +491,7 @@ def test_blocks_of_random_programs_make_the_whole():
     assert min(found[kind] for kind in ("axis", "sum", "stages", "refused", "numbers")) > 0, found
 
 
-@pytest.mark.slow(minutes=10)
+@pytest.mark.slow(minutes=2)
 def test_blocks_of_many_random_programs_make_the_whole():
     names, _ = sampled(range(1000, 1200))
     assert names.keys() == OPS.keys()
