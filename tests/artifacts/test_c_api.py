@@ -372,6 +372,6 @@ def test_damaged_artifacts_are_refused_or_right(folder):
 
 
 @pytest.mark.slow
-def test_many_damaged_artifacts(folder):
-    for seed in range(1, 11):
-        mutate(folder, 10_000, seed)
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_many_damaged_artifacts(folder, seed):
+    mutate(folder, 10_000, seed)
