@@ -61,6 +61,11 @@ SLOW_SAMPLE := tests/libraries/test_train_gpt.py::test_losses_are_those_of_jax \
 	tests/benchmarks/test_models.py::test_model_agrees_with_float64[dien] \
 	tests/libraries/test_linen.py::test_decoding_with_a_cache
 
+.PHONY: rotation
+rotation: $(VENV)/.installed .venv-torch/.installed  ## A twentieth of the slow tests and of PyTorch's, another one every day (PART=7)
+	$(RUN) -m pytest -q -n $(JOBS) -m slow --part slow:$(or $(PART),today) --part-seconds 150 --part-record
+	.venv-torch/bin/python -m pytest -q -n $(JOBS) -m torch --part torch:$(or $(PART),today) --part-seconds 60 --part-record $(TORCH_TESTS)
+
 .PHONY: test-machine-code
 test-machine-code: $(VENV)/.installed  ## What assemblers make of the kernels of GPUs: registers, nothing spilled
 	$(RUN) -m pytest -q -n $(JOBS) -m slow $(addprefix tests/gpu/test_,resources.py block_resources.py assembled.py)
@@ -68,7 +73,9 @@ test-machine-code: $(VENV)/.installed  ## What assemblers make of the kernels of
 .PHONY: test-torch
 test-torch: .venv-torch/.installed  ## The tests of shlo_disc.torch, in .venv-torch with PyTorch (SAMPLE=1: a part)
 	.venv-torch/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m '$(if $(SAMPLE),torch and not slow,torch)' \
-		$(if $(SAMPLE),$(TORCH_SAMPLE),tests/torch tests/ral/test_torch_tensors.py tests/artifacts/test_torch.py)
+		$(if $(SAMPLE),$(TORCH_SAMPLE),$(TORCH_TESTS))
+
+TORCH_TESTS := tests/torch tests/ral/test_torch_tensors.py tests/artifacts/test_torch.py
 
 # Export, backend, training and versions in three minutes of two cores.
 TORCH_SAMPLE := $(addprefix tests/torch/test_,backend.py exported.py recurrent.py versions.py) tests/artifacts/test_torch.py
@@ -156,10 +163,10 @@ check: $(VENV)/.installed-dev  ## Style, types and documentation
 	$(MAKE) --no-print-directory docs
 
 .PHONY: peers
-peers: .venv-peers/.installed  ## .venv-peers: PyTorch and ONNX Runtime for `make bench`
+peers: .venv-peers/.installed  ## .venv-peers: PyTorch, ONNX Runtime, IREE and TVM for `make bench`
 
-.venv-peers/.installed: benchmarks/peers/requirements.txt tools/venv.sh
-	tools/venv.sh .venv-peers -r benchmarks/peers/requirements.txt
+.venv-peers/.installed: $(wildcard benchmarks/peers/*requirements.txt) tools/venv.sh
+	tools/venv.sh .venv-peers $(addprefix -r ,$(wildcard benchmarks/peers/*requirements.txt))
 
 .PHONY: fix
 fix: $(VENV)/.installed-dev  ## Format, and mend what ruff can

@@ -32,6 +32,7 @@ from benchmarks import (
     trace,
 )
 from benchmarks.compile_time import compile_time
+from benchmarks.deploy import deploy
 from benchmarks.harness import report
 from benchmarks.models import suite
 from benchmarks.store import host, versions
@@ -42,6 +43,7 @@ SUITES: dict[str, Callable[[Console, bool], None]] = {
     "callbacks": callbacks.callbacks,
     "compile_time": compile_time,
     "conv": kernels.convolutions,
+    "deploy": deploy,
     "dispatch": dispatch.dispatch,
     "gemm": kernels.gemm,
     "hand_over": hand_over.hand_over,

@@ -102,11 +102,10 @@ def _attempts(name: str) -> dict[str, dict[str, float]]:
 
 
 def _in_a_process(name: str, system: str, kind: str, variables: dict[str, str]) -> dict[str, float]:
-    flags = f"edit={kind if kind in _EDITS else ''!r}, only_trace={kind == 'trace'}"
-    arguments = f"{name!r}, {system!r}, {_SHAPES[kind]!r}, {flags}"
-    program = f"from benchmarks.compile_time import first; first({arguments})"
+    # The text of the program is the same for all: it is a part of what is looked up.
+    program = "import sys; from benchmarks.compile_time import first; first(*sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, name, system, kind],
         capture_output=True,
         text=True,
         check=False,
@@ -198,14 +197,7 @@ def _parts(compiled: Any) -> Iterator[dict[str, float]]:
         yield seconds
 
 
-def first(
-    name: str,
-    system: str,
-    shape: tuple[int, int],
-    *,
-    edit: str = "",
-    only_trace: bool = False,
-) -> None:
+def first(name: str, system: str, kind: str) -> None:
     """Call a program in this process, which has compiled nothing yet; print seconds as JSON."""
     import jax
 
@@ -216,9 +208,9 @@ def first(
     imported = time.process_time() - before
     if system == "jax.jit":  # with as much of JAX imported
         jit = jax.jit
-    function, arguments = PROGRAMS[name](*shape)
-    if edit:
-        function = _EDITS[edit](function)
+    function, arguments = PROGRAMS[name](*_SHAPES[kind])
+    if kind in _EDITS:
+        function = _EDITS[kind](function)
     jax.block_until_ready(arguments)
     compiled = jit(function)
     parts: dict[str, float] = {}
@@ -226,7 +218,7 @@ def first(
         if system == "ours":
             parts = stack.enter_context(_parts(compiled))
         wall, processor = time.perf_counter(), time.process_time()
-        if only_trace:
+        if kind == "trace":
             compiled.trace(*arguments)
         else:
             jax.block_until_ready(compiled(*arguments))

@@ -36,6 +36,8 @@ def stats() -> dict[str, int]:
     - `graphs_missing`: such graphs that were lowered, for no process had lowered them.
     - `graphs_not_kept`: such graphs that every process lowers.
     - `calls_missing`: first calls that no earlier process had made at their sizes.
+    - `confirmed_loaded`: programs that an earlier process compared with a trace at numbers.
+    - `confirmed_missing`: programs that were compared, for no process had done so.
     - `damaged`: files that are not what was written, or that others may write.
     - `unreadable`: files that the system did not read.
     - `stored`: files written.

@@ -30,6 +30,8 @@ class Options(ctypes.Structure):
         ("release", POINTER),
         ("parallel_for", POINTER),
         ("log", POINTER),
+        ("device", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 

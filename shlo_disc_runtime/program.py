@@ -62,18 +62,20 @@ def load(
     target: str | None = None,
     threads: int = 0,
     trust_constants: bool = False,
+    device: int = 0,
 ) -> Program:
     """The program that `shlo_disc` saved at `path`, for this processor.
 
     `target`: the one to take, as "x86-64-v3"; by default the first that the processor can run.
-    `threads`: how many work on a call, by default as many as there are cores. With
+    One for a GPU, as "cuda:sm_90a", runs on the GPU of number `device`; arrays are copied there and
+    back. `threads`: how many work on a call, by default as many as there are cores. With
     `trust_constants` the weights are not read to check them.
 
     The file is mapped: replace it, never write into it. Raises ArtifactError for another file, a
     damaged one and one of a later version. Raises UnsupportedError where it has no code for this
     processor, OSError for a file that cannot be read.
     """
-    return Program(path, target, threads, trust_constants)
+    return Program(path, target, threads, trust_constants, device)
 
 
 class Program:
@@ -85,9 +87,10 @@ class Program:
         target: str | None,
         threads: int,
         trust_constants: bool,
+        device: int,
     ) -> None:
         functions = library()
-        options = Options(struct_size=ctypes.sizeof(Options), threads=threads)
+        options = Options(struct_size=ctypes.sizeof(Options), threads=threads, device=device)
         options.target = None if target is None else target.encode()
         options.flags = TRUST_CONSTANTS if trust_constants else 0
         handle = ctypes.c_void_p()

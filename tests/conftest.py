@@ -5,9 +5,10 @@ optimisations, and without its fusion emitters, which take 40 % of what is left.
 module of a program, not up to 32, which is a sixth less work. jaxlib 0.12 has no flag for the
 emitters, and XLA ends the process for flags it does not know.
 
-Machine code that an earlier run or another worker compiled is loaded (CONTRIBUTING.md). Tests of
-compilation itself ask for the fixture `compiled_anew`. A run with SHLO_DISC_CACHE=1 loads programs
-and first calls, too, and tells in the end how many, and why not the others.
+Machine code that an earlier run or another worker compiled is loaded, and so is XLA's
+(CONTRIBUTING.md); a line at the end of a run tells how much. Tests of compilation itself ask for
+the fixture `compiled_anew`. A run with SHLO_DISC_CACHE=1 loads programs and first calls, too, and
+tells why not the others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from tests import rotation
 from tests.children import CODE, prepare
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -49,35 +51,88 @@ if "SHLO_DISC_TEST_RAL" in os.environ:  # a runtime built for a sanitizer (tools
     spec.loader.exec_module(sys.modules[spec.name])
 
 
-_programs: Counter[str] = Counter()
-"""Loaded, compiled, and why they were not kept; of all workers."""
+_counts: Counter[str] = Counter()
+"""What all workers loaded from disk and compiled, and why programs were not kept."""
+
+_LOADED = {
+    "functions of machine code": ("loaded", "missing"),
+    "programs": ("programs_loaded", "programs_missing"),
+    "references by XLA": ("references_loaded", "references_compiled"),
+}
+"""Names of counts of what was loaded, and of what was not there."""
+
+
+def _own_counts() -> Counter[str]:
+    """Of this process, without what tests did in stores of their own."""
+    found: Counter[str] = Counter()
+    if entries := sys.modules.get("shlo_disc.store.entries"):
+        now = entries.COUNTS.now()
+        found.update({name: now[name] for pair in _LOADED.values() for name in pair if name in now})
+        if os.environ["SHLO_DISC_CACHE"] == "1":
+            for (name, reason), count in entries.COUNTS.reasons.items():
+                found[f"{name}: it {reason}"] = count
+    if references := sys.modules.get("tests.references"):
+        found.update({f"references_{name}": n for name, n in references.COUNTS.items()})
+    return found - _apart
+
+
+_apart: Counter[str] = Counter()
+"""Counts of stores that tests have for themselves."""
+
+
+def pytest_addoption(parser: Any) -> None:
+    """`--part`, of the rotation."""
+    rotation.add_options(parser)
+
+
+def pytest_configure(config: Any) -> None:
+    """Take a part of the tests, where one is asked for."""
+    if config.getoption("part"):
+        config.pluginmanager.register(rotation.Rotation(config))
 
 
 def pytest_sessionfinish(session: Any) -> None:
-    """Count the programs of this process."""
-    entries = sys.modules.get("shlo_disc.store.entries")
-    if entries is None or os.environ["SHLO_DISC_CACHE"] == "kernels":
-        return
-    now = entries.COUNTS.now()
-    own = {name: now[name] for name in ("programs_loaded", "programs_missing")}
-    reasons = entries.COUNTS.reasons.items()
-    own |= {f"{name}: it {reason}": count for (name, reason), count in reasons}
+    """Hand over what this process counted; the last one keeps the references within their limit."""
+    own = _own_counts()
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["programs"] = own
-    else:
-        _programs.update(own)
+        session.config.workeroutput["counts"] = dict(own)
+        return
+    _counts.update(own)
+    if _counts["references_asked"]:
+        from tests import references  # behind the flags
+
+        references.prune()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over what a worker counted."""
-    _programs.update(getattr(node, "workeroutput", {}).get("programs", {}))
+    _counts.update(getattr(node, "workeroutput", {}).get("counts", {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Tell which share of programs was loaded."""
-    for name, count in sorted(_programs.items(), key=lambda row: -row[1]):
-        terminalreporter.write_line(f"{count:6} {name}")
+    """Tell which share was loaded, and why programs were not kept."""
+    shares = []
+    for what, (loaded, missing) in _LOADED.items():
+        if total := _counts[loaded] + _counts[missing]:
+            share = _counts[loaded] / total
+            shares.append(f"{_counts[loaded]} of {total} {what} ({share:.1%})")
+    if never := _counts["references_asked"] - sum(_counts[n] for n in _LOADED["references by XLA"]):
+        shares.append(f"{never} references are never kept")
+    if shares:
+        terminalreporter.write_line(f"loaded from disk: {', '.join(shares)}")
+    for name, count in sorted(_counts.items(), key=lambda row: -row[1]):
+        if ": it " in name:
+            terminalreporter.write_line(f"{count:6} {name}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def kept_references() -> None:
+    """XLA's code of an earlier run or of another worker is loaded (`tests/references.py`)."""
+    if "jax" in sys.modules and os.environ["SHLO_DISC_CACHE"] != "0":
+        from tests import references  # behind the flags
+
+        references.keep()
 
 
 class _Missing(pytest.Module):
@@ -147,9 +202,13 @@ def no_recent_code():
 @pytest.fixture
 def own_store(monkeypatch, tmp_path):
     """The folder of a store of the test's own."""
+    from shlo_disc.store.entries import COUNTS  # behind the flags
+
     monkeypatch.setenv("SHLO_DISC_CACHE", "1")
     monkeypatch.setenv("SHLO_DISC_CACHE_DIR", str(tmp_path / "store"))
-    return tmp_path / "store"
+    before = COUNTS.now()
+    yield tmp_path / "store"
+    _apart.update({name: n - before[name] for name, n in COUNTS.now().items()})
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_a_sample_has_no_false_alarm():
     assert not any(alarms for programs in found.values() for alarms in programs.values()), text
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=30)
 def test_every_program():
     """As `python -m tests.fuzz --alarms --count 500`."""
     found = {}

@@ -129,6 +129,73 @@ class Bert(nn.Module):
         return x
 
 
+class Mlp(nn.Module):
+    """Layers of `benchmarks/deploy/models.py`: x [B, N] -> [B, M]."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        count = len(weights) // 2
+        self.layers = nn.ModuleList(_linear(weights, f"{k}") for k in range(count))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The last layer."""
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = F.gelu(layer(x))
+        return last(x)
+
+
+def _linear(weights: Weights, name: str) -> nn.Linear:
+    w = weights[f"{name}/w"]
+    layer = nn.Linear(*w.shape)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(w.T.copy()))
+        layer.bias.copy_(torch.from_numpy(weights[f"{name}/b"]))
+    return layer
+
+
+def _conv(weights: Weights, name: str, stride: int) -> nn.Conv2d:
+    w = weights[f"{name}/w"]
+    outputs, inputs, size, _ = w.shape
+    layer = nn.Conv2d(inputs, outputs, size, stride, size // 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(w))
+        layer.bias.copy_(torch.from_numpy(weights[f"{name}/b"]))
+    return layer
+
+
+class Block(nn.Module):
+    """A block of `Resnet`; the first of a stage but the first one halves the image."""
+
+    def __init__(self, weights: Weights, prefix: str) -> None:
+        super().__init__()
+        has_skip = f"{prefix}/skip/w" in weights
+        stride = 2 if has_skip else 1
+        self.first = _conv(weights, f"{prefix}/first", stride)
+        self.second = _conv(weights, f"{prefix}/second", 1)
+        self.skip = _conv(weights, f"{prefix}/skip", stride) if has_skip else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [B, C, H, W] -> [B, D, H / stride, W / stride]."""
+        return F.relu(self.skip(x) + self.second(F.relu(self.first(x))))
+
+
+class Resnet(nn.Module):
+    """ResNet-18 of `benchmarks/deploy/models.py`: images [B, 3, H, W] -> [B, 1000]."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.stem = _conv(weights, "stem", 2)
+        names = {name.split("/")[1] for name in weights if name.startswith("blocks/")}
+        self.blocks = nn.Sequential(*(Block(weights, f"blocks/{k}") for k in range(len(names))))
+        self.head = _linear(weights, "head")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The scores of the classes."""
+        x = F.max_pool2d(F.relu(self.stem(x)), 3, 2, 1)
+        return self.head(self.blocks(x).mean((2, 3)))
+
+
 def _layer_norm(x: torch.Tensor) -> torch.Tensor:
     # The ONNX exporter wants a number here, and layers have one.
     return F.layer_norm(x, (int(x.shape[-1]),), eps=1e-6)
@@ -158,6 +225,8 @@ _MODULES: dict[str, Callable[[Weights], nn.Module]] = {
     "bert": Bert,
     "gemm": Product,
     "lstm": Lstm,
+    "mlp": Mlp,
+    "resnet": Resnet,
 }
 
 

@@ -10,6 +10,7 @@ import hashlib
 import os
 import struct
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,9 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.artifacts import safetensors
-from shlo_disc.artifacts.manifest import Manifest, Member, Span, Tensor, packed
+from shlo_disc.artifacts.manifest import (
+    Manifest,
+    ManifestError,
+    Member,
+    Span,
+    Tensor,
+    packed,
+    unpacked,
+)
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
+from shlo_disc.base.threads import Workers
 
 MANIFEST = "manifest.bin"
 PAGE = 4096
@@ -44,6 +54,12 @@ _VERSION, _DATE = 10, 0x0021
 def digest_of(data: Any) -> bytes:
     """What the manifest keeps of a member, and the comment of the manifest."""
     return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def digests_of(parts: Iterable[Any]) -> list[bytes]:
+    """The digest of each part; threads share the work, which takes as long as to read the parts."""
+    with Workers() as workers:
+        return [one.result() for one in [workers.begin(digest_of, part) for part in parts]]
 
 
 @dataclass(frozen=True)
@@ -117,11 +133,13 @@ class Contents:
     def write(self, path: str | os.PathLike[str], manifest: Manifest) -> None:
         """Write the weights file, if there is one, then the file.
 
-        Each replaces an old one in a single step. The manifest's `members` and `tensors` are those
+        Each replaces an old one in a single step, and a weights file that the old artifact had and
+        this one has not is removed. The manifest's `members` and `tensors` are those
         of :meth:`members` and :meth:`tensors`. Raises UnsupportedError for members of more than
         4 GB.
         """
         path, head = Path(path), packed(manifest)
+        before = _weights_file_of(path)
         total = len(head) + sum(self._sizes.values())
         total += (len(self._names) + 1) * 2 * PAGE
         if total > MOST_BYTES:
@@ -137,6 +155,26 @@ class Contents:
             _replace(path.parent / manifest.weights_file, safetensors.written(stored))
         members = [(MANIFEST, [head]), *((name, self._parts[name]) for name in self._names)]
         _replace(path, _zip(members, digest_of(head)))
+        if before not in ("", manifest.weights_file):
+            (path.parent / before).unlink(missing_ok=True)
+
+
+def _weights_file_of(path: Path) -> str:
+    """The weights file of the artifact at `path`; "": there is none, or no artifact."""
+    try:
+        with zipfile.ZipFile(path) as old:
+            name = unpacked(old.read(MANIFEST)).weights_file
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+        ManifestError,
+    ):
+        return ""  # somebody else's, which is replaced
+    return name if name == f"{path.name}.safetensors" else ""
 
 
 def _replace(path: Path, pieces: Iterable[Any]) -> None:

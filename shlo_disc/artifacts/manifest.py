@@ -21,7 +21,7 @@ VERSION = 3
 """Of the fields below. A reader knows all versions up to its own."""
 
 
-_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2, "parts": 3, "steps": 3}
+_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2, "parts": 3, "steps": 3, "devices": 3}
 """The version of fields of `Manifest` that the first one lacks."""
 
 
@@ -182,6 +182,54 @@ class Step:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """See `lower.images.TensorMap`."""
+
+    argument: int
+    element: str
+    box: tuple[int, ...]
+    first: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """A kernel of a GPU, and how it is launched; see `lower.images.KernelSignature`."""
+
+    symbol: str
+    image: int
+    """Its place in `Device.images`."""
+    threads: int
+    tasks: int
+    shared_bytes: int
+    arrays: int
+    by_value: tuple[tuple[int, int], ...]
+    sizes: int
+    maps: tuple[TensorMap, ...]
+    name: str
+    source: str
+    """Its line in the program, for messages; may be empty."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The kernels of a target for GPUs. Its `kernels` are empty: code of the CPU launches these."""
+
+    target: int
+    """Its place in `Manifest.targets`."""
+    platform: str
+    """`cuda` or `rocm`."""
+    architecture: str
+    """`sm_90a`, `gfx942`."""
+    images: tuple[Span, ...]
+    """PTX, which the driver compiles for this architecture and later ones, or code objects."""
+    machine_code: tuple[Span, ...]
+    """Of each image: a cubin, which devices of the architecture load in its place; may be empty."""
+    kernels: tuple[DeviceKernel, ...]
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of an artifact but the contents of its members."""
 
@@ -203,11 +251,17 @@ class Manifest:
     """Programs that run in turn, the one that gives the results last; none: there is one."""
     steps: tuple[Step, ...] = ()
     """How they run; the last one is the whole, a sequence."""
+    devices: tuple[Device, ...] = ()
+    """One for each target for GPUs; there are none where there are `parts`."""
 
     @property
     def programs(self) -> int:
         """How many rows a target has."""
         return len(self.parts) or 1
+
+    def device_of(self, target: int) -> Device | None:
+        """The kernels of a target for GPUs; None: it is of the CPU alone."""
+        return next((one for one in self.devices if one.target == target), None)
 
 
 def packed(manifest: Manifest) -> bytes:

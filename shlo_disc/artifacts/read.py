@@ -5,7 +5,6 @@ The runtime's C++ reader does the same for processes without the compiler.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import mmap
 import os
@@ -15,8 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of
+from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of, digests_of
 from shlo_disc.artifacts.manifest import (
+    Device,
     Manifest,
     ManifestError,
     Pack,
@@ -84,13 +84,14 @@ def _mapped(file: BinaryIO) -> memoryview:
 def _tensors(file: memoryview, rows: Sequence[Tensor]) -> Iterator[memoryview]:
     """The bytes of `rows` in a weights file."""
     found = stored(file, [row.name for row in rows])
-    for row in rows:
+    digests = digests_of(found[row.name].data if row.name in found else b"" for row in rows)
+    for row, digest in zip(rows, digests, strict=True):
         if (tensor := found.get(row.name)) is None:
             raise ArtifactError(f"it has no tensor {row.name!r}")
         has, wants = _typed(tensor.dtype, tensor.sizes), _typed(row.dtype, row.sizes)
         if has != wants or len(tensor.data) != row.size:
             raise ArtifactError(f"{row.name!r} is {has}, the artifact takes {wants}")
-        if digest_of(tensor.data) != row.digest:
+        if digest != row.digest:
             raise ArtifactError(f"{row.name!r} has other elements than those that were saved")
         yield tensor.data
 
@@ -117,10 +118,10 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[
     manifest = unpacked(bytes(found.pop(MANIFEST)))
     if {member.name for member in manifest.members} != set(found):
         raise ArtifactError("the members are not those of the manifest")
-    for member in manifest.members:
-        data = found[member.name]
-        digest = hashlib.blake2b(data, digest_size=32).digest()
-        if len(data) != member.size or digest != member.digest:
+    for member, digest in zip(
+        manifest.members, digests_of(found[one.name] for one in manifest.members), strict=True
+    ):
+        if len(found[member.name]) != member.size or digest != member.digest:
             raise ArtifactError(f"{member.name} is not what was written")
     if len(manifest.targets) % manifest.programs:
         raise ArtifactError("a target lacks programs")
@@ -128,6 +129,8 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[
         _check_places(manifest, target)
     for pack in manifest.packs:
         _check_pack(manifest, pack)
+    for device in manifest.devices:
+        _check_device(manifest, device)
     name = manifest.weights_file
     if bool(name) != bool(manifest.tensors) or name != os.path.basename(name) or name in _FOLDERS:
         raise ArtifactError(f"{name!r} is no file of weights beside it")
@@ -156,6 +159,19 @@ def _check_pack(manifest: Manifest, pack: Pack) -> None:
     ):
         raise ArtifactError("a packed copy is of no constant, or has no layout")
     _check_span(manifest, pack.data)
+
+
+def _check_device(manifest: Manifest, device: Device) -> None:
+    """Raise ArtifactError unless all that kernels of a GPU need is there."""
+    if not 0 <= device.target < len(manifest.targets) or manifest.targets[device.target].kernels:
+        raise ArtifactError("kernels of a GPU are of no target")
+    if len(device.images) != len(device.machine_code):
+        raise ArtifactError("an image has no machine code")
+    for span in (*device.images, *device.machine_code):
+        _check_span(manifest, span)
+    for kernel in device.kernels:
+        if not 0 <= kernel.image < len(device.images):
+            raise ArtifactError(f"the kernel {kernel.name} is in no image")
 
 
 def _check_span(manifest: Manifest, span: Span) -> None:

@@ -112,9 +112,10 @@ _TABLE = (
         "",
         _PATH,
         "Directory that gets a folder for each compilation with `NN-pass.mlir` after every pass, "
-        "with source locations; each file is a valid input of `disc-opt` and `disc-run`. The text "
-        "of each kernel is `kernel-NAME.mlir` there, the host program `host.mlir` (`host-2.mlir` "
-        "after fusions were split), a text that LLVM refuses `refused-NAME.mlir`, below the error.",
+        "with source locations; each file is a valid input of `disc-opt` and `disc-run`. "
+        "`ingest-NN-pass.mlir` is the program after a pass of `ingest`. The text of each kernel is "
+        "`kernel-NAME.mlir` there, the host program `host.mlir` (`host-2.mlir` after fusions were "
+        "split), a text that LLVM refuses `refused-NAME.mlir`, below the error.",
     ),
     Flag(
         "SHLO_DISC_FUSION",

@@ -16,10 +16,10 @@ from shlo_disc.driver.stages import compile_module, main_function
 from shlo_disc.executables.executable import Executable
 from shlo_disc.ingest import ingest
 from shlo_disc.ingest.source import read
+from shlo_disc.ir.dump import PASSES_LEFT
 from shlo_disc.ir.mlir import ir, new_context, walk
 from shlo_disc.lower.target import parse
 from shlo_disc.passes.base import Pass, Pipeline
-from shlo_disc.passes.dump import PASSES_LEFT
 from shlo_disc.passes.table import NEEDED, pipeline_of
 
 

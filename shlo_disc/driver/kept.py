@@ -282,6 +282,21 @@ def program_of_call(key: bytes, weights: Weights) -> Executable | None:
     return made if isinstance(made, Executable) else None
 
 
+def is_confirmed(key: bytes) -> bool:
+    """True if an earlier process compared the program that `key` names with a trace at numbers."""
+    store = current("confirmed")
+    found = store is not None and store.read(key) is not None
+    COUNTS.add("confirmed_loaded", found)
+    return found
+
+
+def keep_confirmed(key: bytes) -> None:
+    """Keep that the program that `key` names was compared."""
+    store = current("confirmed")
+    if store is not None:
+        do_later(partial(store.write, key, b""))
+
+
 def wrong_call(key: bytes, how: str) -> CacheMismatchError:
     """The error for a call that is kept under `key` with a program of other results."""
     store = current("calls")
@@ -293,6 +308,13 @@ def is_call_kept(hint: bytes) -> bool:
     """True if a call was kept that `hint` tells of."""
     store = current("calls")
     return store is not None and store.read(hint) is not None
+
+
+def keep_hint(hint: bytes) -> None:
+    """Keep that a call was made that `hint` tells of, which has no entry of its own yet."""
+    store = current("calls")
+    if store is not None:
+        do_later(partial(store.write, hint, hint))
 
 
 def claim_call(hint: bytes) -> Claim | None:

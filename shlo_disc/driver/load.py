@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from shlo_disc.artifacts.manifest import Span
+from shlo_disc import ral
+from shlo_disc.artifacts.manifest import Device, Span
 from shlo_disc.artifacts.read import Artifact, read, record_name
-from shlo_disc.base.errors import ArtifactError, UnsupportedError
+from shlo_disc.base.errors import ArtifactError, DeviceError, UnsupportedError
 from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
 from shlo_disc.executables.codec import RecordError, from_bytes
@@ -24,7 +25,8 @@ from shlo_disc.executables.record import (
     Record,
     programs_of,
 )
-from shlo_disc.lower.target import kept_code, parse
+from shlo_disc.lower.images import KernelImage, KernelSignature, TensorMap
+from shlo_disc.lower.target import check_processor, parse
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError
 
 
@@ -33,7 +35,8 @@ def load(
 ) -> Executable | DataSizedExecutable:
     """The program that was saved at `path`, for this machine; nothing is compiled.
 
-    `target`: the one to take, as "x86-64-v3"; by default the best one that this machine can run.
+    `target`: the one to take, as "x86-64-v3" or "cuda:sm_90a". By default it is the best one that
+    this machine can run; those for GPUs come first.
     It is called on `jax.Array`s and numpy arrays as the program that was saved.
 
     Raises ArtifactError for another file, a damaged one, and one of a later version. Raises
@@ -66,6 +69,9 @@ def _executable(artifact: Artifact, number: int, record: ProgramRecord) -> Execu
     """The program of row `number` of the manifest's targets."""
     row = artifact.manifest.targets[number]
     objects = [functools.cache(functools.partial(_loaded, artifact, span)) for span in row.objects]
+    device = artifact.manifest.device_of(number)
+    if device is not None and f"{device.platform}:{device.architecture}" != record.target:
+        raise ArtifactError(f"{row.name}: its kernels are for {device.architecture}")
     functions = [
         _LoadedFunction.of(function.name, objects[function.object_file])
         for function in (row.prepare, row.run, *row.kernels)
@@ -73,7 +79,7 @@ def _executable(artifact: Artifact, number: int, record: ProgramRecord) -> Execu
     made = Executable(
         record,
         target=Later(lambda: parse(record.target)),
-        kernels=functions[2:],
+        kernels=functions[2:] if device is None else [*_images(artifact, device)],
         plans=(),
         entry_points=(functions[0], functions[1]),
     )
@@ -83,6 +89,28 @@ def _executable(artifact: Artifact, number: int, record: ProgramRecord) -> Execu
             made.add_pack(pack.constant, pack.slot, data)
     made.was_loaded = True
     return made
+
+
+def _images(artifact: Artifact, device: Device) -> Iterator[KernelImage]:
+    """The kernels of a GPU."""
+    for kernel in device.kernels:
+        image, machine_code = (
+            bytes(artifact.bytes_of(spans[kernel.image]))
+            for spans in (device.images, device.machine_code)
+        )
+        signature = KernelSignature(
+            threads=kernel.threads,
+            tasks=kernel.tasks,
+            arrays=kernel.arrays,
+            sizes=kernel.sizes,
+            by_value=kernel.by_value,
+            maps=tuple(
+                TensorMap(m.argument, m.element, m.box, m.first, m.sizes, m.strides)
+                for m in kernel.maps
+            ),
+            shared_bytes=kernel.shared_bytes,
+        )
+        yield KernelImage(kernel.symbol, image, signature, machine_code)
 
 
 def _chosen(artifact: Artifact, wanted: str | None) -> tuple[range, Record]:
@@ -98,12 +126,13 @@ def _chosen(artifact: Artifact, wanted: str | None) -> tuple[range, Record]:
             continue
         own = range(first, first + count)
         record = _record(artifact, own)
-        family, _, architecture = next(programs_of(record)).target.partition(":")
-        code = kept_code(family)
-        assert code is not None, family
+        name = next(programs_of(record)).target
         try:
-            code.identity(architecture)
-        except UnsupportedError as error:
+            check_processor(name)
+            family, _, architecture = name.partition(":")
+            if family != "cpu":
+                ral.gpu_check_architecture(family, architecture)
+        except (UnsupportedError, DeviceError) as error:
             refused.append(f"{row.name}: {error}")
         else:
             return own, record

@@ -21,7 +21,6 @@ from shlo_disc.driver.stages import (
     compile_module,
     ingested,
     main_function,
-    module_name,
 )
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
@@ -38,6 +37,7 @@ from shlo_disc.executables.record import (
 )
 from shlo_disc.ingest.fixed_arguments import fix_arguments
 from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.pipeline import PassLog, module_name
 from shlo_disc.lower.target import Target, parse
 from shlo_disc.passes.split_programs import (
     Control,
@@ -57,7 +57,7 @@ def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutab
     """
     stated, options = request.stated, request.options
     target = parse(options.target)
-    module = ingested(stated, target)
+    module = ingested(stated, target, PassLog(request.name))
     whole = request.name or module_name(module)
     if name == whole:
         apart = apart_of(module, options)
@@ -70,7 +70,7 @@ def compile_apart(request: Request, name: str) -> Executable | DataSizedExecutab
 def compile_several(stated: Stated, options: Options, name: str | None) -> DataSizedExecutable:
     """Several programs in turn; each knows the sizes that those before it computed."""
     target = parse(options.target)
-    module = ingested(stated, target)
+    module = ingested(stated, target, PassLog(name))
     main = main_function(module)
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     check_donated(options.donated, len(kind.inputs))
@@ -93,21 +93,22 @@ def compile_code(
     """
     donated = [k - sum(j < k for j in fixed) for k in request.options.donated if k not in fixed]
     options = replace(request.options, donated=donated)
-    parts = _Codes(target, options.likely)
 
-    def module() -> ir.Module:
-        made = ingested(request.stated, target)
+    def module(log: PassLog) -> ir.Module:
+        made = ingested(request.stated, target, log)
         if fixed:
             with made.context, ir.Location.unknown():
                 fix_arguments(main_function(made).opview, fixed)
         return made
 
-    first = module()
+    log = PassLog(request.name)
+    first = module(log)
     name = request.name or module_name(first)
+    parts = _Codes(target, options.likely, {name: log})
     try:
         return parts.compiled(first, name, options, with_regions_apart=True), parts.made
     except NeedsSeveralPrograms:
-        return parts.of(module(), name, options), parts.made
+        return parts.of(module(PassLog(name)), name, options), parts.made
 
 
 class _Parts:
@@ -230,7 +231,7 @@ class _Executables(_Parts):
         made = self.made[name] = compile_module(
             module,
             target=self.target,
-            name=name,
+            log=PassLog(name),
             weak_results=options.weak_results,
             likely=options.likely,
             donated=options.donated,
@@ -241,10 +242,13 @@ class _Executables(_Parts):
 
 
 class _Codes(_Parts):
-    """Makes code for artifacts."""
+    """Makes code for artifacts; `logs`: by name, of programs that passes have run on before."""
 
-    def __init__(self, target: Target, likely: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self, target: Target, likely: Mapping[str, Sequence[int]], logs: Mapping[str, PassLog]
+    ) -> None:
         super().__init__(target, likely)
+        self.logs = logs
         self.made: dict[str, Code] = {}
 
     def compiled(
@@ -255,7 +259,11 @@ class _Codes(_Parts):
             with module.context, ir.Location.unknown():
                 kept = copied(module) if has_regions_with_sizes(module) else None
         code = self.made[name] = code_of_module(
-            module, self.target, name, options, has_apart=kept is not None
+            module,
+            self.target,
+            self.logs.get(name) or PassLog(name),
+            options,
+            has_apart=kept is not None,
         )
         record = code.record
         if kept is None or not any(check.in_region for check in record.program.checks):

@@ -13,7 +13,8 @@ def stats() -> dict[str, Any]:
 
     - `functions`: a dict for each living function of :func:`shlo_disc.jit`: `name`, `versions`,
       `compilations`, `hits` (calls answered by what was compiled), `compiling` (versions that
-      threads compile in the background), `by_xla` (True if XLA runs some of its calls).
+      threads compile in the background), `traces` (how often it was traced with "symbols" and
+      with "numbers"), `by_xla` (True if XLA runs some of its calls).
     - `compilations`, `hits`, `versions`: sums over these functions.
     - `pool`: results and temporary memory (the arena of a call) in use and idle, in bytes and
       blocks; `hits` and `misses` count requests that reused a block.

@@ -10,13 +10,12 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.pipeline import PassLog
 from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.plan import kernels_of
 from shlo_disc.lower.refused import KernelsRefused, Refused, lines_of, raise_told, reason_of
 from shlo_disc.passes.base import Pipeline
-from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.machine_model import MachineModel
-from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.pipeline import placing
 from shlo_disc.passes.place_scalars import forget_scalars
 from shlo_disc.passes.plan_buffers import forget_buffers
@@ -37,15 +36,14 @@ class Replanning:
         module: ir.Module,
         main: ir.Operation,
         machine: MachineModel,
-        passes: int,
-        dumps: DumpFolder | None = None,
+        log: PassLog,
     ) -> None:
-        """`passes`: how many have run, for the numbers of dumps."""
-        self._passes, self._dumps = passes, dumps
+        """`log`: of this compilation."""
+        self._log = log
         self._module, self._main, self._machine = module, main, machine
         self._origins: list[tuple[str, str, tuple[str, ...], str]] = []
 
-    def split(self, refused: Refused, shapes: KnownShapes) -> list[PassRecord]:
+    def split(self, refused: Refused, shapes: KnownShapes) -> None:
         """Smaller fusions in the place of each refused one, and buffers for them.
 
         Raises the error of the first one where the flag `SHLO_DISC_SPLIT` says so, else of one that
@@ -69,10 +67,7 @@ class Replanning:
         shapes.changed()
         forget_buffers(self._module)
         forget_scalars(self._module)
-        passes = placing(self._machine)
-        again = Pipeline(passes, first_number=self._passes + 1, dumps=self._dumps, to_the_end=True)
-        self._passes += len(passes)
-        return again.run(self._module, shapes)
+        Pipeline(placing(self._machine), to_the_end=True).run(self._module, shapes, self._log)
 
     def done(self, name: str) -> tuple[Unfused, ...]:
         """What was split in the end; logged, a line for each that differs."""

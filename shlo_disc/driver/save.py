@@ -27,6 +27,7 @@ from shlo_disc.driver.stages import Code
 from shlo_disc.dynamic.program import ShapeProgram
 from shlo_disc.executables.codec import to_bytes
 from shlo_disc.executables.data_sized import Node
+from shlo_disc.executables.native import gpu_kernels
 from shlo_disc.executables.record import (
     BranchesRecord,
     GuardedRecord,
@@ -41,7 +42,14 @@ from shlo_disc.executables.record import (
 from shlo_disc.executables.signature import ArraySpec, Signature, signature_of
 from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
-from shlo_disc.lower.target import ArtifactTarget, Function, ObjectFunction, artifact_target
+from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.target import (
+    ARTIFACT_TARGETS,
+    ArtifactTarget,
+    Function,
+    ObjectFunction,
+    artifact_target,
+)
 from shlo_disc.report.describe import describe_program
 
 _log = logging.getLogger("shlo_disc")
@@ -54,7 +62,7 @@ Arguments = Sequence[Any] | Callable[[Sequence[ArraySpec]], Sequence[Any]]
 def save(
     request: Request,
     path: str | os.PathLike[str],
-    targets: Sequence[str],
+    targets: Sequence[str] | None,
     cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
     weights: str,
@@ -63,24 +71,25 @@ def save(
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
         raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
+    platform = request.options.target.partition(":")[0]
+    if targets is None:
+        targets = ARTIFACT_TARGETS if platform == "cpu" else (request.options.target,)
     if isinstance(targets, str) or not targets:
         raise TypeError(f"targets must be names such as 'x86-64-v3', got {targets!r}")
-    if not request.options.target.startswith("cpu"):
-        raise UnsupportedError(
-            f"programs for {request.options.target} cannot be saved yet; compile it for the CPU"
-        )
     known = len(os.sched_getaffinity(0)) if cores is None else cores
     if known < 1:
         raise ValueError(f"cores must be at least 1, got {cores}")
     machines = [artifact_target(name, known) for name in dict.fromkeys(targets)]
-    # The first one that a processor can run is taken.
-    machines.sort(key=lambda machine: -len(machine.features))
+    # The first one that a machine can run is taken.
+    machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
     made = [compile_code(request, machine.target, fixed) for machine in machines]
-    for record, _ in made:
+    for machine, (record, _) in zip(machines, made, strict=True):
         for program in programs_of(record):
             if why := _why_not_saved(program):
                 raise UnsupportedError(f"{record.name} cannot be saved: it {why}")
+        if machine.is_gpu and (why := _why_not_for_gpus(record)):
+            raise UnsupportedError(f"{record.name} cannot be saved for {machine.name}: it {why}")
     rows = [
         row
         for machine, (record, codes) in zip(machines, made, strict=True)
@@ -95,6 +104,11 @@ def save(
         if not same or tuple(_steps(other, iter(range(len(parts))))) != steps:
             raise InternalError(f"{record.name} has other parts for each of {', '.join(targets)}")
     is_one = isinstance(record, ProgramRecord)
+    devices = tuple(
+        _device(contents, number, machine, codes[one.name])
+        for number, (machine, (one, codes)) in enumerate(zip(machines, made, strict=True))
+        if machine.is_gpu
+    )
     whole_is = parts[_last(record, programs)]
     count = record.arguments if isinstance(record, PartsRecord) else len(whole_is.arguments)
     told = [describe_program(_Described.of(program)) for program in programs]
@@ -110,6 +124,7 @@ def save(
         targets=tuple(rows),
         weights_file=f"{Path(path).name}.safetensors" if tensors else "",
         tensors=tensors,
+        devices=devices,
     )
     if not is_one:
         whole = replace(whole, parts=parts, steps=steps)
@@ -132,6 +147,8 @@ def _packs(
         path = Path(made) / "m.disc"
         contents.write(path, whole)
         for first in range(0, len(whole.targets), whole.programs):
+            if whole.device_of(first) is not None:
+                continue  # kernels of GPUs pack nothing
             loaded, programs = load_programs(path, whole.targets[first].name)
             specs = loaded.signature.arguments
             loaded.run_numpy(given(specs) if callable(given) else given)
@@ -239,6 +256,21 @@ def _why_not_saved(record: ProgramRecord) -> str:
     return ""
 
 
+def _why_not_for_gpus(record: Record) -> str:
+    """Why an artifact for GPUs cannot have a program, behind "it"; "" if it can."""
+    match record:
+        case PartsRecord():
+            return "is several programs in turn, as sizes come from data"
+        case GuardedRecord():
+            checks = record.program.program.checks
+            needed = next(check.message for check in checks if check.in_region)
+            return (
+                f"has a region that may not run, and that needs {needed}; calls without that run "
+                "another program"
+            )
+    return ""
+
+
 def _rows(
     contents: Contents,
     machine: ArtifactTarget,
@@ -259,7 +291,9 @@ def _rows(
         for array in program.host.constants:
             names[str(len(names))] = array
         # Without times: equal programs have equal files. Functions are in the order of the table.
-        host = replace(program.host, table=tuple(range(len(row.kernels))))
+        host = program.host
+        if not machine.is_gpu:
+            host = replace(host, table=tuple(range(len(row.kernels))))
         kept[program.name] = replace(program, host=host, stage_ms=(), passes=())
         yield row
     whole = with_programs(record, lambda program: kept[program.name])
@@ -286,7 +320,7 @@ def _target(
 
     prepare, run = map(function, code.entry_points)
     functions = (*code.kernels, *code.plans)
-    rows = [function(functions[number]) for number in host.table]
+    rows = [] if machine.is_gpu else [function(functions[number]) for number in host.table]
     constants = tuple(
         contents.add_tensor(array, *kind) if is_apart else contents.add_constant(array)
         for array, kind in zip(host.constants, host.constant_types, strict=True)
@@ -309,4 +343,41 @@ def _target(
         donated=record.donated,
         unread=tuple(k for k in host.unread_arguments if k not in record.donated),
         reuses=tuple(host.reuses),
+    )
+
+
+def _device(
+    contents: Contents, number: int, machine: ArtifactTarget, code: Code
+) -> manifest.Device:
+    """The kernels of a program compiled for a GPU, target `number`; images are in `contents`."""
+    platform, _, architecture = machine.name.partition(":")
+    member = f"device/{platform}-{architecture}.bin"
+    images = [cast(KernelImage, kernel) for kernel in code.kernels]
+    rows, assembled = gpu_kernels(code.record, images), machine.machine_code
+    assert assembled is not None
+    return manifest.Device(
+        target=number,
+        platform=platform,
+        architecture=architecture,
+        images=tuple(contents.add(member, made.image) for made in images),
+        machine_code=tuple(contents.add(member, assembled(made)) for made in images),
+        kernels=tuple(
+            manifest.DeviceKernel(
+                symbol=made.name,
+                image=place,
+                threads=made.signature.threads,
+                tasks=made.signature.tasks,
+                shared_bytes=made.signature.shared_bytes,
+                arrays=made.signature.arrays,
+                by_value=made.signature.by_value,
+                sizes=made.signature.sizes,
+                maps=tuple(
+                    manifest.TensorMap(m.argument, m.element, m.box, m.first, m.sizes, m.strides)
+                    for m in made.signature.maps
+                ),
+                name=name,
+                source=source,
+            )
+            for place, (made, (name, source)) in enumerate(zip(images, rows, strict=True))
+        ),
     )

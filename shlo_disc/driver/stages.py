@@ -29,15 +29,16 @@ from shlo_disc.executables.executable import Executable, warn_of_donated
 from shlo_disc.executables.record import ProgramRecord, Type
 from shlo_disc.ingest import ingest
 from shlo_disc.ir.dialect import complex_arguments, complex_results
+from shlo_disc.ir.dump import DumpFolder
 from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir, new_context
+from shlo_disc.ir.pipeline import PassLog, module_name
 from shlo_disc.lower.host.program import emit_host
 from shlo_disc.lower.host.record import CodeNames, HostProgram, PlanFunction, texts_of
 from shlo_disc.lower.plan import Kernel, named
 from shlo_disc.lower.refused import KernelsRefused, Refused
 from shlo_disc.lower.target import CodeGenerator, Function, Target, parse
 from shlo_disc.passes.base import Pass, Pipeline
-from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP, planning
 
 apart_of = imported_later("shlo_disc.driver.parts", "apart_of")
@@ -80,7 +81,7 @@ def compile_request(request: Request) -> Executable | DataSizedExecutable:
         return made
 
 
-def ingested(stated: Stated, target: Target) -> ir.Module:
+def ingested(stated: Stated, target: Target, log: PassLog) -> ir.Module:
     """A new module for `target`, in a context of its own."""
     return ingest(
         stated.source,
@@ -90,6 +91,7 @@ def ingested(stated: Stated, target: Target) -> ir.Module:
         constraints=stated.constraints,
         platform=target.platform,
         seen=stated.seen,
+        log=log,
     )
 
 
@@ -97,13 +99,13 @@ def _compile_one(
     stated: Stated, options: Options, name: str | None, *, with_regions_apart: bool = False
 ) -> Executable:
     target = parse(options.target)
-    times = StageTimes()
-    module = ingested(stated, target)
+    times, log = StageTimes(), PassLog(name)
+    module = ingested(stated, target, log)
     times.done("ingest")
     return compile_module(
         module,
         target=target,
-        name=name,
+        log=log,
         times=times,
         weak_results=options.weak_results,
         likely=options.likely,
@@ -118,7 +120,7 @@ def compile_module(
     module: ir.Module,
     *,
     target: Target | None = None,
-    name: str | None = None,
+    log: PassLog | None = None,
     times: StageTimes | None = None,
     weak_results: Sequence[bool] = (),
     likely: Mapping[str, Sequence[int]] | None = None,
@@ -130,12 +132,13 @@ def compile_module(
     """The executable of an ingested module, which is rewritten in place.
 
     `passes`: those that run on it, by default all. A module that some of them have rewritten
-    before needs the others only. `apart`: compiles the program for calls that break a guard of a
-    region; without it they are refused. `kept`: plans on disk.
+    before needs the others only. `log` has the program's name. `apart`: compiles the
+    program for calls that break a guard of a region; without it they are refused. `kept`: plans on
+    disk.
     """
-    target, times = target or parse("cpu"), times or StageTimes()
+    target, log, times = target or parse("cpu"), log or PassLog(), times or StageTimes()
     code = _compiled(
-        module, target, name, times, weak_results, likely, donated, passes, apart is not None, kept
+        module, target, log, times, weak_results, likely, donated, passes, apart is not None, kept
     )
     executable = Executable(
         code.record,
@@ -168,11 +171,11 @@ class Code(NamedTuple):
 
 
 def code_of_module(
-    module: ir.Module, target: Target, name: str, options: Options, *, has_apart: bool
+    module: ir.Module, target: Target, log: PassLog, options: Options, *, has_apart: bool
 ) -> Code:
     """As :func:`compile_module`, of code alone; `has_apart`: calls may need its regions apart."""
     return _compiled(
-        module, target, name, StageTimes(), options.weak_results, options.likely, options.donated,
+        module, target, log, StageTimes(), options.weak_results, options.likely, options.donated,
         None, has_apart, None,
     )  # fmt: skip
 
@@ -180,7 +183,7 @@ def code_of_module(
 def _compiled(
     module: ir.Module,
     target: Target,
-    name: str | None,
+    log: PassLog,
     times: StageTimes,
     weak_results: Sequence[bool],
     likely: Mapping[str, Sequence[int]] | None,
@@ -197,15 +200,15 @@ def _compiled(
         check_donated(donated, len(arguments))
         check_weak_results(weak_results, len(results))
         _mark_donated(main_function(module), donated)
-        name = name or module_name(module)
-        dumps = DumpFolder.new(name)
+        name = log.name or module_name(module)
         if passes is None:
             passes = [*CLEANUP, *planning(target.model)]
         known = KnownShapes(module)
-        records = Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
+        Pipeline(passes, to_the_end=True).run(module, known, log)
         times.done("passes")
         main = main_function(module)
-        replanning = Replanning(module, main, target.model, len(records), dumps)
+        dumps = log.folder(module)
+        replanning = Replanning(module, main, target.model, log)
         while True:
             shapes = known.now()
             program = shape_program(main, shapes, _argument_names(main))
@@ -216,7 +219,7 @@ def _compiled(
                 )
                 break
             except Refused as refused:
-                records += replanning.split(refused, known)
+                replanning.split(refused, known)
                 times.done("passes")
         unfused = replanning.done(name)
     taken, given = _types(main)
@@ -230,7 +233,7 @@ def _compiled(
         weak_results=tuple(map(bool, weak_results)) or (False,) * len(given),
         donated=tuple(donated),
         unfused=unfused,
-        passes=tuple(records),
+        passes=tuple(log.records),
         stage_ms=tuple(times.ms.items()),
         texts=Later.of((("stablehlo", stablehlo), ("disc", native.disc))),
         code=None if target.code_names is None else Later(partial(_code, target, native.host)),
@@ -263,12 +266,12 @@ def examine(source: Any, *, raise_refused: bool = False, target: str = "cpu") ->
     smaller kernels.
     """
     machine = parse(target)
-    module = ingest(source, new_context(), platform=machine.platform)
+    log = PassLog()
+    module = ingest(source, new_context(), platform=machine.platform, log=log)
     with module.context, ir.Location.unknown():
-        dumps = DumpFolder.new(module_name(module))
         passes = [*CLEANUP, *planning(machine.model)]
         known = KnownShapes(module)
-        Pipeline(passes, dumps=dumps, to_the_end=True).run(module, known)
+        Pipeline(passes, to_the_end=True).run(module, known, log)
         main = main_function(module)
         shapes = known.now()
         program = shape_program(main, shapes, _argument_names(main))
@@ -372,14 +375,6 @@ def _mark_donated(main: ir.Operation, donated: Sequence[int]) -> None:
 
 def _asm(module: ir.Module) -> str:
     return str(module.operation.get_asm(large_elements_limit=16))
-
-
-def module_name(module: ir.Module) -> str:
-    """The name of `module`; that of a program without one is `main`."""
-    attributes = module.operation.attributes
-    if "sym_name" in attributes:
-        return str(ir.StringAttr(attributes["sym_name"]).value)
-    return "main"
 
 
 def _argument_names(main: ir.Operation) -> list[str]:

@@ -13,7 +13,6 @@ from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.process_bound import OfThisProcess
 from shlo_disc.executables.signature import Signature
-from shlo_disc.lower.target import ARTIFACT_TARGETS
 
 
 class BehindTensors(OfThisProcess):
@@ -26,7 +25,7 @@ class BehindTensors(OfThisProcess):
     def save(
         self,
         path: str | os.PathLike[str],
-        targets: Sequence[str] = ARTIFACT_TARGETS,
+        targets: Sequence[str] | None = None,
         *,
         cores: int | None = None,
         weights: str = "inside",

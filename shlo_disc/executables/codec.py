@@ -24,7 +24,8 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, intern
 from shlo_disc.dynamic.program import Check, ShapeProgram, Solve
 from shlo_disc.executables import record
-from shlo_disc.lower import plan
+from shlo_disc.ir.pass_record import PassRecord
+from shlo_disc.lower import images, plan
 from shlo_disc.lower.host.record import (
     CodeNames,
     HostDetails,
@@ -37,12 +38,12 @@ from shlo_disc.lower.host.record import (
     Unfused,
     Work,
 )
-from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.passes.place import At, Place
 
 _RECORDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
+        images.GpuText, images.KernelSignature, images.TensorMap,
         Check, CodeNames, HostDetails, HostProgram, KernelUse, Mark, PassRecord, Place,
         PlanCall, PlanFunction, ShapeProgram, Site, Solve, Unfused, Work,
         plan.All, plan.Condition, plan.FfiAlias, plan.FfiAttribute, plan.FfiCall, plan.FftCall,

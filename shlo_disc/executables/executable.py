@@ -33,11 +33,11 @@ from shlo_disc.executables.savable import Savable
 from shlo_disc.executables.signature import is_known_to_jax, signature_of
 from shlo_disc.executables.tensor_call import TensorCall
 from shlo_disc.executables.typed_keys import TypedKeys
+from shlo_disc.ir.pass_record import PassRecord
 from shlo_disc.lower.background import finish_all_later
 from shlo_disc.lower.host.record import Unfused
 from shlo_disc.lower.plan import any_copies, chosen_kernels, named
 from shlo_disc.lower.target import Function, Target
-from shlo_disc.passes.pass_record import PassRecord
 from shlo_disc.report.describe import describe, memory_formula, total_work
 from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import cast
 
 from shlo_disc import ral
 from shlo_disc.base import flags
@@ -112,36 +113,42 @@ def _told(host: HostProgram, index: int) -> str:
     return host.kernels[index].name
 
 
-def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuProgram | None:
-    """What a device loads for a program; None for one of the CPU."""
+def gpu_kernels(record: ProgramRecord, images: Sequence[KernelImage]) -> Iterator[tuple[str, str]]:
+    """The name of every kernel of a program for a GPU, and its line in the program or ""."""
     host = record.host
-    platform, _, architecture = record.target.partition(":")
-    if platform == "cpu":
-        return None
+    assert len(images) == len(host.kernels)
     lines = {
         kernel.text: use.where[0] if use.where else ""
         for use in host.uses
         for kernel in kernels_of(use.plan.steps)
     }
-    rows = []
-    for number, (kernel, made) in enumerate(zip(host.kernels, kernels, strict=True)):
-        assert isinstance(made, KernelImage)
-        signature = made.signature
-        row = ral.GpuKernel(
+    return ((kernel.name, lines.get(kernel.text, "")) for kernel in host.kernels)
+
+
+def _gpu_program(record: ProgramRecord, kernels: Sequence[Function]) -> ral.GpuProgram | None:
+    """What a device loads for a program; None for one of the CPU."""
+    platform, _, architecture = record.target.partition(":")
+    if platform == "cpu":
+        return None
+    images = [cast(KernelImage, made) for made in kernels]
+    rows = [
+        ral.GpuKernel(
             symbol=made.name,
             image=number,
-            threads=signature.threads,
-            tasks_per_block=signature.tasks,
-            shared_bytes=signature.shared_bytes,
-            args=signature.arrays,
-            by_value=[position for position, _ in signature.by_value],
-            params=signature.sizes,
-            maps=[described.row for described in signature.maps],
-            name=kernel.name,
-            source=lines.get(kernel.text, ""),
+            threads=made.signature.threads,
+            tasks_per_block=made.signature.tasks,
+            shared_bytes=made.signature.shared_bytes,
+            args=made.signature.arrays,
+            by_value=[position for position, _ in made.signature.by_value],
+            params=made.signature.sizes,
+            maps=[described.row for described in made.signature.maps],
+            name=name,
+            source=source,
         )
-        rows.append(row)
-    images = [made for made in kernels if isinstance(made, KernelImage)]
+        for number, (made, (name, source)) in enumerate(
+            zip(images, gpu_kernels(record, images), strict=True)
+        )
+    ]
     return ral.GpuProgram(
         platform=platform,
         architecture=architecture,

@@ -13,8 +13,8 @@ from typing import Any
 from shlo_disc.base.later import Later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.ir.pass_record import PassRecord
 from shlo_disc.lower.host.record import CodeNames, HostProgram, Unfused
-from shlo_disc.passes.pass_record import PassRecord
 
 
 @dataclass(frozen=True)

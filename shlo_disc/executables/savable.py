@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.executables.process_bound import OfThisProcess
-from shlo_disc.lower.target import ARTIFACT_TARGETS
 
 NO_ARRAYS: Mapping[int, npt.NDArray[Any]] = MappingProxyType({})
 
@@ -22,7 +21,7 @@ class Saver(Protocol):
     def __call__(
         self,
         path: str | os.PathLike[str],
-        targets: Sequence[str],
+        targets: Sequence[str] | None,
         cores: int | None,
         fixed: Mapping[int, npt.NDArray[Any]],
         weights: str,
@@ -41,7 +40,7 @@ class Savable(OfThisProcess):
     def save(
         self,
         path: str | os.PathLike[str],
-        targets: Sequence[str] = ARTIFACT_TARGETS,
+        targets: Sequence[str] | None = None,
         *,
         cores: int | None = None,
         fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
@@ -51,11 +50,14 @@ class Savable(OfThisProcess):
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
         It is compiled anew for each of `targets`, whatever this machine is: "x86-64-v3" (AVX2),
-        "x86-64-v4" (AVX-512), "aarch64" (NEON). `cores`: those of the machine that will run it, by
-        default as many as this process has. They decide the order of some long sums. `fixed`:
-        arguments, by their numbers, that become constants of the artifact. `weights`: "inside", or
-        "separate" for constants in a safetensors file beside it, named as it with ".safetensors"
-        behind. An artifact runs with the file that it was saved with, and with no other.
+        "x86-64-v4" (AVX-512), "aarch64" (NEON). GPUs, such as "cuda:sm_90a", have host programs for
+        AVX2. By default it is the first two, or the GPU that this program is compiled for.
+
+        `cores`: those of the machine that will run it, by default as many as this process has. They
+        decide the order of some long sums. `fixed`: arguments, by their numbers, that become
+        constants of the artifact. `weights`: "inside", or "separate" for constants in a safetensors
+        file beside it, named as it with ".safetensors" behind. An artifact runs with the file that
+        it was saved with, and with no other.
 
         `packed_for`: arguments of a call of the artifact, which is run here for each of `targets`.
         The copies of weights that it packs are in the artifact, and no process packs them then.

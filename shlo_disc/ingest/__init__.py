@@ -13,10 +13,12 @@ import numpy as np
 from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.ingest.chlo import KEPT_CHLO
 from shlo_disc.ingest.normalize import normalize
+from shlo_disc.ingest.rewrite import Known
 from shlo_disc.ingest.sizes import OTHERS, Shapes
 from shlo_disc.ingest.source import read
 from shlo_disc.ingest.weights import put_weights
 from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.pipeline import PassLog
 
 __all__ = ["KEPT_CHLO", "OTHERS", "ingest"]
 
@@ -31,6 +33,7 @@ def ingest(
     constraints: Sequence[str] = (),
     platform: str = "cpu",
     seen: Mapping[str, int] | None = None,
+    log: PassLog | None = None,
 ) -> ir.Module:
     """The program in `source` as one module in normal form, verified, in `context`.
 
@@ -45,33 +48,34 @@ def ingest(
     relies on them, and every call must satisfy them. Symbols of `shapes` are at least 1, unless a
     constraint such as "b >= 0" lowers that bound. Of an export for several platforms, whose
     names `platforms` gives in order, the one for `platform` is taken. `seen` are values of symbols
-    in a call (`dynamic/seen.py`).
+    in a call (`dynamic/seen.py`). `log` gets what each pass did.
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
     its source line), OSError (a file that cannot be read).
     """
     module = read(source, context)
-    more: dict[str, Any] = {}
+    own: Shapes | None = None
+    sizes: Mapping[str, str] = {}
     if isinstance(source, JaxModule):
-        more = {"own": source.own, "sizes": source.sizes}
+        own, sizes = source.own, source.sizes
         shapes = source.shapes if shapes is None else shapes
         constraints = (*source.constraints, *constraints)
     elif shapes is None:
         shapes = _exported_shapes(source)
-    platforms = platforms or tuple(getattr(source, "platforms", ()))
+    known = Known(
+        module,
+        platform=platform,
+        platforms=platforms or tuple(getattr(source, "platforms", ())),
+        shapes=shapes,
+        constraints=constraints,
+        own=own,
+        sizes=sizes,
+        seen=seen,
+    )
     with context, ir.Location.unknown():
         if isinstance(source, JaxModule) and source.weights:
             put_weights(module, source.weights)
-        normalize(
-            module,
-            shapes=shapes,
-            names=names,
-            platforms=platforms,
-            platform=platform,
-            constraints=constraints,
-            seen=seen,
-            **more,
-        )
+        normalize(module, known, names, log or PassLog())
     return module
 
 

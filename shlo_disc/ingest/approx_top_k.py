@@ -23,22 +23,17 @@ from shlo_disc.ingest.computations import (
     drop_computations,
     fill_region,
 )
+from shlo_disc.ingest.present import APPROX_TOP_K, target_of
 from shlo_disc.ir.builders import create, integer, vector
 from shlo_disc.ir.builders import dimension as dimension_of
 from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
-APPROX_TOP_K = ("ApproxTopK", "stablehlo.dynamic_approx_top_k")
-
 
 def expand_approx_top_k(module: ir.Module) -> int:
     """No call of :data:`APPROX_TOP_K` is left; how many there were."""
     functions = computations(module)
-    calls = [
-        op
-        for op in ops_of(module, "stablehlo.custom_call")
-        if ir.StringAttr(op.attributes["call_target_name"]).value in APPROX_TOP_K
-    ]
+    calls = [op for op in ops_of(module, "stablehlo.custom_call") if target_of(op) in APPROX_TOP_K]
     for op in calls:
         with at(op):
             replace(op, *_selected(op, called_by(op, functions)))

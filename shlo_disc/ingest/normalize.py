@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from shlo_disc.base.errors import InternalError, InvalidModuleError, UnsupportedError
@@ -16,20 +15,27 @@ from shlo_disc.ingest.chlo import expand_chlo, expand_composites, take_calls
 from shlo_disc.ingest.complex_numbers.planes import is_complex
 from shlo_disc.ingest.equal_calls import share_equal_calls
 from shlo_disc.ingest.present import (
+    APPROX_TOP_K,
+    CHLO_CALLS,
     CONFIGURATION,
+    DYNAMIC_REDUCE_WINDOW,
     EXPANDED,
+    IDENTITY_CALLS,
+    calls_of,
     has_bounds,
     has_mixture,
     has_tuples,
     is_quantized,
     is_token,
+    target_of,
 )
 from shlo_disc.ingest.resources import read_resources
-from shlo_disc.ingest.sizes import Shapes, constrain, describe, solve_sizes
+from shlo_disc.ingest.rewrite import Ingestion, Known, Rewrite
+from shlo_disc.ingest.sizes import constrain, describe, solve_sizes
 from shlo_disc.ingest.slices import gather_slices, saturate_starts
 from shlo_disc.ir.locations import argument_name, source_line
 from shlo_disc.ir.mlir import at, ir, ops_of, replace, run_pipeline, walk
-from shlo_disc.ir.ops import names
+from shlo_disc.ir.pipeline import PassLog
 
 bounds_of_arguments = imported_later("shlo_disc.ingest.bounds", "bounds_of_arguments")
 call_lapack = imported_later("shlo_disc.ingest.linear_algebra", "call_lapack")
@@ -49,121 +55,6 @@ split_concatenations = imported_later("shlo_disc.ingest.concatenations", "split_
 take_mixture = imported_later("shlo_disc.ingest.mixed.take", "take_mixture")
 
 _PLATFORM_INDEX = "_platform_index"
-
-
-def normalize(
-    module: ir.Module,
-    *,
-    shapes: Shapes | None = None,
-    names: Sequence[str | None] | None = None,
-    platforms: Sequence[str] = (),
-    platform: str,
-    constraints: Sequence[str] = (),
-    own: Shapes | None = None,
-    sizes: Mapping[str, str] = MappingProxyType({}),
-    seen: Mapping[str, int] | None = None,
-) -> None:
-    """Rewrite `module` into normal form.
-
-    `shapes` and `names` describe the array arguments of `main`: size arguments, tokens and the
-    platform index are not counted. Of `platforms`, those of a multi-platform export in order,
-    `platform` is compiled.
-    `constraints` are relations of the sizes that every call must satisfy. The module itself may
-    have other symbols: `own` are the shapes in these, `sizes` their values in those of `shapes`.
-    `seen`: see `dynamic/seen.py`.
-
-    Raises InvalidModuleError or UnsupportedError.
-    """
-    main = _entry(module)
-    check_attributes(module)
-    check_calls(module)
-    argument_names = _argument_names(module, main) if names is None else names
-    early = ("stablehlo.composite", "stablehlo.constant", "stablehlo.real_dynamic_slice")
-    present_early = ops_of(module, *early)
-    composites, constants, slices = (
-        [op for op in present_early if op.name == name] for name in early
-    )
-    read_resources(constants)
-    saturate_starts(slices)
-    expand_composites(module, composites)
-    _flatten(module)
-    present = _forget_hints(module)  # a walk costs 3 ms on BERT: only look for what is there
-    if has_mixture(functions_of(module), present):
-        take_mixture(module)
-        _flatten(module)  # equal sizes, which every rule makes anew, become one
-        present = _forget_hints(module)
-    if has_tuples(_entry(module), present):
-        argument_names = flatten_tuples(_entry(module), argument_names)
-    if "stablehlo.custom_call" in present:
-        check_custom_calls(module)
-    kinds = _source_types(module)
-    if any(map(is_quantized, kinds)):
-        expand_quantized_types(module)
-        present = _forget_hints(module)
-    has_bounded_types = has_bounds(functions_of(module), present)
-    if has_bounded_types:
-        drop_bounds(module, _entry(module))
-    promote_accumulators(module, present)
-    if not present.isdisjoint(EXPANDED):
-        expand_ops(module, present)
-        present = _forget_hints(module)
-    if "stablehlo.custom_call" in present:
-        take_calls(module)
-    if present & {"stablehlo.custom_call", "stablehlo.dynamic_conv"}:
-        expand_windows(module)
-        expand_approx_top_k(module)
-    if "stablehlo.real_dynamic_slice" in present:
-        gather_slices(module)
-    if "stablehlo.concatenate" in present:
-        split_concatenations(module)
-    main = _entry(module)
-    _fix_platform(main, platforms, platform)
-    if "stablehlo.case" in present:
-        _take_known_branches(main)
-    if not present.isdisjoint(BRANCHES):
-        select_in_regions(main)
-    describe(main, shapes, argument_names)
-    solve_sizes(main, own, sizes)
-    constrain(main, [*constraints, *(bounds_of_arguments(main) if has_bounded_types else ())])
-    if seen is not None:
-        i64 = ir.IntegerType.get_signless(64)
-        numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in seen.items()}
-        main.operation.attributes["disc.seen"] = ir.DictAttr.get(numbers)
-    if present & {"stablehlo.custom_call", "stablehlo.optimization_barrier"}:
-        _drop_no_ops(module)
-    lapack = present & {"stablehlo.cholesky", "stablehlo.triangular_solve"}
-    if lapack:
-        call_lapack(module)
-    has_calls = lapack or "stablehlo.custom_call" in present
-    if has_calls and expand_foreign_calls(module, platform):
-        order_effects(main.operation)
-    if any(name.startswith("chlo.") for name in present):
-        expand_chlo(module)
-    if any(map(is_complex, kinds)) or present & {"stablehlo.real", "stablehlo.imag"}:
-        split_complex_numbers(main)
-    try:
-        module.operation.verify()
-    except ir.MLIRError as error:  # the program was verified when it was read
-        raise InternalError(f"ingest made a module that does not verify: {error}") from None
-    check_normal_form(module)
-
-
-def _source_types(module: ir.Module) -> set[ir.Type]:
-    """The types of arguments and of what is made from no value or one of another element type.
-
-    A value has a quantized or complex type only if one of these has.
-    """
-    kinds = {a.type for function in functions_of(module) for a in function.arguments}
-
-    def visit(op: ir.Operation) -> None:
-        if op.name in _MAKERS:
-            kinds.update(r.type for r in op.results)
-
-    walk(module, visit)
-    return kinds
-
-
-_MAKERS = names(lambda row: row.makes_types)
 
 
 # --- functions --------------------------------------------------------------------------------
@@ -235,8 +126,9 @@ def _is_extra(function: Any, index: int) -> bool:
 # --- arguments that are not arrays ------------------------------------------------------------
 
 
-def _fix_platform(main: Any, platforms: Sequence[str], platform: str) -> None:
+def _fix_platform(module: ir.Module, known: Known) -> None:
     """Make the platform index a constant."""
+    main, platforms, platform = _entry(module), known.platforms, known.platform
     index = next(
         (i for i in range(len(main.arguments)) if global_name(main, i) == _PLATFORM_INDEX),
         None,
@@ -255,13 +147,13 @@ def _fix_platform(main: Any, platforms: Sequence[str], platform: str) -> None:
     erase_arguments(main, {index: lambda: constant(chosen, kind)})
 
 
-def _take_known_branches(main: Any) -> None:
+def _take_known_branches(module: ir.Module, _: Known) -> None:
     """Replace each `case` that has no choice by the branch it takes.
 
     JAX chooses the platform this way; the other branches may hold what only a GPU can do.
     """
     while True:
-        cases = ops_of(main, "stablehlo.case")
+        cases = ops_of(module, "stablehlo.case")
         known = [(op, i) for op in cases if (i := _case_index(op)) is not None]
         if not known:
             return
@@ -286,9 +178,6 @@ def _case_index(op: ir.Operation) -> int | None:
 
 # --- ops without an effect here ---------------------------------------------------------------
 
-_IDENTITY_CALLS = frozenset({"Sharding", "annotate_device_placement", "MoveToHost", "MoveToDevice"})
-"""Custom calls that return their operand: hints to XLA's partitioner and memory spaces."""
-
 
 def _drop_no_ops(module: ir.Module) -> None:
     """Remove XLA's annotations; barriers stay before single arrays that may be computed again.
@@ -300,8 +189,7 @@ def _drop_no_ops(module: ir.Module) -> None:
         with at(op):
             replace(op, *(_behind_barrier(value) for value in op.operands))
     for op in ops_of(module, "stablehlo.custom_call"):
-        target = ir.StringAttr(op.attributes["call_target_name"]).value
-        if target in _IDENTITY_CALLS and [v.type for v in op.operands] == [
+        if target_of(op) in IDENTITY_CALLS and [v.type for v in op.operands] == [
             v.type for v in op.results
         ]:
             replace(op, *op.operands)
@@ -319,12 +207,11 @@ def _behind_barrier(value: ir.Value) -> ir.Value:
     return barrier.results[0]
 
 
-def _forget_hints(module: ir.Module) -> set[str]:
-    """Drop the attributes of XLA's partitioner; the names of all ops, on the way."""
-    names: set[str] = set()
+def _drop_hints(module: ir.Module, known: Known) -> None:
+    """Drop the attributes of XLA's partitioner; the names of all ops are noted on the way."""
 
-    def forget(op: ir.Operation) -> None:
-        names.add(op.name)
+    def visit(op: ir.Operation) -> None:
+        known.note(op)
         for name in [n for n in op.attributes if n.startswith(("mhlo.", "sdy."))]:
             if name != CONFIGURATION:
                 del op.attributes[name]
@@ -335,5 +222,161 @@ def _forget_hints(module: ir.Module) -> set[str]:
                 "shlo_disc may set; remove it"
             )
 
-    walk(module, forget)
-    return names
+    walk(module, visit)
+
+
+# --- the passes -------------------------------------------------------------------------------
+
+
+def _take_mixture(module: ir.Module, _: Known) -> None:
+    take_mixture(module)
+    _flatten(module)  # equal sizes, which every rule makes anew, become one
+
+
+def _flatten_tuples(module: ir.Module, known: Known) -> None:
+    known.names = flatten_tuples(_entry(module), known.names)
+
+
+def _drop_bounds(module: ir.Module, known: Known) -> None:
+    drop_bounds(module, _entry(module))
+    known.is_bounded = True
+
+
+def _state_sizes(module: ir.Module, known: Known) -> None:
+    main = _entry(module)
+    describe(main, known.shapes, known.names)
+    solve_sizes(main, known.own, known.sizes)
+    bounds = bounds_of_arguments(main) if known.is_bounded else ()
+    constrain(main, [*known.constraints, *bounds])
+    if known.seen is not None:
+        i64 = ir.IntegerType.get_signless(64)
+        numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in known.seen.items()}
+        main.operation.attributes["disc.seen"] = ir.DictAttr.get(numbers)
+
+
+def _expand_foreign_calls(module: ir.Module, known: Known) -> int:
+    count: int = expand_foreign_calls(module, known.platform)
+    if count:
+        order_effects(_entry(module).operation)
+    return count
+
+
+def _ops(*found: str) -> frozenset[str]:
+    return frozenset(f"stablehlo.{name}" for name in found)
+
+
+PASSES: tuple[Rewrite, ...] = (
+    Rewrite(
+        "read-resources", lambda _, known: read_resources(known.collected("stablehlo.constant"))
+    ),
+    # Before equal values are merged: the program may convert the same index itself.
+    Rewrite(
+        "saturate-starts",
+        lambda _, known: saturate_starts(known.collected("stablehlo.real_dynamic_slice")),
+    ),
+    # Before inlining: their bodies become calls.
+    Rewrite(
+        "expand-composites",
+        lambda module, known: expand_composites(module, known.collected("stablehlo.composite")),
+    ),
+    Rewrite("flatten", lambda module, _: _flatten(module), keeps_known=False),
+    Rewrite("drop-hints", _drop_hints),
+    # Before all rules for StableHLO: what other dialects say is in it from here on.
+    Rewrite(
+        "take-mixture",
+        _take_mixture,
+        lambda known: has_mixture(functions_of(known.module), known.present),
+        keeps_known=False,
+    ),
+    # Before types are looked at: values in tuples have some.
+    Rewrite(
+        "flatten-tuples",
+        _flatten_tuples,
+        lambda known: has_tuples(_entry(known.module), known.present),
+    ),
+    # Before any custom call is rewritten: it refuses names of ours.
+    Rewrite("check-custom-calls", lambda m, _: check_custom_calls(m), _ops("custom_call")),
+    # Before rules that ask for element types.
+    Rewrite(
+        "expand-quantized-types",
+        lambda module, _: expand_quantized_types(module),
+        lambda known: any(map(is_quantized, known.kinds)),
+        keeps_known=False,
+    ),
+    # Before rules that make types from others.
+    Rewrite(
+        "drop-bounds",
+        _drop_bounds,
+        lambda known: has_bounds(functions_of(known.module), known.present),
+    ),
+    Rewrite(
+        "promote-accumulators", lambda module, known: promote_accumulators(module, known.present)
+    ),
+    Rewrite(
+        "expand-ops",
+        lambda module, known: expand_ops(module, known.present),
+        EXPANDED,
+        keeps_known=False,
+    ),
+    Rewrite("take-calls", lambda module, _: take_calls(module), calls_of(*CHLO_CALLS)),
+    Rewrite(
+        "expand-dynamic-windows",
+        lambda m, _: expand_windows(m),
+        _ops("dynamic_conv") | calls_of(DYNAMIC_REDUCE_WINDOW),
+    ),
+    Rewrite("expand-approx-top-k", lambda m, _: expand_approx_top_k(m), calls_of(*APPROX_TOP_K)),
+    Rewrite("gather-slices", lambda m, _: gather_slices(m), _ops("real_dynamic_slice")),
+    Rewrite("split-concatenations", lambda m, _: split_concatenations(m), _ops("concatenate")),
+    Rewrite("fix-platform", _fix_platform),
+    # After the platform: JAX chooses by it, and other branches hold what only a GPU can do.
+    Rewrite("take-known-branches", _take_known_branches, _ops("case")),
+    Rewrite("select-in-regions", lambda m, _: select_in_regions(_entry(m)), frozenset(BRANCHES)),
+    # After tuples, bounds and the platform: the arguments are those of calls.
+    Rewrite("state-sizes", _state_sizes, raises=(ValueError,)),
+    Rewrite(
+        "drop-no-ops",
+        lambda m, _: _drop_no_ops(m),
+        _ops("optimization_barrier") | calls_of(*IDENTITY_CALLS),
+    ),
+    Rewrite("call-lapack", lambda m, _: call_lapack(m), _ops("cholesky", "triangular_solve")),
+    # After LAPACK, whose functions are such calls.
+    Rewrite(
+        "expand-foreign-calls",
+        _expand_foreign_calls,
+        _ops("custom_call", "cholesky", "triangular_solve"),
+    ),
+    Rewrite(
+        "expand-chlo",
+        lambda module, _: expand_chlo(module),
+        lambda known: any(name.startswith("chlo.") for name in known.present),
+    ),
+    # Last: the rules before make complex numbers, too.
+    Rewrite(
+        "split-complex-numbers",
+        lambda module, _: split_complex_numbers(_entry(module)),
+        lambda known: (
+            any(map(is_complex, known.kinds)) or not known.present.isdisjoint(_ops("real", "imag"))
+        ),
+    ),
+)
+"""The passes of `ingest`, in order, with the reason for a place where there is one."""
+
+
+def normalize(
+    module: ir.Module, known: Known, names: Sequence[str | None] | None, log: PassLog
+) -> None:
+    """Rewrite `module` into normal form, by :data:`PASSES`.
+
+    `names` are the paths of array arguments, by default those that JAX writes into a module.
+    Raises InvalidModuleError or UnsupportedError.
+    """
+    main = _entry(module)
+    check_attributes(module)
+    check_calls(module)
+    known.names = _argument_names(module, main) if names is None else names
+    Ingestion(PASSES).run(module, known, log)
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:  # the program was verified when it was read
+        raise InternalError(f"ingest made a module that does not verify: {error}") from None
+    check_normal_form(module)

@@ -22,6 +22,18 @@ INTERNAL = "shlo_disc.parked."
 CHLO_CALLS = ("chlo.erfc", "chlo.erf_inv")
 """CHLO ops that JAX programs have as custom calls: portable artifacts hold no CHLO."""
 
+DYNAMIC_REDUCE_WINDOW = "stablehlo.dynamic_reduce_window"
+
+APPROX_TOP_K = ("ApproxTopK", "stablehlo.dynamic_approx_top_k")
+
+IDENTITY_CALLS = frozenset({"Sharding", "annotate_device_placement", "MoveToHost", "MoveToDevice"})
+"""Custom calls that return their operand: hints to XLA's partitioner and memory spaces."""
+
+
+def calls_of(*targets: str) -> frozenset[str]:
+    """Custom calls of these targets, as the names of what a module has tell them."""
+    return frozenset(f"@{target}" for target in targets)
+
 
 def target_of(op: ir.Operation) -> str:
     """The target of a custom call."""

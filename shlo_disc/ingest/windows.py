@@ -36,6 +36,7 @@ from shlo_disc.ingest.computations import (
     drop_computations,
     fill_region,
 )
+from shlo_disc.ingest.present import DYNAMIC_REDUCE_WINDOW, target_of
 from shlo_disc.ingest.size_values import binary
 from shlo_disc.ir import dialect
 from shlo_disc.ir.builders import (
@@ -54,7 +55,6 @@ from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.mlir import at, ir, ops_of, producer, replace
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
-_DYNAMIC_REDUCE_WINDOW = "stablehlo.dynamic_reduce_window"
 
 
 def expand_windows(module: ir.Module) -> int:
@@ -63,7 +63,7 @@ def expand_windows(module: ir.Module) -> int:
     windows = [
         op
         for op in ops_of(module, "stablehlo.custom_call")
-        if ir.StringAttr(op.attributes["call_target_name"]).value == _DYNAMIC_REDUCE_WINDOW
+        if target_of(op) == DYNAMIC_REDUCE_WINDOW
     ]
     for op in windows:
         with at(op):

@@ -590,6 +590,7 @@ class JitFunction(ral.Dispatcher):
             "compilations": self._compiler.count,
             "hits": self._all_hits(),
             "compiling": sum(version.is_compiling for version in versions),
+            "traces": dict(self._options.traces),
             "by_xla": bool(self._families_of_xla) or any(v.needs_xla for v in versions),
         }
 

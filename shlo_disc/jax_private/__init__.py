@@ -24,7 +24,7 @@ Tried with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `order_on_stream`, `adopt_memory`, `rewrap`: arrays of a GPU (public `jax.dlpack` waits).
 * `collect_garbage`: lets go of buffers whose arrays died in another thread.
 * `KeyArray`, `prngs`: typed keys with their words, taken and made without a primitive's call.
-* `known_primitives`, `prng_name`, `is_array`, `is_typed_number`, `says_nothing`,
+* `is_known`, `prng_name`, `is_array`, `is_typed_number`, `says_nothing`,
   `trivially_placed`, `LEFT_TO_DERIVATIVES`: what a digest of a jaxpr must know (`PRNGImpl`,
   `literals`, `UnspecifiedValue`, `MemorySpace`); `jax.extend` has most primitives, `prng` those of
   keys. `extend` has its names, without Pallas.

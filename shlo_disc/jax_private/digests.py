@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -46,17 +47,24 @@ _OTHERS = frozenset({
 """Names of primitives of `lax` that `jax.extend` does not have."""
 
 
+def is_known(primitive: Any) -> bool:
+    """True for one of JAX that has one meaning: of `jax.extend`, of PRNG keys, or of _OTHERS."""
+    return primitive in _usual() or (primitive.name in _OTHERS and primitive in _others())
+
+
 @functools.cache
-def known_primitives() -> frozenset[Any]:
-    """Primitives of JAX that have one meaning: those of `jax.extend`, of PRNG keys, and _OTHERS."""
-    of_extend = primitives()
-    modules = (of_extend, _prng, _lax, _slicing, _linalg)
-    rows = [(module, value) for module in modules for value in vars(module).values()]
-    return frozenset(
-        value
-        for module, value in rows
-        if isinstance(value, Primitive) and (module in (of_extend, _prng) or value.name in _OTHERS)
-    )
+def _usual() -> frozenset[Any]:
+    return _primitives_of(primitives(), _prng)
+
+
+@functools.cache
+def _others() -> frozenset[Any]:
+    return _primitives_of(_lax, _slicing, _linalg)
+
+
+def _primitives_of(*modules: ModuleType) -> frozenset[Any]:
+    values = (value for module in modules for value in vars(module).values())
+    return frozenset(value for value in values if isinstance(value, Primitive))
 
 
 def is_typed_number(value: Any) -> bool:

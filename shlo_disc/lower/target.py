@@ -14,6 +14,7 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.locks import once
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.host.record import CodeNames
+from shlo_disc.lower.images import KernelImage
 from shlo_disc.lower.plan import KernelPlan, KernelText
 from shlo_disc.store.loader import KernelCell
 
@@ -29,7 +30,7 @@ _MODULES = {
 }
 """Family of a target to the module that has it."""
 
-_ARTIFACTS = ("shlo_disc.lower.cpu.target",)
+_ARTIFACTS = ("shlo_disc.lower.cpu.target", "shlo_disc.lower.gpu.artifacts")
 """Modules with a function `artifact_target(name: str, cores: int) -> ArtifactTarget | None`."""
 ARTIFACT_TARGETS = ("x86-64-v3", "x86-64-v4")
 """Machines that artifacts are made for if nobody says which; "aarch64" is another one."""
@@ -172,7 +173,16 @@ class ArtifactTarget:
     features: tuple[str, ...]
     """What every such machine has, as LLVM names it."""
     target: Target
-    """Its functions are object files, which this process does not load."""
+    """Its functions are object files and images, which this process does not load."""
+    generation: int = 0
+    """Of GPUs: a device is given the code of the highest one that it runs."""
+    machine_code: Callable[[KernelImage], bytes] | None = None
+    """Of GPUs: what devices load in place of an image, or nothing."""
+
+    @property
+    def is_gpu(self) -> bool:
+        """Its host program runs on a CPU of `family`, its kernels on a GPU."""
+        return self.target.platform != "cpu"
 
 
 class ObjectFunction(Function, Protocol):
@@ -207,14 +217,28 @@ def parse(name: str) -> Target:
 def artifact_target(name: str, cores: int) -> ArtifactTarget:
     """A machine that runs artifacts, such as "x86-64-v3", with `cores`; this one may be another.
 
+    Or a GPU, such as "cuda:sm_90a".
+
     Raises UnsupportedError for an unknown name.
     """
     for module in _ARTIFACTS:
         found: ArtifactTarget | None = importlib.import_module(module).artifact_target(name, cores)
         if found is not None:
             return found
-    known = ", ".join(map(repr, (*ARTIFACT_TARGETS, "aarch64")))
+    known = ", ".join(map(repr, (*ARTIFACT_TARGETS, "aarch64", "cuda:sm_90a", "rocm:gfx942")))
     raise UnsupportedError(f"artifacts for {name!r} are not supported; targets: {known}")
+
+
+def check_processor(name: str) -> None:
+    """Raise UnsupportedError unless this processor runs code of an artifact for target `name`.
+
+    Of a GPU's target that is the host program.
+    """
+    family, _, architecture = name.partition(":")
+    if family == "cpu":
+        _KEPT["cpu"].identity(architecture)
+    else:
+        _KEPT["cpu"].check_host_of_gpus()
 
 
 def kept_code(family: str) -> KeptCode | None:

@@ -1,36 +1,29 @@
-"""What a pass is, the table of passes by name, and the pipeline that runs them."""
+"""A pass over a module in normal form, the table of passes by name, and their pipeline."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import sys
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import ClassVar, TextIO, TypeVar
+from abc import abstractmethod
+from typing import TypeVar
 
 from shlo_disc.base import flags
-from shlo_disc.base.errors import InternalError, ShloDiscError
+from shlo_disc.base.errors import InternalError
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.known_shapes import KnownShapes
-from shlo_disc.ir import dialect
-from shlo_disc.ir.mlir import ir, ops_of, run_pipeline, walk
-from shlo_disc.passes.dump import PASSES_LEFT, DumpFolder
-from shlo_disc.passes.pass_record import PassRecord
-from shlo_disc.passes.verify import verify_operands, verify_shapes
+from shlo_disc.ir import dialect, pipeline
+from shlo_disc.ir.locations import source_line
+from shlo_disc.ir.mlir import ir, ops_of, run_pipeline
+from shlo_disc.ir.pass_record import PassRecord
+from shlo_disc.ir.pipeline import PassLog, refusing
+from shlo_disc.passes.op_classes import size_operands
 
 
-class Pass(ABC):
-    """One named rewrite of a module: valid IR in, valid IR out, invalid at most in between."""
+class Pass(pipeline.Pass[KnownShapes]):
+    """One named rewrite of a module in normal form.
 
-    name: ClassVar[str]
-    """kebab-case: the name in pipelines, dumps, error messages and test files."""
-
-    keeps_shapes: ClassVar[bool] = False
-    """The shapes it was given are those of the module that it leaves. It changes attributes that no
-    shape depends on, or says of which value each new one is a copy (`ShapeAnalysis.carry`)."""
+    `keeps_known`: it changes attributes that no shape depends on, or says of which value each new
+    one is a copy (`ShapeAnalysis.carry`).
+    """
 
     @abstractmethod
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
@@ -79,11 +72,11 @@ class Upstream(Pass):
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Run the pipeline; the ops it does not say it changed are counted by their number."""
-        before = _op_count(module)
+        before = pipeline.op_count(module)
         if not self.only_erases:
             shapes.changed()
         run_pipeline(module, self.pipeline)
-        return abs(before - _op_count(module))
+        return abs(before - pipeline.op_count(module))
 
 
 @dataclass(frozen=True)
@@ -105,123 +98,40 @@ class Late(Pass):
         return made
 
 
-def _op_count(module: ir.Module) -> int:
-    count = 0
+class Pipeline(pipeline.Pipeline[KnownShapes]):
+    """Passes that follow `ingest`."""
 
-    def visit(_: ir.Operation) -> None:
-        nonlocal count
-        count += 1
+    def run(
+        self, module: ir.Module, known: KnownShapes | None = None, log: PassLog | None = None
+    ) -> list[PassRecord]:
+        """Run every pass; what each did, in order.
 
-    walk(module, visit)
-    return count
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """Passes in order, with timing, IR printing, dumps and verification between them.
-
-    `print_after` names passes whose result goes to `stream`. The flags `SHLO_DISC_DEBUG`,
-    `SHLO_DISC_DUMP` and `SHLO_DISC_SPEC` are read at the start of `run`.
-    """
-
-    passes: Sequence[Pass]
-    print_after: frozenset[str] = frozenset()
-    stream: TextIO | None = None
-    first_number: int = 0
-    """Number of the first dump file, so that stages can share one folder."""
-    dumps: DumpFolder | None = None
-    """The folder of this compilation; without one a run makes its own if the flag asks for it."""
-    to_the_end: bool = False
-    """Nothing but lowering follows: dumps say which passes are left (`disc.passes_left`)."""
-
-    def run(self, module: ir.Module, shapes: KnownShapes | None = None) -> list[PassRecord]:
-        """Run every pass on `module`, in place; what each did, in order.
-
-        `shapes`: of `module`, for who asks for them before or behind this pipeline.
-        Raises the error of a pass as it is when it is a :class:`ShloDiscError`, else
-        :class:`InternalError` that names the pass.
+        `known`: shapes of `module`, for who asks for them before or behind this pipeline. Raises
+        the error of a pass, and InternalError.
         """
-        shapes = shapes or KnownShapes(module)
-        flags.check()  # at once, and not where a pass happens to ask
-        debug, spec = flags.debug_level(), flags.spec_checks()
-        dump = self.dumps or DumpFolder.new("module")
-        out = self.stream or sys.stderr
-        records = []
-        if self.passes and PASSES_LEFT in module.operation.attributes:
-            del module.operation.attributes[PASSES_LEFT]  # of the dump it was read from
-        if spec:
-            _verify(module, "the stage before the passes")
-        if dump is not None:
-            dump.write(self.first_number, "input", module, self._left(0))
-        for number, a_pass in enumerate(self.passes, self.first_number + 1):
-            before = _text(module) if debug == _DIFF else ""
-            ops = _op_count(module) if debug >= _LINES else 0
-            start = time.perf_counter()
-            with _blame(a_pass):
-                changed = a_pass.run(module, shapes)
-            if changed and not a_pass.keeps_shapes:
-                shapes.changed()
-            time_ms = (time.perf_counter() - start) * 1e3
-            # A pass that counts its changes wrong is found by the next verification.
-            if spec and (changed or a_pass is self.passes[-1]):
-                _verify(module, f"pass {a_pass.name}")
-            records.append(PassRecord(a_pass.name, changed, time_ms))
-            if dump is not None:
-                dump.write(number, a_pass.name, module, self._left(number - self.first_number))
-            if debug >= _LINES:
-                print(
-                    f"{number:02} {a_pass.name:24} {changed:5} changed  "
-                    f"{ops} -> {_op_count(module)} ops  {time_ms:.1f} ms",
-                    file=out,
-                )
-            if a_pass.name in self.print_after or debug >= _WHOLE:
-                print(f"// after {a_pass.name}\n{_text(module)}", file=out)
-            elif debug == _DIFF:
-                out.writelines(_diff(before, _text(module), a_pass.name))
-        return records
+        if flags.spec_checks():
+            self.verify(module, "the stage before the passes")
+        return super().run(module, known or KnownShapes(module), log or PassLog("module"))
 
-    def _left(self, done: int) -> list[str] | None:
-        """The names of the passes after the first `done`; None if they are not all there are."""
-        return [p.name for p in self.passes[done:]] if self.to_the_end else None
+    def verify(self, module: ir.Module, maker: str) -> None:
+        """Raise InternalError, which names `maker`, for an invalid module."""
+        super().verify(module, maker)
+        with refusing(maker):
+            dialect.verify(module)
+            _verify_shapes(module)
 
 
-_LINES, _DIFF, _WHOLE = 2, 3, 4
-"""Levels of `SHLO_DISC_DEBUG`."""
+def _verify_shapes(module: ir.Module) -> None:
+    """Raise ValueError, naming op and operand, where a `disc.shape` is used as data.
 
-
-@contextmanager
-def _blame(a_pass: Pass) -> Iterator[None]:
-    try:
-        yield
-    except (ShloDiscError, KeyboardInterrupt, MemoryError):
-        raise
-    except Exception as error:
-        raise InternalError(
-            f"pass {a_pass.name} failed: {type(error).__name__}: {error}\n"
-            "This is a mistake in shlo_disc. Set SHLO_DISC_DUMP=DIR and run again: "
-            f"`disc-opt --pass-pipeline={a_pass.name} FILE` on the last file of the newest folder "
-            "in DIR reproduces it."
-        ) from error
-
-
-def _verify(module: ir.Module, maker: str) -> None:
-    try:
-        # First: MLIR's verifier follows operands, and would read the memory of an op that is gone.
-        verify_operands(module)
-        module.operation.verify()
-        dialect.verify(module)
-        verify_shapes(module)
-    except (ir.MLIRError, ValueError) as error:
-        raise InternalError(f"{maker} made an invalid module:\n{error}") from error
-
-
-def _text(module: ir.Module) -> str:
-    # Big constants would drown everything else.
-    return str(module.operation.get_asm(large_elements_limit=64))
-
-
-def _diff(before: str, after: str, name: str) -> Iterable[str]:
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"before {name}", f"after {name}", lineterm=""
-    )
-    return (line + "\n" for line in lines)
+    It never lies in memory: such an op could not be run.
+    """
+    wrong = [
+        f"{use.owner.name} at {source_line(use.owner.operation)}: operand {use.operand_number} is "
+        "a disc.shape, which is no data; use disc.sizes"
+        for op in ops_of(module, "disc.shape")
+        for use in op.results[0].uses
+        if use.operand_number not in size_operands(use.owner.operation)
+    ]
+    if wrong:
+        raise ValueError("\n".join(wrong))

@@ -64,7 +64,7 @@ class PlanBuffers(Pass):
     """See the module."""
 
     name: ClassVar[str] = "plan-buffers"
-    keeps_shapes: ClassVar[bool] = True
+    keeps_known: ClassVar[bool] = True
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Annotate `main`; returns the number of arena slots."""

@@ -43,7 +43,7 @@ class PlanFusion(Pass):
     """See the module."""
 
     name: ClassVar[str] = "plan-fusion"
-    keeps_shapes: ClassVar[bool] = True
+    keeps_known: ClassVar[bool] = True
     machine: MachineModel
     """Decides what pays."""
 

@@ -63,7 +63,7 @@ class SinkViews(Pass):
     """See the module."""
 
     name: ClassVar[str] = "sink-views"
-    keeps_shapes: ClassVar[bool] = True
+    keeps_known: ClassVar[bool] = True
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of ops copied to a product."""

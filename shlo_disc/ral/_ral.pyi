@@ -540,6 +540,9 @@ def gpu_driver(platform: str) -> dict[str, str]:
     Raises DeviceError where it is missing, and ValueError for another platform.
     """
 
+def gpu_check_architecture(platform: str, architecture: str, device: int = 0) -> None:
+    """Raise DeviceError unless kernels for `architecture` run on a device of this machine."""
+
 def gpu_devices(platform: str) -> list[dict[str, Any]]:
     """A row for each device: `ordinal`, `name`, `architecture`, `multiprocessors`, `warp_size`,
     `shared_bytes` (a block may have), `l2_bytes` and `total_bytes`.

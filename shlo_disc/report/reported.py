@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shlo_disc.dynamic.program import ShapeProgram
+from shlo_disc.ir.pass_record import PassRecord
 from shlo_disc.lower.host.record import HostProgram, Unfused
 from shlo_disc.lower.target import Function, Target
-from shlo_disc.passes.pass_record import PassRecord
 
 
 class MarkedCall(NamedTuple):

@@ -127,6 +127,9 @@ def _damage(entry: Entry) -> str:
         elif entry.kind == "calls":
             if len(content) != KEY_BYTES:
                 return "no key of a program"
+        elif entry.kind == "confirmed":
+            if content:
+                return "more than a name"
         elif entry.kind == "graphs":
             graph_from_bytes(content)
         elif entry.kind == "sizes":

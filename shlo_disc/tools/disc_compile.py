@@ -35,7 +35,8 @@ _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
     "targets",
     multiple=True,
     metavar="NAME",
-    help=f"A machine that runs it. Repeatable; by default {' and '.join(ARTIFACT_TARGETS)}.",
+    help="A machine that runs it, or a GPU. Repeatable; by default "
+    f"{' and '.join(ARTIFACT_TARGETS)}.",
 )
 @click.option(
     "--cores", type=int, help="Of the machine that runs it; by default those of this one."

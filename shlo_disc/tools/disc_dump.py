@@ -83,7 +83,14 @@ def _about(artifact: Artifact, number: int) -> Iterator[str]:
         yield f"{target.name}, made for {cores}: needs {' '.join(target.features)}"
     if manifest.parts:
         yield f"  program {place + 1} of {manifest.programs}, {manifest.parts[place].name}:"
-    yield f"  {len(target.kernels)} kernels, {code:,} bytes of object files"
+    device = manifest.device_of(number)
+    kernels = device.kernels if device else target.kernels
+    yield f"  {len(kernels)} kernels, {code:,} bytes of object files"
+    if device:
+        images, made = (
+            sum(span.size for span in spans) for spans in (device.images, device.machine_code)
+        )
+        yield f"  for {device.architecture}: {images:,} bytes of images, {made:,} of machine code"
     yield f"  {len(target.constants)} constants, {constants:,} bytes"
     packs = [pack for pack in manifest.packs if pack.target == number]
     if packs:

@@ -17,6 +17,7 @@ import click
 from shlo_disc.base import flags
 from shlo_disc.base.errors import ShloDiscError
 from shlo_disc.ir.mlir import ir, new_context
+from shlo_disc.ir.pipeline import PassLog
 from shlo_disc.passes.base import Pipeline
 
 STAGES = ("ingest", "cleanup", "disc", "host", "kernels", "llvm", "asm")
@@ -123,30 +124,31 @@ def _run(
 ) -> str:
     """The module after the passes named in `pipeline`, as text."""
     from shlo_disc.ingest import ingest  # noqa: PLC0415
+    from shlo_disc.ingest.normalize import PASSES  # noqa: PLC0415
     from shlo_disc.ingest.source import read  # noqa: PLC0415
     from shlo_disc.lower.target import parse  # noqa: PLC0415
     from shlo_disc.passes import table  # noqa: PLC0415
 
     first, _, rest = pipeline.partition(",")
-    wanted = rest if first.strip() == "ingest" else pipeline
-    passes = table.pipeline_of(wanted, parse("cpu").model)
-    names = frozenset(p.name for p in passes)
-    unknown = print_after - names - {"all"}
+    is_ingested = first.strip() == "ingest"
+    passes = table.pipeline_of(rest if is_ingested else pipeline, parse("cpu").model)
+    names = [p.name for p in PASSES] if is_ingested else []
+    names += [p.name for p in passes]
+    unknown = print_after - {*names, "all"}
     if unknown:
         raise ValueError(
             f"--print-ir-after={', '.join(sorted(unknown))}: not in the pipeline "
-            f"({', '.join(p.name for p in passes)})"
+            f"({', '.join(names)})"
         )
-    context = new_context()
-    if first.strip() == "ingest":
-        module = ingest(source, context)
-    else:
-        module = read(source, context, own=True)
+    context, log = new_context(), PassLog(print_after=print_after)
     with context, ir.Location.unknown(), flags.overridden(spec=1):
-        shown = names if "all" in print_after else print_after
-        records = Pipeline(passes, print_after=shown).run(module)
+        if is_ingested:
+            module = ingest(source, context, log=log)
+        else:
+            module = read(source, context, own=True)
+        Pipeline(passes).run(module, log=log)
         if timing:
-            for record in records:
+            for record in log.records:
                 click.echo(
                     f"{record.name:24} {record.changed:6} changed {record.time_ms:9.2f} ms",
                     err=True,

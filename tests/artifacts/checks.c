@@ -160,6 +160,9 @@ static void check_opening(void) {
   how.threads = -1;
   FAILS(disc_program_open(path_of("m.disc"), &how, &other), DISC_MISUSE, -1, "threads is negative");
   how = options();
+  how.reserved = 1;
+  FAILS(disc_program_open(path_of("m.disc"), &how, &other), DISC_MISUSE, -1, "reserved is not zero");
+  how = options();
   how.release = (void (*)(void*, void*, size_t))1;
   FAILS(disc_program_open(path_of("m.disc"), &how, &other), DISC_MISUSE, -1, "come together");
   how = options();
@@ -214,6 +217,10 @@ static void check_queries(void) {
   CHECK(disc_version() == DISC_VERSION);
   CHECK(strcmp(disc_program_name(program), "program") == 0);
   CHECK(strcmp(disc_program_compiler(program), "shlo_disc 0.1.0") == 0);
+  int32_t device[2] = {-1, -1};
+  disc_program_device(program, &device[0], &device[1]);
+  CHECK(device[0] == 1 && device[1] == 0);
+  FAILS(disc_program_enqueue(program, NULL, NULL, 0, NULL, 0), DISC_DEVICE, -1, "runs on the CPU");
   CHECK(disc_program_arguments(program) == 3);
   CHECK(disc_program_results(program) == 2);
   spec.struct_size = sizeof spec;

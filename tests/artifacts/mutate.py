@@ -19,7 +19,8 @@ from shlo_disc.artifacts import container
 from tests.artifacts.building import manifest_of, parts_of, put_together, with_code
 
 FILE, DAMAGED, NEWER, NO_TARGET = 2, 3, 4, 5
-KINDS = ("file", "manifest", "code", "weights", "manifest of weights", "manifest of packs")
+KINDS = ("file", "manifest", "code", "weights", "manifest of weights", "manifest of packs",
+         "manifest of kernels")  # fmt: skip
 EDGES = (0, 1, 2, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**63 - 1, 2**63, 2**64 - 1)
 
 
@@ -166,7 +167,11 @@ def main(library: str, folder: Path, count: int, seed: int) -> None:
 def _main(opener: Opener, apart: Apart, folder: Path, count: int, seed: int) -> None:
     file = (folder / "m.disc").read_bytes()
     parts, known = parts_of(file), manifest_of(file)
-    packed = parts_of((folder / "packed.disc").read_bytes())
+    manifests = {
+        "manifest": parts,
+        "manifest of packs": parts_of((folder / "packed.disc").read_bytes()),
+        "manifest of kernels": parts_of((folder / "gpu.disc").read_bytes()),
+    }
     host = next(i for i, m in enumerate(known.members) if m.name == "code/x86-64-v3.bin")
     assert opener.outcome(file, True) == (0, "")
     counts: Counter[tuple[str, int]] = Counter()
@@ -179,7 +184,7 @@ def _main(opener: Opener, apart: Apart, folder: Path, count: int, seed: int) -> 
         elif kind == "file":
             data = mutated(file, rng)
         elif kind.startswith("manifest"):
-            whole = parts if kind == "manifest" else packed
+            whole = manifests[kind]
             changed = mutated(whole[container.MANIFEST], rng)
             data = put_together(whole | {container.MANIFEST: changed})
         else:

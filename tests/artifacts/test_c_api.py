@@ -45,6 +45,7 @@ def folder(tmp_path_factory):
     program.save(folder / "m.disc", ["x86-64-v3"])
     program.save(folder / "apart.disc", ["x86-64-v3"], weights="separate")
     program.save(folder / "packed.disc", ["x86-64-v3"], packed_for=[x, y, w])
+    program.save(folder / "gpu.disc", ["cuda:sm_90", "x86-64-v3"])
     for i, array in enumerate(program.run_numpy([x, y, w])):
         (folder / f"want{i}").write_bytes(np.asarray(array).tobytes())
     for name, array in (("x", x), ("y", y), ("w", w)):
@@ -263,10 +264,10 @@ def test_weights_beside_an_artifact_are_read(refusal, folder):
     assert refusal(folder / "apart.disc") == ""
 
 
-@pytest.mark.parametrize(("version", "later"), [(1, 5), (2, 2)])
-def test_files_of_earlier_formats_are_read(version, later, refusal, folder):
+@pytest.mark.parametrize(("version", "fields"), [(1, 6), (2, 3)])
+def test_files_of_earlier_formats_are_read(refusal, folder, version, fields):
     parts = parts_of((folder / "m.disc").read_bytes())
-    packed = bytearray(parts[container.MANIFEST][: -8 * later])  # without empty fields of today
+    packed = bytearray(parts[container.MANIFEST][: -8 * fields])  # without empty ones of today
     packed[len(manifest.MAGIC)] = version
     assert refusal(put_together(parts | {container.MANIFEST: bytes(packed)})) == ""
     known = manifest_of((folder / "m.disc").read_bytes())
@@ -371,6 +372,6 @@ def test_damaged_artifacts_are_refused_or_right(folder):
 
 
 @pytest.mark.slow
-def test_many_damaged_artifacts(folder):
-    for seed in range(1, 11):
-        mutate(folder, 10_000, seed)
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_many_damaged_artifacts(folder, seed):
+    mutate(folder, 10_000, seed)

@@ -182,12 +182,6 @@ def test_a_program_that_xla_runs_a_part_of_is_refused(tmp_path):
         compiled.save(tmp_path / "f.disc")
 
 
-def test_programs_for_gpus_are_refused(tmp_path):
-    executable = shlo_disc.compile(export(PROGRAMS["integers"]), target="cuda:sm_90")
-    with pytest.raises(UnsupportedError, match="programs for cuda:sm_90 cannot be saved yet"):
-        executable.save(tmp_path / "m.disc")
-
-
 def test_a_loaded_artifact_is_not_saved_again(saved, tmp_path):
     with pytest.raises(UnsupportedError, match="cannot be saved: nobody knows its source"):
         shlo_disc.load(saved("integers")).save(tmp_path / "m.disc")

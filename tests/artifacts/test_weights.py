@@ -89,6 +89,21 @@ def test_large_tensors_are_beside_the_artifact(folder):
     }  # fmt: skip
 
 
+def test_a_weights_file_goes_with_the_artifact_that_had_it(tmp_path):
+    path = tmp_path / "m.disc"
+    compiled = shlo_disc.jit(rows).lower(jax.ShapeDtypeStruct((), "i4")).compile()
+    beside(path).write_bytes(b"of somebody else")
+    compiled.save(path, ["x86-64-v3"])
+    compiled.save(path, ["x86-64-v3"])
+    assert beside(path).read_bytes() == b"of somebody else"
+    compiled.save(path, ["x86-64-v3"], weights="separate")
+    compiled.save(path, ["x86-64-v3"], weights="separate")
+    shlo_disc.load(path)
+    compiled.save(path, ["x86-64-v3"])
+    assert [found.name for found in tmp_path.iterdir()] == ["m.disc"]
+    shlo_disc.load(path)
+
+
 def test_the_file_is_as_safetensors_demands(folder):
     """No holes, no overlaps, sizes of the types; and all that can be is aligned."""
     file = beside(folder / "separate.disc").read_bytes()

@@ -9,8 +9,8 @@ from shlo_disc.base import flags
 from shlo_disc.executables.signature import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.ir.mlir import ir, new_context
+from shlo_disc.ir.pipeline import PassLog
 from shlo_disc.passes.base import Pipeline
-from shlo_disc.passes.dump import DumpFolder
 from shlo_disc.passes.pipeline import CLEANUP, planning
 from shlo_disc.tools.disc_run import main
 from tests.lower.device import FAR_MODEL
@@ -179,7 +179,7 @@ def test_dumps_of_a_program_for_another_memory_run_here(tmp_path):
         module = ingest(LOOP, new_context())
         with module.context, ir.Location.unknown():
             passes = [*CLEANUP, *planning(FAR_MODEL)]
-            Pipeline(passes, dumps=DumpFolder.new("loop"), to_the_end=True).run(module)
+            Pipeline(passes, to_the_end=True).run(module, log=PassLog("loop"))
     (folder,) = tmp_path.iterdir()
     assert '"host:' in planned(folder).read_text()
     sizes = ("--size", "d1_0=3", "--size", "d2_0=3")

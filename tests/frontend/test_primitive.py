@@ -12,7 +12,7 @@ from jax import export
 import shlo_disc
 from shlo_disc.jax.derived.derived import linearized
 from tests.cases import all_but
-from tests.children import python
+from tests.children import forked
 
 RNG = np.random.default_rng(1)
 
@@ -219,7 +219,7 @@ print("fine")
 def test_shard_map_and_its_gradient():
     # The number of devices is fixed when JAX starts.
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    assert python(SHARDED, 120, XLA_FLAGS=flags) == "fine"
+    assert forked(SHARDED, 120, XLA_FLAGS=flags) == "fine"
 
 
 def test_results_without_a_batch():

@@ -170,7 +170,8 @@ def test_numbers_of_the_process():
     numbers = shlo_disc.stats()
     (row,) = [row for row in numbers["functions"] if row["name"] == "counted"]
     assert row == {"name": "counted", "versions": 1, "compilations": 1, "hits": 2,
-                   "compiling": 0, "by_xla": False}  # fmt: skip
+                   "compiling": 0, "by_xla": False,
+                   "traces": {"symbols": 1, "numbers": 1}}  # fmt: skip
     assert numbers["compilations"] >= 1
     assert numbers["hits"] >= 2
     assert {"in_use_bytes", "idle_bytes", "hits", "misses"} <= numbers["pool"].keys()

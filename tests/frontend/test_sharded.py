@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import python
+from tests.children import forked
 
 REAL = True
 
@@ -195,7 +195,7 @@ def in_one_process(checks, **environment):
     ]
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
     code = "import sys\n" + textwrap.dedent(PRELUDE) + "".join(bodies)
-    return python(code, timeout=500, **{"XLA_FLAGS": flags, **environment})
+    return forked(code, timeout=500, **{"XLA_FLAGS": flags, **environment})
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_a_sample_is_right_with_one_compilation(listed):
     assert found.state == "one compilation", found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=30)
 @pytest.mark.usefixtures("child_environment")
 def test_every_function_is_right_and_nearly_all_need_one_compilation():
     found = dict(run(names(), jobs=2))

@@ -34,8 +34,9 @@ def test_random_programs_are_as_with_jax():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("child_environment")
-def test_many_random_programs_are_as_with_jax():
-    assert_right(range(3000), jobs=2)
+@pytest.mark.parametrize("first", range(0, 3000, 20))
+def test_many_random_programs_are_as_with_jax(first):
+    assert_right(range(first, first + 20), jobs=2)
 
 
 def one_step(text, dtype="float32", kind="unit"):

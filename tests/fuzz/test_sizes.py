@@ -18,7 +18,7 @@ def test_one_compilation_is_enough_for_a_size_in_two_ways(seed):
     assert outcome.compilations == 1, program.script()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=10)
 def test_ninety_nine_of_a_hundred_programs_are_compiled_once():
     outcomes = [check(generate(seed)) for seed in range(500)]
     assert not [outcome.failure for outcome in outcomes if outcome.failure]

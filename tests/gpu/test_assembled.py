@@ -11,8 +11,7 @@ from shlo_disc.lower.cuda.attention_tiles import ROOM
 from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.text import signed
-from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.images import KernelImage, signed
 from shlo_disc.lower.plan import Launch
 from tests.gpu.families import FAMILIES
 from tests.gpu.machine_code import early_writes

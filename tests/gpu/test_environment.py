@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shlo_disc.lower.target import native_architecture
-from tests.children import python
+from tests.children import forked
 from tests.gpu.stand_in import shared_library
 
 _START = """
@@ -25,7 +25,7 @@ x = np.arange(300, dtype="f4")
 
 
 def test_waiting_after_every_launch_names_the_kernel_of_a_fault():
-    said = python(
+    said = forked(
         _START
         + """
 exe.run_gpu([x])
@@ -45,7 +45,7 @@ except DeviceError as error:
 
 
 def test_the_pool_keeps_no_more_than_it_may():
-    said = python(
+    said = forked(
         _START
         + """
 assert (exe.run_gpu([x])[0] == x + 1).all()
@@ -61,7 +61,7 @@ print(stats["limit_bytes"], stats["idle_bytes"], stats["in_use_bytes"], driver.c
 
 
 def devices(library: str) -> str:
-    return python(
+    return forked(
         """
         from shlo_disc import ral
         from shlo_disc.base.errors import DeviceError

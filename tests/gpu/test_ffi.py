@@ -13,7 +13,7 @@ import pytest
 
 from shlo_disc import ral
 from shlo_disc.executables.bridge import register_ffi_target
-from tests.children import at_once, python
+from tests.children import at_once, forked
 from tests.gpu.stand_in import Launch, memory, shared_library
 from tests.gpu.test_runtime import add1
 
@@ -104,7 +104,7 @@ def test_from_eight_threads(added):
 
 def test_a_program_for_a_gpu_does_not_run_on_the_cpu():
     # Without the switch of the tests.
-    said = python(
+    said = forked(
         """
         import os
         import numpy as np

@@ -20,7 +20,7 @@ from shlo_disc.base.errors import DeviceError, ForeignCallError, UnsupportedErro
 from shlo_disc.executables.devices import stand_in_for
 from shlo_disc.ffi.targets import ffi_target
 from shlo_disc.report.peak import peak
-from tests.children import at_once, python
+from tests.children import at_once, forked
 from tests.gpu.stand_in import StandIn, shared_library
 
 pytest.importorskip("llvmlite")
@@ -503,7 +503,7 @@ def test_a_target_of_no_platform_is_refused(stand_in, gpu, handlers):
 
 
 def test_compiling_for_another_machine_needs_no_gpu():
-    said = python(
+    said = forked(
         """
         text = '''
           func.func @main(%a: tensor<?x?xf32> {disc.shape = ["n", "n"]}) -> tensor<?x?xf32> {
@@ -521,7 +521,7 @@ def test_compiling_for_another_machine_needs_no_gpu():
 
 
 def test_targets_registered_before_shlo_disc_is_imported():
-    python(
+    forked(
         """
         import ctypes, jax
         function = ctypes.pythonapi.PyList_New

@@ -10,7 +10,7 @@ import pytest
 import shlo_disc
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
-from tests.children import python
+from tests.children import forked
 
 pytest.importorskip("llvmlite")
 
@@ -105,7 +105,7 @@ def test_many_sizes_keep_few_graphs(stand_in):
 
 
 def test_the_environment_can_forbid_it():
-    python(
+    forked(
         """
         import numpy as np
         from tests.gpu.stand_in import StandIn

@@ -13,7 +13,7 @@ from shlo_disc.lower.cuda.machine import machine_of
 from shlo_disc.lower.gpu import index_width
 from shlo_disc.lower.gpu.codegen import assembly
 from shlo_disc.lower.gpu.index_width import MOST
-from shlo_disc.lower.gpu.text import signed
+from shlo_disc.lower.images import signed
 from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Step
 from tests.gpu.run import MACHINE, gpu_plan, run_gpu
 from tests.lower.helpers import fusion_text, sample

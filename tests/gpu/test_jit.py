@@ -18,7 +18,7 @@ from shlo_disc.base.errors import DeviceError
 from shlo_disc.jax.calls.runs import CALLS_BEFORE_XLA
 from shlo_disc.jax.calls.under_jax import by_xla
 from shlo_disc.jax.function import JitFunction
-from tests.children import python
+from tests.children import forked
 from tests.refused import unchanged
 
 pytest.importorskip("llvmlite")
@@ -330,7 +330,7 @@ def on_two_devices(body: str) -> None:
         ones = np.ones(9, "f4")
     """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
-    python(textwrap.dedent(head) + textwrap.dedent(body), XLA_FLAGS=flags)
+    forked(textwrap.dedent(head) + textwrap.dedent(body), XLA_FLAGS=flags)
 
 
 def test_numpy_and_uncommitted_arrays_go_to_the_default_device():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.lower.gpu import rows
-from shlo_disc.lower.gpu.text import signed
+from shlo_disc.lower.images import signed
 from shlo_disc.lower.plan import Launch
 from tests.gpu.run import gpu_plan, run_gpu
 from tests.lower.helpers import DTYPES, Emitted, fusion_text, launches, sample

@@ -12,7 +12,7 @@ import pytest
 import shlo_disc
 from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cuda.overlap import overlapping
-from tests.children import python
+from tests.children import forked
 
 pytest.importorskip("llvmlite")
 
@@ -58,7 +58,7 @@ def test_they_are_launched_so(stand_in, gpu):
 
 
 def test_the_environment_can_forbid_it():
-    python(
+    forked(
         """
         import jax, jax.numpy as jnp, shlo_disc
         from shlo_disc.executables.devices import stand_in_for

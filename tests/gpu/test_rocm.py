@@ -9,7 +9,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base.errors import DeviceError
-from tests.children import python
+from tests.children import forked
 from tests.gpu import emulator
 from tests.gpu.families import FAMILIES, families_of
 
@@ -104,7 +104,7 @@ def test_code_objects_of_another_architecture(stand_in):
 @pytest.mark.parametrize("named", ["gfx1100", "gfx90a:sramecc+:xnack-"])
 def test_the_machines_own_device_is_a_target(named):
     """HIP names the features of a device behind its architecture."""
-    said = python(
+    said = forked(
         f"""
 import shlo_disc
 from tests.gpu.stand_in import StandIn
@@ -119,7 +119,7 @@ print(program.target.name, program.target.machine.warp)
 
 
 def test_an_architecture_without_a_table_names_those_with_one():
-    said = python(
+    said = forked(
         """
 import shlo_disc
 from tests.gpu.stand_in import StandIn
@@ -146,7 +146,7 @@ def test_scalars_come_to_kernels_in_their_arguments():
 @pytest.mark.skipif(not emulator.CHECKOUT, reason=emulator.WHY_NOT)
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx1100"])
 def test_every_family_gives_what_the_cpu_gives(architecture):
-    said = python(
+    said = forked(
         f"""
 import json
 from tests.gpu.emulated import report

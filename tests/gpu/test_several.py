@@ -12,7 +12,7 @@ import pytest
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.derived import primitive
-from tests.children import python
+from tests.children import forked
 
 pytest.importorskip("llvmlite")
 
@@ -191,4 +191,4 @@ def test_several_gpus(names):
     ]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     code = "".join([textwrap.dedent(PRELUDE), *bodies, "gpus.close()"])
-    python(code, timeout=500, XLA_FLAGS=flags)
+    forked(code, timeout=500, XLA_FLAGS=flags)

@@ -37,7 +37,7 @@ def test_a_few_harnesses_in_all_ways():
     assert "by XLA" not in states
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=10)
 @pytest.mark.usefixtures("child_environment")
 def test_two_harnesses_of_every_group_in_all_ways():
     found = dict(run(jobs(sample(264), [*WAYS]), processes=2))

@@ -15,7 +15,7 @@ from shlo_disc.debug import launch
 from shlo_disc.debug.launch import KernelFault
 from shlo_disc.lower.cpu.target import EMITTERS
 from shlo_disc.lower.plan import If, Launch, kernels_of
-from tests.children import python
+from tests.children import forked
 from tests.lower.helpers import Emitted, fusion_text, launches, plan_of, run, sample
 
 K = 24
@@ -116,4 +116,4 @@ def test_a_pool_of_one_thread_runs_ordered_launches():
         from tests.lower.test_row_work import digest
         print(ral.num_threads(), digest())
     """
-    assert python(code, SHLO_DISC_NUM_THREADS="1").split() == ["1", digest()]
+    assert forked(code, SHLO_DISC_NUM_THREADS="1").split() == ["1", digest()]

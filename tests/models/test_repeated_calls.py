@@ -23,7 +23,7 @@ import pytest
 
 import shlo_disc
 from shlo_disc import ral
-from tests.children import python
+from tests.children import forked
 from tests.models.harness import rng_of
 
 Arrays = tuple[np.ndarray, ...]
@@ -452,5 +452,5 @@ def summary() -> str:
 @pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit():
     code = "from tests.models.test_repeated_calls import summary; print(summary())"
-    one, seven = (python(code, 500, SHLO_DISC_NUM_THREADS=str(threads)) for threads in (1, 7))
+    one, seven = (forked(code, 500, SHLO_DISC_NUM_THREADS=str(threads)) for threads in (1, 7))
     assert one == seven

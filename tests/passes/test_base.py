@@ -16,6 +16,7 @@ from shlo_disc.dynamic.known_shapes import KnownShapes
 from shlo_disc.dynamic.shapes import analyze
 from shlo_disc.ir import dialect
 from shlo_disc.ir.mlir import ir, new_context, ops_of, replace, walk
+from shlo_disc.ir.pipeline import PassLog
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.passes import fold_updates, table, updated_zeros
 from shlo_disc.passes.base import Late, Pass, Pipeline, named, register
@@ -89,7 +90,7 @@ LATE_PASSES = [p for p in (*CLEANUP, *planning(MODEL)) if isinstance(p, Late)]
 @pytest.mark.parametrize("late", LATE_PASSES, ids=lambda late: late.name)
 def test_a_late_pass_is_the_one_of_its_module(late, module):
     assert late.own.name == late.name
-    assert late.own.keeps_shapes == late.keeps_shapes
+    assert late.own.keeps_known == late.keeps_known
     # Without its ops it has nothing to do, and is not even made.
     assert not ops_of(module, *late.ops)
     assert late.own.run(module, KnownShapes(module)) == 0
@@ -117,7 +118,7 @@ def test_records_say_what_happened(module):
 def test_print_after_goes_to_the_stream(module):
     stream = io.StringIO()
     passes = [named("cse"), named("dce")]
-    Pipeline(passes, print_after=frozenset({"cse"}), stream=stream).run(module)
+    Pipeline(passes).run(module, log=PassLog(print_after=frozenset({"cse"}), stream=stream))
     assert stream.getvalue().startswith("// after cse\n")
     assert "// after dce" not in stream.getvalue()
 
@@ -130,7 +131,7 @@ def test_print_after_goes_to_the_stream(module):
 def test_debug_levels_add(module, level, present, absent):
     stream = io.StringIO()
     with flags.overridden(debug=level):
-        Pipeline([named("cse")], stream=stream).run(module)
+        Pipeline([named("cse")]).run(module, log=PassLog(stream=stream))
     text = stream.getvalue()
     assert all(p in text for p in present), text
     assert all(a not in text for a in absent), text
@@ -179,7 +180,7 @@ class Asking(Pass):
     name: ClassVar[str] = "asking"
     told: int = 0
     does: str = "nothing"
-    keeps_shapes: bool = False
+    keeps_known: bool = False
 
     def run(self, module, shapes):
         (op,) = ops_of(module, "stablehlo.add")
@@ -198,7 +199,7 @@ class Asking(Pass):
     ("passes", "analyses"),
     [
         ([Asking()] * 3, 1),
-        ([Asking(1, "annotate", keeps_shapes=True), Asking()], 1),
+        ([Asking(1, "annotate", keeps_known=True), Asking()], 1),
         ([Asking(1, "annotate"), Asking()], 2),
         ([Asking(1, "replace"), Asking(1, "replace"), Asking()], 3),
         ([Asking(), named("cse"), Asking(), named("cse"), Asking()], 2),  # the second finds nothing

@@ -9,10 +9,10 @@ import pytest
 
 import shlo_disc
 from shlo_disc.base import flags
+from shlo_disc.ir import dump
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.target import parse
-from shlo_disc.passes import dump
 from shlo_disc.passes.base import Pipeline, named
 from shlo_disc.passes.pipeline import CLEANUP, planning
 from tests.children import at_once

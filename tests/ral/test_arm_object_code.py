@@ -258,8 +258,8 @@ def test_mutations(arm_runner, tmp_path):
 
 @needs_emulator
 @pytest.mark.slow
-def test_a_hundred_thousand_mutations(arm_runner, tmp_path):
-    for seed in range(1, 11):
-        taken = accepted(10_000, seed)
-        assert 0.05 < len(taken) / 10_000 < 0.9
-        assert loaded(taken, arm_runner, tmp_path) == len(taken)
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_hundred_thousand_mutations(arm_runner, tmp_path, seed):
+    taken = accepted(10_000, seed)
+    assert 0.05 < len(taken) / 10_000 < 0.9
+    assert loaded(taken, arm_runner, tmp_path) == len(taken)

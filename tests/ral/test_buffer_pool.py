@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
-from tests.children import python
+from tests.children import forked
 
 MIB = 1 << 20
 
@@ -117,8 +117,8 @@ while held:
     assert ral.pool_stats()["idle_bytes"] <= limit
 print(limit, exe.run_numpy([np.ones(3 << 18, "f4")])[0].ctypes.data == last)
 """
-    assert python(code, SHLO_DISC_POOL_BYTES=str(8 * MIB)).split() == [str(8 * MIB), "True"]
-    assert python(code.replace("== last", "!= 0"), SHLO_DISC_POOL_BYTES="0").split() == [
+    assert forked(code, SHLO_DISC_POOL_BYTES=str(8 * MIB)).split() == [str(8 * MIB), "True"]
+    assert forked(code.replace("== last", "!= 0"), SHLO_DISC_POOL_BYTES="0").split() == [
         "0",
         "True",
     ]
@@ -126,7 +126,7 @@ print(limit, exe.run_numpy([np.ones(3 << 18, "f4")])[0].ctypes.data == last)
 
 def test_default_limit_is_a_quarter_of_memory():
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    got = python(
+    got = forked(
         "from shlo_disc import ral; print(ral.pool_stats()['limit_bytes'])",
         SHLO_DISC_POOL_BYTES="",
     )

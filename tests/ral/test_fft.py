@@ -13,7 +13,7 @@ import pytest
 
 from shlo_disc.debug.memory import Guarded
 from shlo_disc.ral import _ral
-from tests.children import python
+from tests.children import forked
 
 KINDS = {"FFT": 0, "IFFT": 1, "RFFT": 2, "IRFFT": 3}
 DOUBLE, PAIRS_IN, PAIRS_OUT, VECTOR_SHIFT = 4, 8, 16, 5
@@ -153,7 +153,7 @@ def test_every_form_has_the_bits_of_rows_of_planes(threads, lengths):
     code = (
         f"from tests.ral.test_fft import *; print(every_form_between_inaccessible_pages({lengths}))"
     )
-    assert python(code, SHLO_DISC_NUM_THREADS=str(threads)) == "done"
+    assert forked(code, SHLO_DISC_NUM_THREADS=str(threads)) == "done"
 
 
 def test_columns_of_no_elements():
@@ -195,7 +195,7 @@ def digest():
 
 def test_the_number_of_threads_changes_no_bit():
     code = "from tests.ral.test_fft import digest; print(digest())"
-    assert python(code, SHLO_DISC_NUM_THREADS="1") == digest()  # this process has a thread a core
+    assert forked(code, SHLO_DISC_NUM_THREADS="1") == digest()  # this process has a thread a core
 
 
 def between_inaccessible_pages():
@@ -219,7 +219,7 @@ def between_inaccessible_pages():
 
 def test_nothing_outside_the_arrays_is_touched():
     code = "from tests.ral import test_fft; print(test_fft.between_inaccessible_pages())"
-    assert python(code, SHLO_DISC_NUM_THREADS="2") == "done"
+    assert forked(code, SHLO_DISC_NUM_THREADS="2") == "done"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -316,4 +316,4 @@ refused = _ral.fft_transform(0, 1, n, buffers)
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 print(refused, _ral.fft_transform(0, 1, n, buffers), round(float(planes[2][0])))
 """
-    assert python(code, SHLO_DISC_NUM_THREADS="1") == "False True 1000003"
+    assert forked(code, SHLO_DISC_NUM_THREADS="1") == "False True 1000003"

@@ -278,9 +278,9 @@ def test_mutations():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutations():
-    for seed in range(1, 11):
-        assert 0.05 < accepted(10_000, seed) < 0.9
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_hundred_thousand_mutations(seed):
+    assert 0.05 < accepted(10_000, seed) < 0.9
 
 
 def test_llvm_takes_no_signals():

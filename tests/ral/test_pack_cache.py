@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shlo_disc import ral
-from tests.children import at_once, python
+from tests.children import at_once, forked
 
 DIRECT, READY, FILL = 0, 1, 2
 
@@ -226,4 +226,4 @@ for _ in range(3):
 stats = ral.pack_stats()
 print(answers, stats["packs"], stats["bytes"] <= 10_000, stats["refused"] > 0)
 """
-    assert python(code, SHLO_DISC_PACK_BYTES="10000") == "[1, 1, 0, 0, 0] 2 True True"
+    assert forked(code, SHLO_DISC_PACK_BYTES="10000") == "[1, 1, 0, 0, 0] 2 True True"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shlo_disc import ral
-from tests.children import at_once, python
+from tests.children import at_once, forked, python
 
 X86 = platform.machine() == "x86_64"
 FTZ_DAZ_ROUND_UP = 0x1F80 | 0x8040 | 0x4000
@@ -172,7 +172,7 @@ def test_callers_floating_point_environment(standins):
 @pytest.mark.parametrize(("setting", "threads"), [("1", "1"), ("5", "5")])
 def test_thread_count_from_the_environment(setting, threads):
     code = "from shlo_disc import ral; print(ral.num_threads(), ral.threads_started())"
-    assert python(code, SHLO_DISC_NUM_THREADS=setting) == f"{threads} False"
+    assert forked(code, SHLO_DISC_NUM_THREADS=setting) == f"{threads} False"
 
 
 @pytest.mark.parametrize("setting", ["", "0"])
@@ -182,7 +182,7 @@ def test_thread_count_defaults_to_the_cores_we_may_use(setting):
         from shlo_disc import ral
         print(ral.num_threads() == len(os.sched_getaffinity(0)))
     """
-    assert python(code, SHLO_DISC_NUM_THREADS=setting) == "True"
+    assert forked(code, SHLO_DISC_NUM_THREADS=setting) == "True"
 
 
 def test_more_threads_than_cores(standins):
@@ -197,7 +197,7 @@ def test_more_threads_than_cores(standins):
             assert (counts(standins, 97, 1)[1:-1] == 1).all()
         print(len(list(__import__('pathlib').Path('/proc/self/task').iterdir())) >= 13)
     """
-    assert python(code, SHLO_DISC_NUM_THREADS="13", JAX_PLATFORMS="cpu") == "True"
+    assert forked(code, SHLO_DISC_NUM_THREADS="13", JAX_PLATFORMS="cpu") == "True"
 
 
 def test_a_limit_of_threads_is_the_calling_threads(standins):
@@ -239,7 +239,7 @@ def test_no_more_threads_than_the_limit_work(standins):
         assert most[0] <= 2 and most[1] <= 3, most
         print(max(most) > 1)
     """
-    assert python(code, SHLO_DISC_NUM_THREADS="8", JAX_PLATFORMS="cpu") == "True"
+    assert forked(code, SHLO_DISC_NUM_THREADS="8", JAX_PLATFORMS="cpu") == "True"
 
 
 # A forked child of a process with threads waits for ever in a sanitizer's allocator.

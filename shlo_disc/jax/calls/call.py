@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -50,6 +51,8 @@ class Options:
     """Every new shape is compared with a trace at its sizes."""
     told: set[str] = field(default_factory=set, compare=False)
     """Lines of the program that a message was logged for."""
+    traces: Counter[str] = field(default_factory=Counter, compare=False)
+    """How often it was traced with "symbols" and with "numbers", as JAX was asked."""
     first_code: int = field(default_factory=first_error_code, compare=False)
     """What `checkify` numbers errors from in every trace."""
 
@@ -90,6 +93,10 @@ class Call:
         self._captured_names: list[str] = []
         self.at_numbers: Any = None
         """The program traced at the sizes of the call, a `jax.stages.Traced`, if it is known."""
+        self.looked_up: Any = None
+        """The same, of a function that may be left with symbols by a later trace."""
+        self.is_spared = False
+        """True if no trace at the sizes of the call was made, for its program was confirmed."""
         self.values, self.tree = jax.tree.flatten((tuple(self.dynamic), named))
         self.types = []
         for index, value in enumerate(self.values):

@@ -36,7 +36,7 @@ class CompiledCall(Protocol):
     def save(
         self,
         path: str | os.PathLike[str],
-        targets: Sequence[str],
+        targets: Sequence[str] | None,
         *,
         cores: int | None,
         weights: str,

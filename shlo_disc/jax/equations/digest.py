@@ -22,8 +22,8 @@ from shlo_disc.jax_private.digests import (
     JAX_VERSIONS,
     LEFT_TO_DERIVATIVES,
     is_array,
+    is_known,
     is_typed_number,
-    known_primitives,
     prng_name,
     says_nothing,
     trivially_placed,
@@ -50,12 +50,24 @@ def digest_of(program: Any, *facts: object, constants: dict[str, Any] | None = N
     version and configuration count: primitives are lowered by them. Raises NamelessError for a
     program that has none.
     """
-    digest = _Digest({} if constants is None else constants)
-    digest.add(*JAX_VERSIONS)
-    digest.value(trace_context())
+    digest = _of_jax({} if constants is None else constants)
     digest.closed(program)
     digest.add(*map(repr, facts))
     return digest.digest()
+
+
+def digest_of_facts(*facts: object) -> bytes:
+    """The digest of `facts`, whose `repr` names them, with JAX's version and configuration."""
+    digest = _of_jax({})
+    digest.add(*map(repr, facts))
+    return digest.digest()
+
+
+def _of_jax(constants: dict[str, Any]) -> _Digest:
+    digest = _Digest(constants)
+    digest.add(*JAX_VERSIONS)
+    digest.value(trace_context())
+    return digest
 
 
 class _Digest:
@@ -109,7 +121,7 @@ class _Digest:
             self._use(value)
 
     def _known_primitive(self, primitive: Any) -> None:
-        if primitive not in known_primitives():
+        if not is_known(primitive):
             raise NamelessError(
                 f"has the operation {primitive.name}, whose parameters do not tell all"
             )

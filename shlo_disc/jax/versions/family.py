@@ -24,6 +24,7 @@ from shlo_disc.jax.sizes.nesting import one_at_a_time
 from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.symbols.choice import Choice, data_groups, first_choice
 from shlo_disc.jax.symbols.search import Found, Lower, choose_symbols
+from shlo_disc.jax.versions.confirmations import Confirmation
 from shlo_disc.jax.versions.tracing import (
     PartOfOuterError,
     RefError,
@@ -302,6 +303,7 @@ class Family:
         before: Sequence[Pattern],
     ) -> Version:
         options = self.options
+        confirmation = Confirmation(options, call)
         blueprint, fresh = call.blueprint(), FreshSizes()
         whole = self._whole  # versions hold `again`, which must not hold the family
 
@@ -334,11 +336,18 @@ class Family:
             if data:
                 self._data = data
                 found = search()
-        if found.traced.live():
+        if call.at_numbers is None and confirmation.left_no_sizes:
+            call.at_numbers = call.looked_up
+        key = confirmation.key(found) if found.traced.live() else None
+        if call.at_numbers is None and confirmation.is_known(key):
+            call.is_spared = True
+        elif found.traced.live():
             concrete_at = functools.cache(lambda shapes: check(options, call, fresh, shapes))
             sure = confirmed(found, search, call.shapes, concrete_at, dynamic is not True)
             call.at_numbers = concrete_at(call.shapes)
             self._differs |= sure is not found  # its answer at other sizes may differ, too
+            if sure is found:
+                confirmation.keep(key)
             found = sure
 
         def again(choice: Choice, known: Mapping[int, int] | None = None) -> Traced:

@@ -24,6 +24,7 @@ from shlo_disc.driver.kept import (
     claim_call,
     is_call_kept,
     keep_call,
+    keep_hint,
     program_of_call,
     wrong_call,
 )
@@ -169,6 +170,7 @@ class KeptCalls:
         except Exception as error:  # tracing for a version raises it, unless it is about numbers
             _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
             return None
+        self._call.looked_up = None if fresh.assumed else traced
         try:
             key = None if fresh.assumed else self._key(traced.jaxpr)
         except NamelessError:
@@ -229,7 +231,11 @@ class KeptCalls:
         at_numbers = self._call.at_numbers
         program = version.jaxpr if at_numbers is None else at_numbers.jaxpr
         if any(not isinstance(size, int) for aval in program.in_avals for size in aval.shape):
-            return ""  # the version was made for the call that an earlier process made
+            # The version was made for another call, or the call needed no trace with numbers: the
+            # next process that begins with these sizes makes one, and keeps the call.
+            if self._call.is_spared and self._hint is not None:
+                keep_hint(self._hint)
+            return ""
         key = self._key(program)
         if not executable.weights <= self._constants.keys():
             return "has large constants that its trace at the sizes of the call has not"

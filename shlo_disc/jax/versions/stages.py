@@ -19,7 +19,6 @@ from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.lowered import LoweredModule
 from shlo_disc.jax.calls.under_jax import by_xla
 from shlo_disc.jax.versions.tracing import InParts
-from shlo_disc.lower.target import ARTIFACT_TARGETS
 
 FirstCall = Callable[
     [tuple[Any, ...], dict[str, Any]],
@@ -171,7 +170,7 @@ class Compiled(_OfCall):
     def save(
         self,
         path: str | os.PathLike[str],
-        targets: Sequence[str] = ARTIFACT_TARGETS,
+        targets: Sequence[str] | None = None,
         *,
         cores: int | None = None,
         weights: str = "inside",

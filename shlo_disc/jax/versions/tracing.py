@@ -108,6 +108,7 @@ def trace_with_symbols(
     without `whole`. Raises UnsupportedError for what is not compiled, PartOfOuterError for what has
     no meaning without the program around it, and what the function raises.
     """
+    options.traces["symbols"] += 1
     scope = open_scope()
     questions: list[Question] = []
     kwargs: dict[str, Any]
@@ -231,6 +232,7 @@ def check(
     """
     if call.at_numbers is not None and shapes in (None, call.shapes):
         return call.at_numbers
+    options.traces["numbers"] += 1
     specs = [
         abstract(shape, leaf.dtype, leaf.weak_type)
         for shape, leaf in zip(shapes or call.shapes, call.leaves, strict=True)

@@ -17,6 +17,11 @@ def code_key(text: str, *options: object) -> bytes:
     return key_of(str(VERSION), _compiler(), _generator(), cpu_identity(), repr(options), text)
 
 
+def machine_key(*options: object) -> bytes:
+    """The key of this CPU and of this build of LLVM, with `options`; it has no modules of ours."""
+    return key_of(str(VERSION), _compiler(), cpu_identity(), repr(options))
+
+
 @functools.cache
 def _compiler() -> str:
     """Which build of MLIR and LLVM this is."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.cpu import codegen
-from shlo_disc.lower.cpu.code_key import code_key
+from shlo_disc.lower.cpu.code_key import machine_key
 from shlo_disc.lower.cpu.codegen import Function
 from shlo_disc.lower.cpu.foreign_code import ForeignFunction, Objects, kept_functions
-from shlo_disc.lower.cpu.machine import machine_of
+from shlo_disc.lower.cpu.machine import HOST_OF_GPUS, machine_of
 from shlo_disc.lower.host.record import CodeNames
 
 
 def identity(architecture: str) -> bytes:
     """Names all of this machine, used as `architecture`, that compiled programs depend on.
+
+    The modules of this package are no part of it: the key of a program has all of them.
 
     Raises UnsupportedError as `machine_of`.
     """
@@ -25,7 +27,12 @@ def identity(architecture: str) -> bytes:
         machine.l2_bytes,
         machine.cores,
     )
-    return code_key("", numbers, sorted(machine.features), sorted(machine.without))
+    return machine_key(numbers, sorted(machine.features), sorted(machine.without))
+
+
+def check_host_of_gpus() -> None:
+    """Raise UnsupportedError unless this machine runs host programs of artifacts for GPUs."""
+    machine_of(HOST_OF_GPUS)
 
 
 def functions(

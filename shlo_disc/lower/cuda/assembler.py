@@ -71,6 +71,11 @@ def cubin(ptx: bytes, architecture: str) -> bytes:
     return assembled(ptx, architecture) if wanted else b""
 
 
+def saved_cubin(ptx: bytes, architecture: str) -> bytes:
+    """The same for a file, which other machines run."""
+    return b"" if flags.gpu_cubins() is False else assembled(ptx, architecture)
+
+
 @cache
 def _has_driver(library: str) -> bool:
     """True if this machine may run what it compiles: a first call waits for machine code then."""

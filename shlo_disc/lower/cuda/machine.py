@@ -55,6 +55,7 @@ def machine_of(architecture: str) -> Machine:
         warp_barrier=("nvvm.bar.warp.sync {all_threads} : i32",),
         rewrite=overlapping if _number(architecture) >= WITH_OVERLAP else None,
         assemble=assembler.cubin,
+        assemble_saved=assembler.saved_cubin,
         halves=() if _number(architecture) < _WITH_HALVES else ("bf16", "f16"),
         reciprocal="llvm.nvvm.rcp.approx.ftz.f",
     )

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.floats import FloatBuilder
-from shlo_disc.lower.gpu.text import DESCRIPTOR, GpuText
-from shlo_disc.lower.images import KernelSignature, TensorMap
+from shlo_disc.lower.images import DESCRIPTOR, GpuText, KernelSignature, TensorMap
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.text import signed
-from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.images import KernelImage, signed
 from shlo_disc.lower.kernel_jobs import KernelJobs
 from shlo_disc.lower.llvm import workers
 from shlo_disc.lower.plan import KernelText, text_of

@@ -25,7 +25,7 @@ from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.gpu.text import signed
+from shlo_disc.lower.images import signed
 from shlo_disc.lower.plan import All, Condition, If, Launch, Step
 from shlo_disc.passes.records import Planned
 

@@ -13,7 +13,7 @@ from typing import Any
 from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.text import signed
+from shlo_disc.lower.images import signed
 from shlo_disc.lower.plan import FfiCall, If, Input, KernelPlan, Launch, Step
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned

@@ -6,7 +6,7 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.ir.mlir import ir, kernel_context, ops_of, run_pipeline, walk
 from shlo_disc.ir.mlir_libraries import translate_module_to_llvmir
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.text import GpuText
+from shlo_disc.lower.images import GpuText
 from shlo_disc.lower.llvm.llvm_text import for_older_llvm
 from shlo_disc.lower.plan import named
 

@@ -48,6 +48,8 @@ class Machine:
 
     assemble: Callable[[bytes, str], bytes] | None = None
     """Makes machine code of assembly for an architecture, or nothing. None: nobody does."""
+    assemble_saved: Callable[[bytes, str], bytes] | None = None
+    """The same for files, whoever reads them."""
 
     @property
     def name(self) -> str:

@@ -47,7 +47,7 @@ typedef enum disc_code {
   DISC_ALIGNMENT,     /* memory does not begin at a multiple of what it must */
   DISC_OVERLAP,       /* the memory of a result meets that of an argument or of another result */
   DISC_TOO_SMALL,     /* the caller's memory is smaller than what goes there */
-  DISC_DEVICE,        /* an array is not in memory of the CPU */
+  DISC_DEVICE,        /* an array is elsewhere than the program wants it, or a GPU or its driver fails */
   DISC_OUT_OF_MEMORY,
   DISC_INTERNAL,      /* a mistake of ours */
   DISC_DATA_SIZED     /* sizes come from data: they are known after a run, not before */
@@ -99,6 +99,10 @@ typedef struct disc_options {
   void (*parallel_for)(void* context, void (*task)(void* data), void* data, int32_t count);
   /* Told what the library decides: the target, and why others were not taken. Null: nobody. */
   void (*log)(void* context, const char* message);
+  /* The number of the GPU that a target for GPUs runs on, as its driver counts. `allocate` is not asked for memory of
+   * it, and `threads` and `parallel_for` do nothing there. */
+  int32_t device;
+  uint32_t reserved; /* zero */
 } disc_options;
 
 /* The digests of constants are not checked: opening does not read weights. Without this flag it does. */
@@ -120,6 +124,8 @@ DISC_API void disc_program_close(disc_program* program);
 DISC_API const char* disc_program_name(const disc_program* program);
 DISC_API const char* disc_program_compiler(const disc_program* program); /* `shlo_disc 0.1.0` */
 DISC_API const char* disc_program_target(const disc_program* program);   /* the one that runs */
+/* Where it runs: a DLDeviceType of DLPack (1: the CPU, 2: CUDA, 10: ROCm) and the number of the device, 0 of the CPU. */
+DISC_API void disc_program_device(const disc_program* program, int32_t* type, int32_t* number);
 DISC_API size_t disc_program_arguments(const disc_program* program);     /* how many there are */
 DISC_API size_t disc_program_results(const disc_program* program);
 
@@ -169,19 +175,28 @@ typedef struct disc_needs {
 } disc_needs;
 
 /* What a call with these arguments would need. `data` of arguments may be null, but for those whose
- * elements are sizes. `result_sizes`: null, or room for the sizes of all results, one after the other;
- * `needs` may be null. DISC_DATA_SIZED for a program whose sizes come from data: run it with memory of the
+ * elements are sizes, which are on the CPU. `result_sizes`: null, or room for the sizes of all results, one after the
+ * other; `needs` may be null. DISC_DATA_SIZED for a program whose sizes come from data: run it with memory of the
  * library. */
 DISC_CHECKED disc_error* disc_program_measure(const disc_program* program, const disc_array* arguments,
                                               size_t argument_count, int64_t* result_sizes,
                                               disc_needs* needs);
 
-/* Runs the program. After an error the buffers are as they were, and their memory may hold anything. */
+/* Runs the program, with all memory on the CPU: a program for GPUs copies arguments and results, and has no place
+ * for donation. After an error the buffers are as they were, and their memory may hold anything. */
 DISC_CHECKED disc_error* disc_program_run(const disc_program* program, const disc_array* arguments,
                                           size_t argument_count, disc_buffer* results, size_t result_count);
 DISC_API void disc_memory_release(disc_memory* memory); /* null is fine */
 
-/* The same with DLPack's tensors in memory of the CPU. `arguments`: pointers to DLTensor. `results`: room
+/* The same with all memory on the GPU of the program. The work is given to `stream` (a CUstream or hipStream_t of the
+ * device's primary context) behind what it has, and need not be done on return; null: a stream of the library, which is
+ * waited for. Arguments stay until the work is done. A buffer with memory of the library belongs to one stream.
+ * DISC_DATA_SIZED for a program whose sizes come from data. */
+DISC_CHECKED disc_error* disc_program_enqueue(const disc_program* program, void* stream, const disc_array* arguments,
+                                              size_t argument_count, disc_buffer* results, size_t result_count);
+
+/* The same with DLPack's tensors. All are on the CPU, as for disc_program_run, or all on the GPU of the program, and
+ * then so are the results, which are done. `arguments`: pointers to DLTensor. `results`: room
  * for pointers to DLManagedTensorVersioned, to be deleted as DLPack says. */
 struct DLManagedTensorVersioned;
 DISC_CHECKED disc_error* disc_program_run_dlpack(const disc_program* program, const void* const* arguments,

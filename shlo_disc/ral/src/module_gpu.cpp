@@ -30,42 +30,14 @@ GpuPlatform checked_platform(const std::string& name) {
   return platform;
 }
 
-// Elements that tensor maps have, by name: CUtensorMapDataType and bytes. Copies of integers change
-// no bits; those of tf32 round f32 to it.
-struct MapElement {
-  const char* name;
-  int type;
-  int bytes;
-};
-constexpr MapElement kMapElements[] = {{"f16", 1, 2}, {"bf16", 1, 2}, {"tf32", 11, 4}};
-
 // (argument, element, box, first, sizes, strides)
 using MapRow = std::tuple<size_t, std::string, std::vector<uint32_t>, size_t, std::vector<size_t>,
                           std::vector<size_t>>;
 
-TensorMap checked_map(const MapRow& row, int64_t args, int64_t params) {
+TensorMap checked_map(const MapRow& row) {
   const auto& [argument, element, box, first, sizes, strides] = row;
   TensorMap map{argument, 0, 0, box, first, sizes, strides};
-  for (const MapElement& known : kMapElements) {
-    if (element == known.name) map.type = known.type, map.element_bytes = known.bytes;
-  }
-  if (map.element_bytes == 0) throw nb::value_error(("no tensor map has " + element).c_str());
-  const size_t rank = box.size();
-  if (rank < 1 || rank > TensorMap::kMostRank || sizes.size() != rank ||
-      strides.size() != rank - 1) {
-    throw nb::value_error("a tensor map has one to five sizes, and a stride less");
-  }
-  std::vector<size_t> named = sizes;
-  named.insert(named.end(), strides.begin(), strides.end());
-  named.push_back(first);
-  for (const size_t i : named) {
-    if (i >= static_cast<size_t>(params)) {
-      throw nb::index_error("a tensor map names a param that does not exist");
-    }
-  }
-  if (argument >= static_cast<size_t>(args)) {
-    throw nb::index_error("a tensor map is of an argument that does not exist");
-  }
+  if (!set_map_element(element, &map)) throw nb::value_error(("no tensor map has " + element).c_str());
   return map;
 }
 
@@ -73,18 +45,8 @@ void init_gpu_kernel(GpuKernel* self, std::string symbol, size_t image, int64_t 
                      int64_t tasks_per_block, int64_t shared_bytes, int64_t args,
                      std::vector<size_t> by_value, int64_t params,
                      const std::vector<MapRow>& maps, std::string name, std::string source) {
-  constexpr int64_t kMostThreads = 1024, kMostShared = 1 << 20, kMostParameters = 4096;
-  if (threads < 1 || threads > kMostThreads || tasks_per_block < 1 || shared_bytes < 0 ||
-      shared_bytes > kMostShared || args < 0 || params < 0 || args + params > kMostParameters) {
-    throw nb::value_error(("kernel " + name + ": a number is out of range").c_str());
-  }
-  for (const size_t i : by_value) {
-    if (i >= static_cast<size_t>(args)) {
-      throw nb::index_error("by_value names an argument that does not exist");
-    }
-  }
   std::vector<TensorMap> checked;
-  for (const MapRow& row : maps) checked.push_back(checked_map(row, args, params));
+  for (const MapRow& row : maps) checked.push_back(checked_map(row));
   new (self) GpuKernel{std::move(symbol), image,  threads,
                        tasks_per_block,   shared_bytes, args,
                        std::move(by_value), params, std::move(checked),
@@ -106,9 +68,8 @@ void init_gpu_program(SharedGpuProgram* self, const std::string& platform, std::
   }
   program->machine_code.resize(images.size());
   for (const GpuKernel& kernel : kernels) {
-    if (kernel.image >= images.size()) {
-      throw nb::index_error(("kernel " + kernel.name + " is in an image that does not exist").c_str());
-    }
+    const std::string mistake = gpu_kernel_mistake(kernel, images.size());
+    if (!mistake.empty()) throw nb::value_error(("kernel " + kernel.name + ": " + mistake).c_str());
   }
   program->kernels = std::move(kernels);
   new (self) SharedGpuProgram{std::move(program)};
@@ -263,6 +224,13 @@ void bind_gpu(nb::module_& m) {
   }, "ordinal"_a);
   m.def("gpu_driver", &gpu_driver_facts, "platform"_a);
   m.def("gpu_devices", &gpu_devices, "platform"_a);
+  m.def("gpu_check_architecture", [](const std::string& platform_name, const std::string& architecture, int device) {
+    const GpuPlatform platform = checked_platform(platform_name);
+    Failure failure;
+    if (gpu_architecture_fits(platform, architecture, true, checked_device(platform, device), &failure)) return;
+    raise_failure("", failure);
+    throw nb::python_error();
+  }, "platform"_a, "architecture"_a, "device"_a = 0);
   m.def("gpu_pool_stats", [](const std::string& platform, int device) {
     return pool_statistics(checked_device(checked_platform(platform), device).pool().stats());
   }, "platform"_a, "device"_a = 0);

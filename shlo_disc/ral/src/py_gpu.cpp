@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "gpu_bridge.h"
+#include "gpu_call_memory.h"
 #include "gpu_memory.h"
 #include "py_executable.h"
 #include "tensor_bridge.h"
@@ -18,104 +19,19 @@ constexpr uintptr_t kAlignment = 16;  // kernels read so many bytes at once
 // From here on JAX is asked to drop dead buffers before new ones are taken.
 constexpr int64_t kWorthCollecting = 1 << 20;
 
-// Memory of a device for one call. Needs no GIL.
-class DeviceMemory : public CallMemory {
+// Results of a call on memory of the host.
+class HostResults : public CallMemory {
  public:
-  // `collect`: has what is dead dropped where memory is short; may be null.
-  DeviceMemory(Call& call, const GpuPlace& place, std::function<bool()> collect)
-      : call_(call), place_(place), collect_(std::move(collect)), scope_(*place.device) {}
-
-  const GpuPlace* place() const override { return &place_; }
-
-  bool arena(int64_t bytes, void** data) override {
-    *data = acquire(bytes, "temporary memory");
-    return *data != nullptr;
-  }
-
-  // Copies an argument to memory that the call may read. `is_there`: it is on the device.
-  bool copy_argument(size_t i, int64_t bytes, bool is_there) {
-    void*& data = call_.arguments()[i];
-    void* const from = std::exchange(data, acquire(bytes, "argument " + std::to_string(i)));
-    const DriverFunctions& driver = place_.device->call();
-    const auto copy = is_there ? driver.copy_on_device : driver.copy_to_device;
-    return data != nullptr && check(bytes == 0 ? kGpuSuccess : copy(data, from, bytes, place_.stream),
-                                    "an argument cannot be copied to ");
-  }
-
- protected:
-  bool check(int error, const char* what) {
-    return place_.device->driver().check(error, what + place_.device->title(), &call_.failure);
-  }
-
-  GpuBlock* take(int64_t bytes, Hold hold, const std::string& what) {
-    return place_.device->acquire(bytes, hold, place_.stream, collect_, what, &call_.failure);
-  }
-
-  void* acquire(int64_t bytes, const std::string& what) {
-    blocks_.emplace_back(take(bytes, Hold::kCall, what));
-    return blocks_.back().data();
-  }
-
-  Call& call_;
-  const GpuPlace place_;
-
- private:
-  const std::function<bool()> collect_;
-  std::vector<ScopedGpuBlock> blocks_;  // used again by later work of the stream
-  const GpuScope scope_;
-};
-
-// Of a call on memory of the host.
-class CopiedCall : public DeviceMemory {
- public:
-  CopiedCall(Call& call, GpuDevice& device) : DeviceMemory(call, {&device, device.stream()}, nullptr) {}
-
-  // Work may still read or write what the caller frees next.
-  ~CopiedCall() override {
-    if (!is_done_) place_.device->call().wait_stream(place_.stream);
-  }
-
+  explicit HostResults(size_t count) : blocks_(count) {}
   bool result(size_t i, const int64_t*, int64_t bytes, void** data) override {
-    *data = acquire(bytes, "result " + std::to_string(i));
+    blocks_[i] = ScopedBlock(pool_acquire(static_cast<size_t>(bytes), Hold::kResult));
+    *data = blocks_[i].data();
     return *data != nullptr;
   }
-
-  bool run() {
-    const std::vector<ArgumentSpec>& specs = call_.executable.spec().arguments;
-    const int64_t* sizes = call_.sizes();
-    for (size_t i = 0; i < specs.size(); ++i) {
-      const auto rank = static_cast<int64_t>(specs[i].sizes.size());
-      const int64_t bytes = array_bytes(specs[i].dtype, rank, sizes);
-      sizes += rank;
-      if (specs[i].unread) {
-        call_.arguments()[i] = nullptr;
-      } else if (!copy_argument(i, bytes, false)) {
-        return false;
-      }
-    }
-    ++call_.executable.gpu_calls().direct;
-    if (!call_.run(*this)) return false;
-    for (size_t i = 0; i < call_.executable.spec().results.size(); ++i) {
-      const auto bytes = static_cast<size_t>(call_.bytes(i));
-      results_.emplace_back(pool_acquire(bytes, Hold::kResult));
-      void* const to = results_.back().data();
-      if (to == nullptr) return call_.failure.set(Failure::Kind::kOutOfMemory, "no memory of the host");
-      if (!check(bytes == 0 ? kGpuSuccess
-                            : place_.device->call().copy_to_host(to, call_.results()[i], bytes,
-                                                                 place_.stream),
-                 "a result cannot be copied from ")) {
-        return false;
-      }
-    }
-    is_done_ = place_.device->wait(place_.stream, "at the end of the call", &call_.failure);
-    return is_done_;
-  }
-
-  ScopedBlock take_result(size_t i) { return std::move(results_[i]); }
+  ScopedBlock take(size_t i) { return std::move(blocks_[i]); }
 
  private:
-  std::vector<ScopedBlock> results_;
-  bool is_done_ = false;
+  std::vector<ScopedBlock> blocks_;
 };
 
 // Has JAX and Python drop what is dead; called without the GIL.
@@ -252,19 +168,15 @@ PyObject* PyExecutable::run_gpu(disc_run host, Marks* marks, int ordinal, PyObje
   CallArguments arguments(call, argument_descrs_, memory_, nullptr, nullptr);
   if (!arguments.read(leaves)) return nullptr;
   bool done = false;
-  std::vector<ScopedBlock> results;
+  HostResults results(results_.size());
   {
     const WithoutGil without_gil;
     GpuDevice* const device = GpuDevice::get(spec.gpu->platform, ordinal, &call.failure);
-    if (device != nullptr) {
-      CopiedCall copied(call, *device);
-      done = copied.run();
-      for (size_t i = 0; done && i < results_.size(); ++i) results.push_back(copied.take_result(i));
-    }
+    done = device != nullptr && CopiedCall(call, *device, results).run();
   }
   if (!done) return raise_failure(call);
   return result_list(call, [&](size_t i, const ResultSpec& result, const int64_t* shape) {
-    return array_over(owner_of(std::move(results[i])),
+    return array_over(owner_of(results.take(i)),
                       reinterpret_cast<PyArray_Descr*>(results_[i].descr.get()), result.rank, shape);
   });
 }

@@ -14,6 +14,7 @@
 #include "buffer_pool.h"
 #include "call.h"
 #include "dlpack_result.h"
+#include "gpu_call_memory.h"
 #include "object_code.h"
 #include "pack_cache.h"
 #include "parts.h"
@@ -41,6 +42,7 @@ static_assert(DISC_DTYPES == static_cast<int>(kDTypeCount) && DISC_UINT4 == stat
               "the two lists are the same");
 
 constexpr uintptr_t kAlignment = 64;
+constexpr uintptr_t kAlignmentOnGpu = 16;  // kernels read so many bytes at once
 // Where arrays without elements lie.
 alignas(kAlignment) constexpr char kNothing[2 * kAlignment] = {};
 
@@ -129,10 +131,15 @@ struct Allocated {
 };
 static_assert(sizeof(Allocated) <= kAlignment);
 
-// `disc_memory` is a block of the pool, or, with the lowest bit set, an Allocated.
+// `disc_memory` is a block of the pool; an Allocated, with the lowest bit set; or with the next one a GpuBlock.
+constexpr uintptr_t kIsAllocated = 1, kIsOnGpu = 2;
 disc_memory* handle_of(Allocated* memory) {
-  return reinterpret_cast<disc_memory*>(reinterpret_cast<uintptr_t>(memory) | 1);
+  return reinterpret_cast<disc_memory*>(reinterpret_cast<uintptr_t>(memory) | kIsAllocated);
 }
+disc_memory* handle_of(GpuBlock* block) {
+  return reinterpret_cast<disc_memory*>(reinterpret_cast<uintptr_t>(block) | kIsOnGpu);
+}
+static_assert(alignof(Block) > kIsOnGpu && alignof(GpuBlock) > kIsOnGpu);
 
 }  // namespace
 
@@ -147,6 +154,11 @@ struct disc_program {
   const Manifest& manifest() const { return artifact->manifest; }
   // The one that gives the results. Its first arguments are those of the call; of parts it has others behind.
   const Executable& executable() const { return artifact->parts().last(artifact->parts().whole()); }
+  dlpack::Device device() const {
+    if (artifact->device == nullptr) return {dlpack::kCpu, 0};
+    const bool is_cuda = artifact->device->driver().platform == GpuPlatform::kCuda;
+    return {is_cuda ? dlpack::kCuda : dlpack::kRocm, artifact->device->info().ordinal};
+  }
 };
 
 namespace {
@@ -205,15 +217,40 @@ disc_code code_of(const Failure& failure) {
   refuse(code_of(call.failure), std::move(message));
 }
 
-// Computes the sizes of results, with all arguments given. False with the failure of the call set.
-bool prepare(Call& call) {
-  call.read_size_elements(call.arguments());
+// Reads the elements that are sizes from memory of a device.
+void read_size_elements(Call& call, const GpuPlace& place) {
+  const ProgramSpec& spec = call.executable.spec();
+  if (spec.size_arguments.empty()) return call.read_size_elements(call.arguments());
+  std::vector<void*> on_host(call.arguments(), call.arguments() + spec.arguments.size());
+  std::vector<std::unique_ptr<char[]>> copies;
+  const GpuScope scope(*place.device);
+  for (const size_t i : spec.size_arguments) {
+    const ArgumentSpec& argument = spec.arguments[i];  // whose sizes are numbers
+    const int64_t bytes = array_bytes(argument.dtype, static_cast<int64_t>(argument.sizes.size()), argument.sizes.data());
+    copies.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
+    on_host[i] = copies.back().get();
+    const int error = place.device->call().copy_to_host(on_host[i], call.arguments()[i], static_cast<size_t>(bytes),
+                                                        place.stream);
+    if (bytes != 0 && !place.device->driver().check(error, "sizes cannot be copied", &call.failure)) return;
+  }
+  if (place.device->wait(place.stream, "when sizes are read", &call.failure)) call.read_size_elements(on_host.data());
+}
+
+// Computes the sizes of results, with all arguments given. `place`: where these are; null: on the CPU. False with the
+// failure of the call set.
+bool prepare(Call& call, const GpuPlace* place = nullptr) {
+  if (place == nullptr) {
+    call.read_size_elements(call.arguments());
+  } else {
+    read_size_elements(call, *place);
+    if (call.failure.failed()) return false;
+  }
   return call.prepare();
 }
 
-// Gives the call its arguments. `runs`: their memory is needed, too.
+// Gives the call its arguments. `runs`: their memory is needed, too. `place`: where they are; null: on the CPU.
 void take(const disc_program& program, Call& call, const disc_array* arguments, size_t count, bool runs,
-             PackOwner** owners) {
+          PackOwner** owners, const GpuPlace* place = nullptr) {
   const ProgramSpec& spec = program.executable().spec();
   require(count == program.manifest().arguments.size(), "the number of arguments is not that of the program");
   require(arguments != nullptr || count == 0, "the arguments are a null pointer");
@@ -232,7 +269,7 @@ void take(const disc_program& program, Call& call, const disc_array* arguments, 
     const int64_t bytes = array_bytes(dtype, given.rank, given.sizes);
     if (bytes < 0) refuse_it(DISC_SIZE, "a size is negative, or all are too large");
     if (bytes == 0) {
-      call.arguments()[i] = const_cast<char*>(kNothing);
+      call.arguments()[i] = place == nullptr ? const_cast<char*>(kNothing) : nullptr;
       continue;
     }
     const int64_t item = dtype_bytes(dtype);
@@ -245,7 +282,7 @@ void take(const disc_program& program, Call& call, const disc_array* arguments, 
                          std::find(spec.size_arguments.begin(), spec.size_arguments.end(), i) !=
                              spec.size_arguments.end();
     if (is_read && data == nullptr) refuse_it(DISC_NULL, "its memory is a null pointer");
-    const auto alignment = static_cast<uintptr_t>(std::min<int64_t>(item, 8));
+    const auto alignment = place != nullptr ? kAlignmentOnGpu : static_cast<uintptr_t>(std::min<int64_t>(item, 8));
     if (is_read && reinterpret_cast<uintptr_t>(data) % alignment != 0) {
       refuse_it(DISC_ALIGNMENT, "its memory begins at no multiple of " + std::to_string(alignment));
     }
@@ -283,7 +320,7 @@ bool allocate(const disc_options& options, int64_t bytes, Hold hold, disc_memory
 class Memory : public CallMemory {
  public:
   Memory(const disc_program& program, const Executable& executable, disc_buffer* results, size_t count)
-      : program_(program), spec_(executable.spec()), results_(results), count_(count), made_(count) {
+      : program_(program), spec_(executable.spec()), results_(results), count_(count), made_(count), data_(count) {
     std::fill_n(made_.data(), count, nullptr);
   }
   ~Memory() override {
@@ -332,10 +369,22 @@ class Memory : public CallMemory {
   }
 
   bool result(size_t i, const int64_t*, int64_t bytes, void** data) override {
-    if (is_allocated(results_[i], static_cast<size_t>(bytes))) return allocate(bytes, Hold::kResult, &made_[i], data);
-    *data = results_[i].data;
+    if (!needs(i, bytes)) {
+      *data = results_[i].data;
+    } else if (!allocate(bytes, Hold::kResult, &made_[i], data)) {
+      return false;
+    }
+    data_[i] = *data;
     return true;
   }
+
+  // Whether the library gives the memory of a result.
+  bool needs(size_t i, int64_t bytes) const { return is_allocated(results_[i], static_cast<size_t>(bytes)); }
+  void give(size_t i, disc_memory* memory, void* data) {
+    made_[i] = memory;
+    data_[i] = data;
+  }
+  void* given(size_t i) const { return results_[i].data; }
 
   bool arena(int64_t bytes, void** data) override { return allocate(bytes, Hold::kCall, &arena_, data); }
 
@@ -345,7 +394,7 @@ class Memory : public CallMemory {
     for (size_t i = 0; i < count_; ++i) {
       if (made_[i] != nullptr) {
         disc_memory_release(std::exchange(results_[i].memory, std::exchange(made_[i], nullptr)));
-        results_[i].data = call.results()[i];
+        results_[i].data = data_[i];
       }
       const int64_t rank = spec_.results[i].rank;
       results_[i].bytes = static_cast<size_t>(call.bytes(i));
@@ -374,6 +423,7 @@ class Memory : public CallMemory {
   disc_buffer* const results_;
   const size_t count_;
   SmallVector<disc_memory*, 16> made_;  // for results
+  SmallVector<void*, 16> data_;         // of results
   disc_memory* arena_ = nullptr;
 };
 
@@ -419,7 +469,12 @@ class BetweenParts : public PartMemory {
 bool run_last(const disc_program& program, size_t sequence, Call& call, const disc_array* arguments,
               disc_buffer* results, size_t result_count) {
   Memory memory(program, call.executable, results, result_count);
-  const bool done = prepare(call) && (memory.check(call), call.run(memory));
+  GpuDevice* const device = program.artifact->device;
+  const auto runs = [&] {
+    memory.check(call);
+    return device == nullptr ? call.run(memory) : CopiedCall(call, *device, memory).run();
+  };
+  const bool done = prepare(call) && runs();
   if (done) {
     memory.keep(call);
   } else if (!program.artifact->parts().apart(sequence, call.failure)) {
@@ -433,6 +488,52 @@ bool take_values(Call& call, const std::vector<PartArray>& values, size_t first)
   return std::all_of(values.begin() + static_cast<ptrdiff_t>(first), values.end(), [&](const PartArray& value) {
     return call.take(value.data, value.dtype, static_cast<int64_t>(value.sizes.size()), value.sizes.data());
   });
+}
+
+// Of a call whose memory is a device's: results are where `memory` says, or in the device's pool.
+class MemoryOnGpu : public DeviceMemory {
+ public:
+  MemoryOnGpu(Call& call, const GpuPlace& place, Memory& memory) : DeviceMemory(call, place, nullptr), memory_(memory) {}
+
+  bool result(size_t i, const int64_t*, int64_t bytes, void** data) override {
+    if (!memory_.needs(i, bytes)) {
+      *data = memory_.given(i);
+      return true;
+    }
+    GpuBlock* const block = take(bytes, Hold::kResult, "result " + std::to_string(i));
+    if (block == nullptr) return false;
+    *data = block->data;
+    memory_.give(i, handle_of(block), block->data);
+    return true;
+  }
+
+ private:
+  Memory& memory_;
+};
+
+// All memory is on the device of `place`; without a stream there its own is waited for.
+void enqueue(const disc_program& program, void* stream, const disc_array* arguments, size_t argument_count,
+             disc_buffer* results, size_t result_count) {
+  const Executable& executable = program.executable();
+  const Parts parts = program.artifact->parts();
+  if (!parts.is_one(parts.whole())) {
+    refuse(DISC_DATA_SIZED, program.manifest().name + " has sizes that come from data, and is put into no stream");
+  }
+  GpuDevice* const device = program.artifact->device;
+  if (device == nullptr) refuse(DISC_DEVICE, program.manifest().name + " runs on the CPU, and has no stream");
+  require(result_count == executable.spec().results.size(), "the number of results is not that of the program");
+  require(results != nullptr || result_count == 0, "the results are a null pointer");
+  const GpuPlace place = {device, stream != nullptr ? stream : device->stream()};
+  Call call(executable);
+  take(program, call, arguments, argument_count, true, nullptr, &place);
+  if (!prepare(call, &place)) refuse_call(program, call, arguments);
+  Memory memory(program, executable, results, result_count);
+  memory.check(call);
+  MemoryOnGpu there(call, place, memory);
+  ++executable.gpu_calls().enqueued;
+  const bool done = call.run(there) && (stream != nullptr || device->wait(place.stream, "at the end of the call", &call.failure));
+  if (!done) refuse_call(program, call, arguments);
+  memory.keep(call);
 }
 
 void run(const disc_program& program, const disc_array* arguments, size_t argument_count, disc_buffer* results,
@@ -483,6 +584,7 @@ void open(const disc_options* given, disc_program** out,
   const disc_options& options = program->options;
   require((options.flags & ~DISC_TRUST_CONSTANTS) == 0, "options.flags has an unknown flag");
   require(options.threads >= 0, "options.threads is negative");
+  require(options.reserved == 0, "options.reserved is not zero");
   require((options.allocate == nullptr) == (options.release == nullptr),
           "options.allocate and options.release come together");
   if (options.parallel_for != nullptr) {
@@ -491,11 +593,15 @@ void open(const disc_options* given, disc_program** out,
   }
   ArtifactOptions how;
   if (options.target != nullptr) how.target = options.target;
+  how.device = options.device;
   how.trusts_constants = (options.flags & DISC_TRUST_CONSTANTS) != 0;
   if (options.log != nullptr) {
     how.log = [&options](const std::string& message) { options.log(options.context, message.c_str()); };
   }
-  program->artifact = artifact(how);
+  {
+    const Threads threads(*program);
+    program->artifact = artifact(how);
+  }
   program->options.target = nullptr;  // the caller's
   const Manifest& manifest = program->manifest();
   for (const auto& argument : manifest.arguments) program->argument_texts.push_back(pointers(argument.texts));
@@ -566,6 +672,11 @@ void disc_program_close(disc_program* program) { delete program; }
 const char* disc_program_name(const disc_program* program) { return program->manifest().name.c_str(); }
 const char* disc_program_compiler(const disc_program* program) { return program->manifest().compiler.c_str(); }
 const char* disc_program_target(const disc_program* program) { return program->artifact->target->name.c_str(); }
+void disc_program_device(const disc_program* program, int32_t* type, int32_t* number) {
+  const dlpack::Device device = program->device();
+  *type = device.type;
+  *number = device.id;
+}
 size_t disc_program_arguments(const disc_program* program) { return program->manifest().arguments.size(); }
 size_t disc_program_results(const disc_program* program) { return program->manifest().results.size(); }
 
@@ -637,10 +748,19 @@ disc_error* disc_program_run(const disc_program* program, const disc_array* argu
   });
 }
 
+disc_error* disc_program_enqueue(const disc_program* program, void* stream, const disc_array* arguments,
+                                 size_t argument_count, disc_buffer* results, size_t result_count) {
+  return guarded([&] {
+    require(program != nullptr, "the program is a null pointer");
+    enqueue(*program, stream, arguments, argument_count, results, result_count);
+  });
+}
+
 void disc_memory_release(disc_memory* memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  if ((address & 1) == 0) return pool_release(reinterpret_cast<Block*>(memory));
-  auto* const allocated = reinterpret_cast<Allocated*>(address - 1);
+  if ((address & kIsOnGpu) != 0) return gpu_release(reinterpret_cast<GpuBlock*>(address - kIsOnGpu));
+  if ((address & kIsAllocated) == 0) return pool_release(reinterpret_cast<Block*>(memory));
+  auto* const allocated = reinterpret_cast<Allocated*>(address - kIsAllocated);
   const Allocated copy = *allocated;
   copy.release(copy.context, allocated, copy.bytes);
 }
@@ -665,15 +785,24 @@ disc_error* disc_program_run_dlpack(const disc_program* program, const void* con
       }
     }
     std::vector<disc_array> arrays;
+    const dlpack::Device own = program->device();
+    bool on_gpu = false;
     for (size_t i = 0; i < argument_count; ++i) {
       require(arguments[i] != nullptr, "a tensor is a null pointer");
       const auto& tensor = *static_cast<const dlpack::Tensor*>(arguments[i]);
       const char* const data = static_cast<const char*>(tensor.data);
       arrays.push_back({data == nullptr ? nullptr : data + tensor.byte_offset, tensor.sizes, tensor.strides,
                         static_cast<int32_t>(dtype_of(tensor.dtype)), tensor.rank, nullptr});
-      if (tensor.device.type != dlpack::kCpu) {
-        refuse_argument(*program, i, arrays.back(), DISC_DEVICE, "it is not in memory of the CPU");
+      const bool is_on_gpu = tensor.device.type != dlpack::kCpu;
+      if (is_on_gpu && (tensor.device.type != own.type || tensor.device.id != own.id)) {
+        refuse_argument(*program, i, arrays.back(), DISC_DEVICE,
+                        own.type == dlpack::kCpu ? "it is not in memory of the CPU"
+                                                 : "it is neither on the CPU nor on " + program->artifact->device->title());
       }
+      if (i != 0 && is_on_gpu != on_gpu) {
+        refuse_argument(*program, i, arrays.back(), DISC_DEVICE, "it is on another device than argument 0");
+      }
+      on_gpu = is_on_gpu;
     }
     std::vector<std::vector<int64_t>> sizes(result_count);
     std::vector<disc_buffer> buffers;
@@ -681,11 +810,16 @@ disc_error* disc_program_run_dlpack(const disc_program* program, const void* con
       sizes[i].resize(static_cast<size_t>(spec.results[i].rank));
       buffers.push_back({nullptr, 0, sizes[i].data(), nullptr});
     }
-    run(*program, arrays.data(), argument_count, buffers.data(), result_count);
+    if (on_gpu) {
+      enqueue(*program, nullptr, arrays.data(), argument_count, buffers.data(), result_count);
+    } else {
+      run(*program, arrays.data(), argument_count, buffers.data(), result_count);
+    }
     bool done = true;
     for (size_t i = 0; i < result_count; ++i) {
       const disc_buffer& buffer = buffers[i];
-      auto* const made = Managed::make(OwnedMemory(buffer.memory, buffer.data), {dlpack::kCpu, 0},
+      auto* const made = Managed::make(OwnedMemory(buffer.memory, buffer.data),
+                                       on_gpu ? own : dlpack::Device{dlpack::kCpu, 0},
                                        spec.results[i].dtype, spec.results[i].rank, buffer.sizes);
       done = done && made != nullptr;
       if (made == nullptr) continue;

@@ -21,6 +21,7 @@
 
 #include "object_code.h"
 #include "safetensors.h"
+#include "thread_pool.h"
 
 namespace shlo_disc {
 namespace {
@@ -66,13 +67,34 @@ std::string obstacle(const Manifest::Target& target) {
   return "";
 }
 
-// The first row of a target.
-const Manifest::Target& chosen(const Manifest& manifest, const ArtifactOptions& options) {
+// The kernels of a target for GPUs; null: it is of the processor alone.
+const Manifest::Device* device_of(const Manifest& manifest, const Manifest::Target& target) {
+  for (const Manifest::Device& device : manifest.devices) {
+    if (&manifest.targets[device.target] == &target) return &device;
+  }
+  return nullptr;
+}
+
+// The GPU that runs kernels; null with `why` set.
+GpuDevice* opened(const Manifest::Device& kernels, int ordinal, std::string* why) {
+  Failure failure;
+  GpuDevice* const found = GpuDevice::get(kernels.platform, ordinal, &failure);
+  if (found != nullptr && gpu_architecture_fits(kernels.platform, kernels.architecture, true, *found, &failure)) {
+    return found;
+  }
+  *why = "does not run: " + failure.message;
+  return nullptr;
+}
+
+// The first row of a target. `device`: the GPU that it runs on.
+const Manifest::Target& chosen(const Manifest& manifest, const ArtifactOptions& options, GpuDevice** device) {
   std::string why;
   for (size_t i = 0; i < manifest.targets.size(); i += manifest.parts.size()) {
     const Manifest::Target& target = manifest.targets[i];
     if (!options.target.empty() && target.name != options.target) continue;
-    const std::string without = obstacle(target);
+    std::string without = obstacle(target);
+    const Manifest::Device* const kernels = device_of(manifest, target);
+    if (without.empty() && kernels != nullptr) *device = opened(*kernels, options.device, &without);
     if (without.empty()) {
       if (options.log) options.log("loading target " + target.name);
       return target;
@@ -127,6 +149,7 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
+constexpr size_t kWorthThreads = size_t{1} << 18;  // bytes that take 0.3 ms to check
 constexpr ptrdiff_t kPadding = 64;  // masked code may read so many bytes behind a constant
 
 std::string typed(const std::string& dtype, const std::vector<int64_t>& sizes) {
@@ -182,8 +205,9 @@ class Loader {
     out->manifest = read_manifest(container_.manifest());
     const Manifest& manifest = out->manifest;
     check_members(manifest);
-    const Manifest::Target* const first = &chosen(manifest, options_);
+    const Manifest::Target* const first = &chosen(manifest, options_, &out->device);
     is_checked_.resize(manifest.members.size());
+    is_tensor_checked_.resize(manifest.tensors.size());
     out->target = first + manifest.last();
     for (size_t i = 0; i < manifest.parts.size(); ++i) out->programs.push_back(program(manifest, i, first));
     return out;
@@ -198,20 +222,23 @@ class Loader {
   std::unique_ptr<Executable> program(const Manifest& manifest, size_t index, const Manifest::Target* first) {
     const Manifest::Target& target = first[index];
     for (const Manifest::Span& span : target.objects) check_digest(manifest, span.member);
+    if (const Manifest::Device* const kernels = device_of(manifest, target)) {
+      for (const Manifest::Span& span : kernels->images) check_digest(manifest, span.member);
+      for (const Manifest::Span& span : kernels->machine_code) check_digest(manifest, span.member);
+    }
+    if (!options_.trusts_constants) check_constants(manifest, target);
     auto out = std::make_unique<Executable>(spec_of(manifest, index, first));
     for (const Manifest::Span& span : target.constants) {
       if (span.member < 0) {
         add_tensor(manifest, manifest.tensors[static_cast<size_t>(-1 - span.member)], *out);
         continue;
       }
-      if (!options_.trusts_constants) check_digest(manifest, span.member);
       const std::string_view data = data_of(span);
       // The directory of the file, or the copy's padding, is what masked code may read behind it.
       if (!out->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
     }
     for (const Manifest::Pack& pack : manifest.packs) {
       if (&manifest.targets[pack.target] != &target) continue;
-      if (!options_.trusts_constants) check_digest(manifest, pack.data.member);
       const std::string_view data = data_of(pack.data);
       out->add_pack(pack.constant, pack.slot, data.data(), data.size(), owner_);
     }
@@ -222,7 +249,57 @@ class Loader {
     return container_.members()[static_cast<size_t>(span.member)].data.substr(span.offset, span.bytes);
   }
 
-  void add_tensor(const Manifest& manifest, const Manifest::Tensor& row, Executable& executable) {
+  // A member or a tensor.
+  struct Unchecked {
+    std::string_view data;
+    const Digest* digest;
+    std::string name;
+    bool is_member;
+    bool is_right = false;
+  };
+
+  // Checks the digests of all constants and packed copies of a program: several threads at once, since reading them
+  // takes longest.
+  void check_constants(const Manifest& manifest, const Manifest::Target& target) {
+    std::vector<Unchecked> all;
+    const auto add = [&](const Manifest::Span& span) {
+      const auto index = static_cast<size_t>(span.member < 0 ? -1 - span.member : span.member);
+      if (span.member >= 0) {
+        if (is_checked_[index]) return;
+        is_checked_[index] = true;
+        const Container::Member& member = container_.members()[index];
+        all.push_back({member.data, &manifest.members[index].digest, std::string(member.name), true});
+      } else if (!is_tensor_checked_[index]) {
+        is_tensor_checked_[index] = true;
+        const Manifest::Tensor& row = manifest.tensors[index];
+        all.push_back({tensor(manifest, row), &row.digest, row.name, false});
+      }
+    };
+    for (const Manifest::Span& span : target.constants) add(span);
+    for (const Manifest::Pack& pack : manifest.packs) {
+      if (&manifest.targets[pack.target] == &target) add(pack.data);
+    }
+    const auto check = [](void* const* args, const int64_t*, int64_t lo, int64_t hi, void*) {
+      for (int64_t i = lo; i < hi; ++i) {
+        Unchecked& one = static_cast<Unchecked*>(args[0])[i];
+        one.is_right = blake2b(one.data) == *one.digest;
+      }
+    };
+    void* const args[] = {all.data()};
+    const auto count = static_cast<int64_t>(all.size());
+    size_t bytes = 0;
+    for (const Unchecked& one : all) bytes += one.data.size();
+    if (bytes < kWorthThreads || !parallel_for(check, args, nullptr, count, 1, 0)) check(args, nullptr, 0, count, nullptr);
+    for (const Unchecked& one : all) {
+      if (one.is_right) continue;
+      if (one.is_member) refuse(one.name + " has a wrong digest");
+      in_weights(manifest, [&] { WeightsFile::refuse(one.name + " has other elements than those that were saved"); });
+    }
+  }
+
+  // Does something with the weights file, which errors then name.
+  template <typename Do>
+  void in_weights(const Manifest& manifest, const Do& act) {
     if (folder_ == nullptr) {
       throw ArtifactError(ArtifactError::kFile, "its weights are in " + manifest.weights_file +
                                                     ", in a folder that an artifact in memory has not");
@@ -230,17 +307,24 @@ class Loader {
     const std::string path = *folder_ + manifest.weights_file;
     try {
       if (weights_ == nullptr) weights_ = std::make_unique<WeightsFile>(path);
-      const std::string_view data = weights_->find(row);
-      if (!options_.trusts_constants && blake2b(data) != row.digest) {
-        WeightsFile::refuse(row.name + " has other elements than those that were saved");
-      }
-      const std::string_view file = weights_->file()->bytes();
-      const ptrdiff_t behind = file.data() + file.size() - (data.data() + data.size());
-      const bool may_stay = behind >= kPadding;
-      if (!executable.add_constant(data.data(), data.size(), weights_->file(), may_stay)) throw std::bad_alloc();
+      act();
     } catch (const ArtifactError& error) {
       throw ArtifactError(error.kind, "its weights in " + path + ": " + error.what());
     }
+  }
+
+  std::string_view tensor(const Manifest& manifest, const Manifest::Tensor& row) {
+    std::string_view found;
+    in_weights(manifest, [&] { found = weights_->find(row); });
+    return found;
+  }
+
+  void add_tensor(const Manifest& manifest, const Manifest::Tensor& row, Executable& executable) {
+    const std::string_view data = tensor(manifest, row);
+    const std::string_view file = weights_->file()->bytes();
+    const ptrdiff_t behind = file.data() + file.size() - (data.data() + data.size());
+    const bool may_stay = behind >= kPadding;
+    if (!executable.add_constant(data.data(), data.size(), weights_->file(), may_stay)) throw std::bad_alloc();
   }
 
   void check_members(const Manifest& manifest) const {
@@ -311,6 +395,7 @@ class Loader {
     spec.donates = !target.donated.empty();
     spec.pack_layouts = target.pack_layouts;
     spec.guards = target.guards;
+    if (const Manifest::Device* const kernels = device_of(manifest, target)) spec.gpu = gpu_program(*kernels);
     return spec;
   }
 
@@ -331,12 +416,23 @@ class Loader {
     for (size_t i = 0; i < count; ++i) last.arguments[i].unread = !is_read[i];
   }
 
+  std::shared_ptr<const GpuProgram> gpu_program(const Manifest::Device& device) const {
+    auto out = std::make_shared<GpuProgram>();
+    out->platform = device.platform;
+    out->architecture = device.architecture;
+    for (const Manifest::Span& span : device.images) out->images.emplace_back(data_of(span));
+    for (const Manifest::Span& span : device.machine_code) out->machine_code.emplace_back(data_of(span));
+    out->kernels = device.kernels;
+    return out;
+  }
+
   const Container container_;
   const std::shared_ptr<const void> owner_;
   const std::string* const folder_;
   const ArtifactOptions& options_;
   std::unique_ptr<const WeightsFile> weights_;  // once a constant is there
-  std::vector<bool> is_checked_;
+  std::vector<bool> is_checked_;         // members
+  std::vector<bool> is_tensor_checked_;
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace shlo_disc {
 
 struct ArtifactOptions {
   std::string target;            // the one to load; empty: the first that this processor can run
+  int device = 0;                // the GPU that a target with kernels of one runs on
   bool trusts_constants = false;  // their digests are not checked
   std::function<void(const std::string&)> log;  // may be empty
 };
@@ -24,6 +25,7 @@ struct ArtifactOptions {
 struct Artifact {
   Manifest manifest;
   const Manifest::Target* target;  // the row of the last program
+  GpuDevice* device = nullptr;     // null: the processor
   // Those of the parts. They read constants where they are in the file or in memory. Of the arguments of the call the
   // last program tells what holds for all: whether one is packable, and whether none reads one.
   std::vector<std::unique_ptr<Executable>> programs;

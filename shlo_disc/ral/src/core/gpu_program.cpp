@@ -57,7 +57,58 @@ std::string kernel_text(const GpuKernel& kernel) {
   return "kernel " + kernel.name + (kernel.source.empty() ? "" : " (" + kernel.source + ")");
 }
 
+// Elements that tensor maps have, by name: CUtensorMapDataType and bytes. Copies of integers change
+// no bits; those of tf32 round f32 to it.
+struct MapElement {
+  const char* name;
+  int type;
+  int bytes;
+};
+constexpr MapElement kMapElements[] = {{"f16", 1, 2}, {"bf16", 1, 2}, {"tf32", 11, 4}};
+
+std::string map_mistake(const TensorMap& map, int64_t args, int64_t params) {
+  const size_t rank = map.box.size();
+  if (rank < 1 || rank > TensorMap::kMostRank || map.sizes.size() != rank || map.strides.size() != rank - 1) {
+    return "a tensor map has one to five sizes, and a stride less";
+  }
+  std::vector<size_t> named = map.sizes;
+  named.insert(named.end(), map.strides.begin(), map.strides.end());
+  named.push_back(map.first);
+  for (const size_t i : named) {
+    if (i >= static_cast<size_t>(params)) return "a tensor map names a param that does not exist";
+  }
+  if (map.argument >= static_cast<size_t>(args)) return "a tensor map is of an argument that does not exist";
+  return "";
+}
+
 }  // namespace
+
+bool set_map_element(const std::string& name, TensorMap* map) {
+  for (const MapElement& known : kMapElements) {
+    if (name != known.name) continue;
+    map->type = known.type;
+    map->element_bytes = known.bytes;
+    return true;
+  }
+  return false;
+}
+
+std::string gpu_kernel_mistake(const GpuKernel& kernel, size_t images) {
+  constexpr int64_t kMostThreads = 1024, kMostShared = 1 << 20, kMostParameters = 4096;
+  if (kernel.threads < 1 || kernel.threads > kMostThreads || kernel.tasks_per_block < 1 ||
+      kernel.shared_bytes < 0 || kernel.shared_bytes > kMostShared || kernel.args < 0 || kernel.params < 0 ||
+      kernel.args > kMostParameters || kernel.params > kMostParameters - kernel.args) {
+    return "a number is out of range";
+  }
+  if (kernel.image >= images) return "it is in an image that does not exist";
+  for (const size_t i : kernel.by_value) {
+    if (i >= static_cast<size_t>(kernel.args)) return "by_value names an argument that does not exist";
+  }
+  for (const TensorMap& map : kernel.maps) {
+    if (std::string mistake = map_mistake(map, kernel.args, kernel.params); !mistake.empty()) return mistake;
+  }
+  return "";
+}
 
 bool gpu_architecture_fits(GpuPlatform platform, const std::string& architecture, bool is_text,
                            const GpuDevice& device, Failure* failure) {

@@ -45,6 +45,11 @@ struct GpuKernel {
   std::string source;            // its line in the program, for messages
 };
 
+// What no kernel of a program with so many images may be; empty: there is nothing.
+std::string gpu_kernel_mistake(const GpuKernel& kernel, size_t images);
+// Sets the type of elements of a map by its name: "bf16". False: no tensor map has it.
+bool set_map_element(const std::string& name, TensorMap* map);
+
 struct GpuProgram {
   GpuPlatform platform = GpuPlatform::kCuda;
   std::string architecture;         // "sm_90a", "gfx942"

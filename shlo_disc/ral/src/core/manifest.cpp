@@ -94,6 +94,7 @@ class ManifestReader {
     if (version >= 3) {
       out_.parts = in_.all([this] { return part(); });
       out_.steps = in_.all([this] { return step(); });
+      out_.devices = in_.all([this] { return device(); });
     }
     if (!in_.at_end()) refuse("bytes behind its end");
     if (out_.parts.empty() && out_.steps.empty()) {
@@ -162,6 +163,59 @@ class ManifestReader {
     out.constant = in_.index(target.constants.size());
     out.slot = in_.index(target.pack_layouts.size());
     out.data = span();
+    return out;
+  }
+
+  Manifest::Device device() {
+    Manifest::Device out;
+    out.target = in_.index(out_.targets.size());
+    if (!out_.targets[out.target].kernels.empty()) refuse("a target with kernels of two kinds");
+    if (!gpu_platform_of(in_.text(), &out.platform)) refuse("an unknown platform");
+    out.architecture = in_.text();
+    out.images = in_.all([this] { return span(); });
+    out.machine_code = in_.all([this] { return span(); });
+    if (out.machine_code.size() != out.images.size()) refuse("an image without machine code");
+    out.kernels = in_.all([this] { return kernel(); });
+    for (const GpuKernel& kernel : out.kernels) {
+      const std::string mistake = gpu_kernel_mistake(kernel, out.images.size());
+      if (!mistake.empty()) refuse("kernel " + kernel.name + ": " + mistake);
+    }
+    return out;
+  }
+
+  std::vector<size_t> places() {
+    return in_.all([this] { return static_cast<size_t>(in_.number(0, INT32_MAX)); });
+  }
+
+  GpuKernel kernel() {
+    GpuKernel out;
+    out.symbol = in_.text();
+    out.image = static_cast<size_t>(in_.number(0, INT32_MAX));
+    out.threads = in_.number();
+    out.tasks_per_block = in_.number();
+    out.shared_bytes = in_.number();
+    out.args = in_.number();
+    out.by_value = in_.all([this] {
+      if (in_.number() != 2) refuse("no pair");
+      const auto place = static_cast<size_t>(in_.number(0, INT32_MAX));
+      in_.number();  // bytes
+      return place;
+    });
+    out.params = in_.number();
+    out.maps = in_.all([this] { return map(); });
+    out.name = in_.text();
+    out.source = in_.text();
+    return out;
+  }
+
+  TensorMap map() {
+    TensorMap out;
+    out.argument = static_cast<size_t>(in_.number(0, INT32_MAX));
+    if (!set_map_element(in_.text(), &out)) refuse("an unknown element of a tensor map");
+    out.box = in_.all([this] { return static_cast<uint32_t>(in_.number(1, UINT32_MAX)); });
+    out.first = static_cast<size_t>(in_.number(0, INT32_MAX));
+    out.sizes = places();
+    out.strides = places();
     return out;
   }
 
@@ -239,6 +293,7 @@ class ManifestReader {
   void check_targets() const {
     const size_t programs = out_.parts.size();
     if (out_.targets.size() % programs != 0) refuse("a target lacks programs");
+    if (programs > 1 && !out_.devices.empty()) refuse("a target for GPUs has several programs");
     for (size_t i = 0; i < out_.targets.size(); ++i) {
       const Manifest::Target& target = out_.targets[i];
       const Manifest::Target& first = out_.targets[i - i % programs];

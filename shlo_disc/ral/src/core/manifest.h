@@ -62,6 +62,13 @@ struct Manifest {
     std::vector<size_t> size_arguments, packable, donated, unread;
     std::vector<std::pair<size_t, size_t>> reuses;
   };
+  struct Device {
+    size_t target;  // whose kernels these are
+    GpuPlatform platform;
+    std::string architecture;
+    std::vector<Span> images, machine_code;  // of the latter one an image, which may be empty
+    std::vector<GpuKernel> kernels;
+  };
 
   struct Part {
     std::string name;
@@ -93,6 +100,7 @@ struct Manifest {
   std::vector<Pack> packs;
   std::vector<Part> parts;  // one at least
   std::vector<Step> steps;
+  std::vector<Device> devices;  // none where there are several parts
 };
 
 // Checks every length, every index, and the types between parts. Throws ArtifactError.

@@ -1,18 +1,14 @@
-"""Checks that MLIR's verifier lacks: no operand is a value of an op that is gone, or a shape used
-as data.
+"""A check that MLIR's verifier lacks: no operand is a value of an op that is gone.
 
 `Operation.erase` frees an op whose results are still read; whoever follows such an operand reads
 freed memory. The check follows no operand. It goes from every value that exists to its uses: an
 operand that is found from no value of the module belongs to none.
-
-A `disc.shape` never lies in memory: an op that reads one as data could not be run.
 """
 
 from __future__ import annotations
 
 from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import ir, ops_of, walk
-from shlo_disc.passes.op_classes import size_operands
+from shlo_disc.ir.mlir import ir, walk
 
 
 def verify_operands(module: ir.Module) -> None:
@@ -39,19 +35,6 @@ def verify_operands(module: ir.Module) -> None:
         for op in ops
         for number in range(len(op.operands))
         if (op, number) not in found
-    ]
-    if wrong:
-        raise ValueError("\n".join(wrong))
-
-
-def verify_shapes(module: ir.Module) -> None:
-    """Raise ValueError, naming op and operand, where a `disc.shape` is used as data."""
-    wrong = [
-        f"{use.owner.name} at {source_line(use.owner.operation)}: operand {use.operand_number} is "
-        "a disc.shape, which is no data; use disc.sizes"
-        for op in ops_of(module, "disc.shape")
-        for use in op.results[0].uses
-        if use.operand_number not in size_operands(use.owner.operation)
     ]
     if wrong:
         raise ValueError("\n".join(wrong))

@@ -61,10 +61,8 @@ class DumpFolder:
         except OSError as error:
             raise _told(error, directory) from error
 
-    def write(
-        self, number: int, name: str, module: ir.Module, left: Sequence[str] | None = None
-    ) -> None:
-        """Write `module`, with locations, to a new file `NN-NAME.mlir`.
+    def write(self, name: str, module: ir.Module, left: Sequence[str] | None = None) -> None:
+        """Write `module`, with locations, to a new file `NAME.mlir`.
 
         `left` becomes the attribute `disc.passes_left` of the text. Raises OSError, with the
         flag's value in its message, where that fails.
@@ -76,7 +74,7 @@ class DumpFolder:
         text = str(module.operation.get_asm(enable_debug_info=True))
         if left is not None:
             del attributes[PASSES_LEFT]
-        self._create(f"{number:02}-{name}.mlir", text)
+        self._create(f"{name}.mlir", text)
 
     def write_kernel(self, name: str, symbol: str, text: str) -> None:
         """Write the MLIR text of a kernel to a new file `kernel-NAME-SYMBOL.mlir`.
