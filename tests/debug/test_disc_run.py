@@ -176,10 +176,11 @@ def test_sizes_beyond_all_memory_are_an_error(folder):
 
 def test_dumps_of_a_program_for_another_memory_run_here(tmp_path):
     with flags.overridden(dump=tmp_path):
-        module = ingest(LOOP, new_context())
+        log = PassLog("loop")
+        module = ingest(LOOP, new_context(), log=log)
         with module.context, ir.Location.unknown():
             passes = [*CLEANUP, *planning(FAR_MODEL)]
-            Pipeline(passes, to_the_end=True).run(module, log=PassLog("loop"))
+            Pipeline(passes, to_the_end=True).run(module, log=log)
     (folder,) = tmp_path.iterdir()
     assert '"host:' in planned(folder).read_text()
     sizes = ("--size", "d1_0=3", "--size", "d2_0=3")
