@@ -145,6 +145,7 @@ VIEWS: dict[Any, Callable[..., Any]] = {
     aten.detach_copy.default: aten.detach,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.empty_permuted.default: _empty_permuted,
+    aten.lift_fresh_copy.default: aten.clone,
     aten.narrow_copy.default: torch.narrow,
     aten.permute_copy.default: torch.permute,
     aten.roll.default: _roll,

@@ -67,6 +67,19 @@ def test_complex_numbers_are_right_at_every_size(name):
         torch.testing.assert_close(exe(*args), function(*args), rtol=1e-4, atol=1e-4)
 
 
+def test_numbers_are_written_to_parts_of_complex_numbers():
+    def written(z):
+        copy = z.clone()
+        copy[:, 1:3] = 0
+        copy[0] = torch.tensor(2 + 1j)
+        return copy
+
+    compiled = torch.compile(written, backend="shlo_disc", dynamic=True, options=ERROR)
+    for sizes in SIZES:
+        given = z(*sizes)
+        torch.testing.assert_close(compiled(given), written(given))
+
+
 def test_rotary_embedding_with_complex_numbers():
     def rotated(x, angles):
         pairs = torch.view_as_complex(x.reshape(*x.shape[:2], 4, 2))
