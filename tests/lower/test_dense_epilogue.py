@@ -8,6 +8,7 @@ import pytest
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cpu.dense import emit_dense
+from shlo_disc.lower.plan import Kernel
 from tests.lower.helpers import fusion_text, plan_of, run, sample
 from tests.lower.test_dense import launches, unpacked
 
@@ -174,12 +175,12 @@ def test_products_are_the_same_kernels_whatever_becomes_of_their_sums() -> None:
         "%o = stablehlo.is_finite %d : (tensor<?x?xf32>) -> tensor<?x?xi1>": "o: m,n i1",
     }
     own: list[set[str]] = []
-    products: list[dict[str, str]] = []
+    products: list[dict[str, Kernel]] = []
     for body, result in endings.items():
         text = fusion_text("dense", ["x: m,k f32", "w: k,n f32"], dot + body, [result])
         steps = plan_of(emit_dense, text).plan.steps
         found = [x for x in launches(steps) if x.kernel.name in TILED[:2]]
-        products.append({x.kernel.name: x.kernel.text for x in found})
+        products.append({x.kernel.name: x.kernel for x in found})
         own.append({kernel.text for x in found for kernel in x.called})
         assert len(own[-1]) == 1
     for name in TILED[:2]:
