@@ -18,6 +18,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -177,8 +178,11 @@ def frozen() -> None:
 
 @pytest.fixture
 def compiled_anew(monkeypatch):
-    """No machine code is loaded from disk, and none is kept there."""
+    """No machine code is loaded from disk or found in other programs, and none is kept on disk."""
+    from shlo_disc.lower.cpu import codegen  # behind the flags
+
     monkeypatch.setenv("SHLO_DISC_CACHE", "0")
+    monkeypatch.setattr(codegen, "_functions", weakref.WeakValueDictionary())
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import ctypes
 import random
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -139,14 +138,9 @@ def _launches(
                 here = Workspace(len(memory))
                 memory[here] = Guarded(part.bytes.evaluate(sizes), align=64)
                 copies[Packed(part.operand)] = here
-                yield _reading(part.fill, copies)
+                yield part.fill.moved(copies)
             for launch in _launches(step.then, sizes, memory):
-                yield _reading(launch, copies)
-
-
-def _reading(launch: Launch, copies: Mapping[Buffer, Buffer]) -> Launch:
-    """`launch` with the buffers that stand for packed copies."""
-    return replace(launch, args=tuple(copies.get(buffer, buffer) for buffer in launch.args))
+                yield launch.moved(copies)
 
 
 def _ready(
@@ -158,13 +152,15 @@ def _ready(
 ) -> list[_Ready]:
     order = random.Random(seed)
     launches = [launch for launch in launches if launch.extent.evaluate(sizes) > 0]
-    texts = [kernel.text for launch in launches for kernel in (launch.kernel, *launch.calls)]
+    texts = [kernel.text for launch in launches for kernel in launch.kernels]
     functions = dict(zip(texts, code(texts), strict=True))
     made = []
     for launch in launches:
         _expect(launch.cost.evaluate(sizes) >= 0, launch.kernel.name, "has a negative cost")
-        addresses = [functions[kernel.text].address for kernel in launch.calls]
-        addresses += [memory[buffer].address for buffer in launch.args]
+        addresses = [
+            functions[arg.text].address if isinstance(arg, Kernel) else memory[arg].address
+            for arg in launch.args
+        ]
         params = [size.evaluate(sizes) for size in launch.params]
         zeroed = []
         for buffer, size in launch.zeroed:

@@ -168,7 +168,7 @@ def _kernels(plan: KernelPlan) -> list[Kernel]:
     found: list[Kernel] = []
 
     def note(launch: Launch) -> Launch:
-        found.extend((launch.kernel, *launch.calls))
+        found.extend(launch.kernels)
         return launch
 
     rewritten(plan.steps, note)

@@ -12,7 +12,7 @@ import numpy as np
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.plan import KeptText, Kernel, KernelPlan, KernelText, Launch, rewritten
+from shlo_disc.lower.plan import KeptText, Kernel, KernelPlan, KernelText, rewritten
 
 
 class NamelessError(ValueError):
@@ -25,10 +25,7 @@ def with_sources(plan: KernelPlan, source: Callable[[KernelText], KernelText]) -
     def put(kernel: Kernel) -> Kernel:
         return Kernel(kernel.name, source(kernel.source))
 
-    def launch(step: Launch) -> Launch:
-        return replace(step, kernel=put(step.kernel), calls=tuple(map(put, step.calls)))
-
-    return replace(plan, steps=rewritten(plan.steps, launch))
+    return replace(plan, steps=rewritten(plan.steps, lambda step: step.with_kernels(put)))
 
 
 def identity(source: KernelText) -> str:

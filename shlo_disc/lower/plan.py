@@ -199,7 +199,8 @@ class Launch:
     """
 
     kernel: Kernel
-    args: tuple[Buffer, ...]
+    args: tuple[Buffer | Kernel, ...]
+    """What the addresses in the kernel's `args` are of: it calls the kernels among these."""
     params: tuple[Expr, ...]
     extent: Expr
     cost: Expr
@@ -207,11 +208,29 @@ class Launch:
     scratch_bytes: Expr = field(default_factory=lambda: Expr.const(0))
     zeroed: tuple[tuple[Buffer, Expr], ...] = ()
     """Buffers whose first bytes, so many, are zero when the launch begins."""
-    calls: tuple[Kernel, ...] = ()
-    """Kernels that `kernel` calls: their addresses stand in front of the buffers in `args`."""
     ordered: bool = False
     """A task may wait until tasks of lower numbers are done. The runtime promises that these were
     begun before (see `parallel_for` in `ral/include/disc_ral.h`)."""
+
+    @property
+    def called(self) -> tuple[Kernel, ...]:
+        """Kernels that `kernel` calls."""
+        return tuple(arg for arg in self.args if isinstance(arg, Kernel))
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """`kernel`, and those that it calls."""
+        return self.kernel, *self.called
+
+    def with_kernels(self, put: Callable[[Kernel], Kernel]) -> Launch:
+        """The same with `put(kernel)` in place of every kernel."""
+        args = tuple(put(arg) if isinstance(arg, Kernel) else arg for arg in self.args)
+        return replace(self, kernel=put(self.kernel), args=args)
+
+    def moved(self, places: Mapping[Buffer, Buffer]) -> Launch:
+        """The same with `places[buffer]` in place of every buffer that `places` has."""
+        args = (arg if isinstance(arg, Kernel) else places.get(arg, arg) for arg in self.args)
+        return replace(self, args=tuple(args))
 
 
 @dataclass(frozen=True)
@@ -387,7 +406,7 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
     """Every kernel in a plan, those that fill packed copies too."""
     for step in steps:
         if isinstance(step, Launch):
-            yield from (step.kernel, *step.calls)
+            yield from step.kernels
             continue
         if isinstance(step, Call):
             continue
@@ -408,7 +427,7 @@ def chosen_kernels(
     """
     for step in steps:
         if isinstance(step, Launch):
-            yield from (step.kernel, *step.calls)
+            yield from step.kernels
         elif isinstance(step, If):
             holds = None if sizes is None else holds_at(step.condition, sizes)
             if holds is not False:

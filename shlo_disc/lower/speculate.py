@@ -257,7 +257,7 @@ def _kernels(steps: Sequence[Step]) -> set[KernelText]:
     found: set[KernelText] = set()
     for step in steps:
         if isinstance(step, Launch):
-            found.update(kernel.source for kernel in (step.kernel, *step.calls))
+            found.update(kernel.source for kernel in step.kernels)
         elif not isinstance(step, Call):
             found |= _kernels(step.then) | _kernels(step.otherwise)
         if isinstance(step, Pack):
@@ -288,8 +288,4 @@ def _choice(
 
 def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[Step, ...]:
     """The steps with other temporary blocks."""
-
-    def launch(step: Launch) -> Launch:
-        return replace(step, args=tuple(places.get(arg, arg) for arg in step.args))
-
-    return rewritten(steps, launch)
+    return rewritten(steps, lambda step: step.moved(places))

@@ -559,10 +559,12 @@ def test_a_late_text_is_the_one_that_would_be_written_now(dot: Dot) -> None:
     for launch in late:
         source = launch.kernel.source
         assert isinstance(source, LateText)
-        sizes = dict(zip(source.names, launch.params, strict=True))
-        assert source.write(source.what, sizes) == (launch.kernel.text, launch.params)
+        own_params = launch.params[: len(source.names)]  # others are of kernels that it calls
+        assert launch.called or own_params == launch.params
+        sizes = dict(zip(source.names, own_params, strict=True))
+        assert source.write(source.what, sizes) == (launch.kernel.text, own_params)
         read = {int(n) for n in re.findall(r"%params\[(\d+)\]", launch.kernel.text)}
-        assert len(launch.params) - len(read) <= 3
+        assert len(own_params) - len(read) <= 3
     found = launches(emit(dataclasses.replace(dot, sizes=others)).plan.steps)
     assert [launch.kernel for launch in found] == [launch.kernel for launch in own]
 

@@ -8,6 +8,7 @@ import pytest
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.cpu.dense import emit_dense
+from shlo_disc.lower.plan import Kernel
 from tests.lower.helpers import fusion_text, plan_of, run, sample
 from tests.lower.test_dense import launches, unpacked
 
@@ -150,10 +151,41 @@ def test_several_blocks_of_k_keep_unfinished_sums_apart() -> None:
     np.testing.assert_allclose(got, want, atol=2e-3)  # both halves of the divisor may be small
 
 
-def test_the_activation_is_in_the_kernel_once() -> None:
+TILED = ("dense_packed", "dense_scratch", "dense_direct")
+
+
+def test_the_activation_is_in_a_kernel_of_its_own_once() -> None:
     plan = plan_of(emit_dense, dense("f32")).plan
-    packed = [x for x in launches(plan.steps) if x.kernel.name == "dense_packed"]
-    assert packed[0].kernel.text.count("arith.divf") == 1
+    found = [x for x in launches(plan.steps) if x.kernel.name in TILED]
+    assert {x.kernel.name for x in found} == {*TILED}
+    called = {kernel.name: kernel.text for x in found for kernel in x.called}
+    assert called.keys() == {"dense_epilogue", "dense_ask"}
+    texts = {kernel.text for x in found for kernel in x.kernels}
+    assert sum(text.count("arith.divf") for text in texts) == 1
+
+
+def test_products_are_the_same_kernels_whatever_becomes_of_their_sums() -> None:
+    """So a program finds those of others in the store, and its own layers have one."""
+    dot = """%d = "stablehlo.dot_general"(%x, %w) {dot_dimension_numbers = #stablehlo.dot<
+      lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>}
+      : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>\n"""
+    endings = {
+        "%o = stablehlo.tanh %d : tensor<?x?xf32>": "o: m,n f32",
+        "%o = stablehlo.convert %d : (tensor<?x?xf32>) -> tensor<?x?xbf16>": "o: m,n bf16",
+        "%o = stablehlo.is_finite %d : (tensor<?x?xf32>) -> tensor<?x?xi1>": "o: m,n i1",
+    }
+    own: list[set[str]] = []
+    products: list[dict[str, Kernel]] = []
+    for body, result in endings.items():
+        text = fusion_text("dense", ["x: m,k f32", "w: k,n f32"], dot + body, [result])
+        steps = plan_of(emit_dense, text).plan.steps
+        found = [x for x in launches(steps) if x.kernel.name in TILED[:2]]
+        products.append({x.kernel.name: x.kernel for x in found})
+        own.append({kernel.text for x in found for kernel in x.called})
+        assert len(own[-1]) == 1
+    for name in TILED[:2]:
+        assert len({named[name] for named in products}) == 1, name
+    assert len(set.union(*own)) == len(endings)
 
 
 def test_a_dot_read_at_another_place_is_a_mistake_of_the_planner() -> None:

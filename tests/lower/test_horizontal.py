@@ -28,6 +28,26 @@ def test_one_launch_runs_all(emitted):
     assert any(name.endswith("_x3") for name in names), names
 
 
+ENDINGS = {"tanh": np.tanh, "abs": np.abs, "negate": np.negative}
+
+
+@pytest.mark.parametrize("m", [0, 1, 13, 257])
+def test_each_product_has_its_own_epilogue(m):
+    ends = zip(NAMES, ENDINGS, strict=True)
+    body = "\n".join(f"%o{c} = stablehlo.{end} %y{c} : tensor<?x{N}xf32>" for c, end in ends)
+    operands = [f"x: m,{K} f32", *(f"w{c}: {K},{N} f32" for c in NAMES)]
+    text = fusion_text("dense", operands, f"{BODY}\n{body}", [f"o{c}: m,{N} f32" for c in NAMES])
+    emitted = plan_of(EMITTERS["dense"], text)
+    names = [kernel.name for kernel in kernels_of(emitted.plan.steps)]
+    assert any(name.endswith("_x3") for name in names), names
+    x = sample([m, K], "f32", seed=m)
+    weights = [sample([K, N], "f32", seed=seed) for seed in range(3)]
+    results = run(emitted, [x, *weights])
+    for got, w, end in zip(results, weights, ENDINGS.values(), strict=True):
+        want = end(x.astype(np.float64) @ w.astype(np.float64))
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("m", [0, 1, 2, 13, 257, 1000])
 def test_each_product_has_its_own_operands(emitted, m):
     x = sample([m, K], "f32", seed=m)

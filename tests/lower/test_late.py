@@ -85,7 +85,7 @@ def test_many_threads_ask_for_one_kernel(compiled_anew, first_called):
 def test_a_kernel_that_does_not_compile_fails_the_call_alone(compiled_anew, monkeypatch):
     @shlo_disc.jit
     def function(x, w):
-        return jnp.tanh(x @ w) * 0.8125  # no other program has these kernels
+        return jnp.tanh(x @ w) * 0.8125
 
     function(*operands(200, 40, 48))
     given = operands(*SIZES[0])
@@ -103,7 +103,7 @@ def test_what_loops_run_is_asked_for_before_them(compiled_anew, monkeypatch):
     def repeated(x, w):
         def body(state):
             k, y = state
-            return k + (y.max() < 2), jnp.tanh(y @ w) * 0.78125  # no other program has it
+            return k + (y.max() < 2), jnp.tanh(y @ w) * 0.78125
 
         return lax.while_loop(lambda state: state[0] < 3, body, (0, x))[1]
 
@@ -269,7 +269,7 @@ def in_background(compiled_anew, monkeypatch):
 def test_better_code_takes_the_place_of_quick_code(in_background):
     @shlo_disc.jit
     def function(x, w):
-        return jax.nn.softmax(x @ w) * 0.6875  # no other program has these kernels
+        return jax.nn.softmax(x @ w) * 0.6875
 
     given = operands(200, 40, 48)
     first = np.asarray(function(*given))
@@ -320,7 +320,7 @@ def test_a_host_program_with_loops_gets_better_code(in_background, monkeypatch, 
 @pytest.mark.parametrize(("rows", "depth"), [(200, 600), (600, 600), (200, 40)])
 def test_products_are_compiled_once_and_weights_packed(in_background, no_packs, rows, depth):
     """After the first call where it has few rows and they are large."""
-    factor = 0.5625 + rows / 4096 + depth / 32768  # no other program has it
+    factor = 0.5625 + rows / 4096 + depth / 32768
     function = shlo_disc.jit(lambda x, w: jnp.tanh(x @ w) * factor)
     given = operands(rows, depth, 480)
     first = np.asarray(function(*given))

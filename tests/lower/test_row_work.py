@@ -65,7 +65,7 @@ def test_rows_follow_their_product(emitted, m):
 
 def test_launches_that_wait_say_so(emitted):
     steps = list(launches(emitted.plan.steps))
-    assert any(step.calls and step.zeroed for step in steps)
+    assert any(step.called and step.zeroed for step in steps)
     assert [step.ordered for step in steps] == [waits(step) for step in steps]
     assert {step.ordered for step in steps} == {True, False}
 

@@ -379,7 +379,7 @@ class _Blocks(_Kernel):
             s.a_mem = b.scratch(storage, b.size("s_a_scratch"))
         if not self.mix.c_holds_sums:
             v.sums = b.scratch(storage, b.size("v_c_scratch"))
-            v.g = replace(v.g, parts=v.parts())
+            v.g = replace(v.g, part=v.part())
         with b.loop(b.lo, b.hi, 1, [b.index(-1)], hint="task") as task:
             task.yield_(self._task(task.index, task.args[0]))
         packing = a.keys * (a.depth + a.width) // 4

@@ -179,6 +179,15 @@ class CpuBuilder(KernelBuilder):
         else:
             self.emit(f"func.call @{kernel}{operands} : {FUNCTION_TYPE}")
 
+    def call_with(
+        self, kernel: Pointer, args: Pointer, params: Pointer, values: Sequence[IndexValue]
+    ) -> None:
+        """Run a kernel that takes `values`, too, with the tasks and scratch memory of this one."""
+        given = [self.cast("arith.index_cast", value, "i64") for value in values]
+        operands = ", ".join(map(str, (args, params, "%lo", "%hi", "%scratch", *given)))
+        kinds = FUNCTION_TYPE.replace(") ->", ", i64" * len(given) + ") ->")
+        self.emit(f"llvm.call {kernel}({operands}) : !llvm.ptr, {kinds}")
+
     def fetch_add(self, counter: Pointer, amount: int = 1) -> IndexValue:
         """Add to an i64 that threads share (acquire and release); returns what was there before."""
         by = self.constant(amount, "i64")
@@ -280,6 +289,12 @@ class SizedBuilder(Sized, CpuBuilder):
         super().__init__(machine)
         self.name_sizes(sizes, in_order=in_order)
         self._parts: dict[str, str] = {}
+        self.called = 0
+        """Kernels that it calls: their addresses stand in front of its arguments."""
+
+    def pointer(self, arg: int) -> Pointer:
+        """See `KernelBuilder.pointer`; those in front of the arguments have negative numbers."""
+        return super().pointer(self.called + arg)
 
     def part(
         self, name: str, text: str, memory: Sequence[MemRef], values: Sequence[IndexValue]
@@ -300,12 +315,14 @@ class SizedBuilder(Sized, CpuBuilder):
     ) -> str:
         """A function that :meth:`part` calls with memory of `elements` and so many values.
 
-        `write` writes it, over the same arguments, sizes and scratch memory as the kernel.
+        `write` writes it, over the same arguments, sizes and scratch memory as the kernel. Without
+        a name it is a kernel of its own, for :meth:`call_with`.
 
         LLVM keeps the constants of a loop in registers around all loops that it is in. Those of a
         long epilogue pushed sums of the loop along K out of registers: 2 to 8 times its time.
         """
-        return _Part(self).written(f"KERNEL_{name}", elements, values, write)
+        symbol = f"KERNEL_{name}" if name else "KERNEL"
+        return _Part(self).written(symbol, elements, values, write)
 
     @property
     def params_in_order(self) -> tuple[Expr, ...]:
@@ -323,7 +340,7 @@ class _Part(SizedBuilder):
     def __init__(self, of: SizedBuilder) -> None:
         super().__init__(of.machine, {})
         self._named, self._places, self._order = of._named, of._places, of._order
-        self.attributes = of.attributes
+        self.attributes, self.called = of.attributes, of.called
 
     def written(
         self,

@@ -39,6 +39,7 @@ from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
 _log = logging.getLogger(__name__)
 
 generated = imported_later("shlo_disc.lower.cpu.object_code", "generated")
+is_once = imported_later("shlo_disc.lower.cpu.object_code", "is_once")
 keep_a_context = imported_later("shlo_disc.lower.cpu.object_code", "keep_a_context")
 lowered = imported_later("shlo_disc.lower.cpu.object_code", "lowered")
 made = imported_later("shlo_disc.lower.cpu.object_code", "made")
@@ -170,7 +171,10 @@ class Function:
     @property
     def _is_final(self) -> bool:
         """True if it has no better code, and need not be compiled by itself to be kept on disk."""
-        return self._source is not None and self._source.opt_level is None and current() is None
+        source = self._source
+        if source is None or current() is not None:
+            return False
+        return source.opt_level is None or is_once(source.text())
 
     def _make_code(self, quickly: bool) -> None:
         assert self._source is not None, self.name

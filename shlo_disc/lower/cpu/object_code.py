@@ -130,6 +130,11 @@ def _is_made_once(module: ir.Module) -> bool:
     return any(ONCE in view.operation.attributes for view in module.body.operations)
 
 
+def is_once(text: str) -> bool:
+    """Whether `text` is a kernel that is best as it is written (`plan.ONCE`)."""
+    return f" attributes {{{ONCE}}} " in text.partition("\n")[0]
+
+
 def _has_loops(host: str) -> bool:
     """Whether a host program runs some of its text more than once; such text may have kernels."""
     return "scf.while" in host

@@ -31,8 +31,8 @@ class GpuMemory(HostMemory):
     def launch(
         self, w: HostWriter, launch: Launch, kernel: Pointer, arguments: Pointer, sizes: Pointer
     ) -> None:
-        """See HostMemory. Raises InternalError for a launch with `calls` or scratch memory."""
-        if launch.calls or launch.scratch_bytes != 0:
+        """See HostMemory. Raises InternalError for kernels to call, and for scratch memory."""
+        if launch.called or launch.scratch_bytes != 0:
             raise InternalError(f"{launch.kernel.name} calls kernels or has scratch memory")
         tasks = w.size(launch.extent)
         w.call(w.context(GPU_LAUNCH), w.the_context, kernel, arguments, sizes, tasks)

@@ -120,8 +120,7 @@ def with_buffers(
 ) -> Launch:
     """A launch of the same kernel with other buffers and sizes."""
     return replace(
-        launch,
-        args=tuple(buffers.get(buffer, buffer) for buffer in launch.args),
+        launch.moved(buffers),
         params=tuple(Expr.of(sizes.get(size, size)) for size in launch.params),
         extent=blocks,
     )

@@ -214,6 +214,9 @@ class PlanWriter:
             return first
         return w.compare(w.size(condition.lhs), condition.op, w.size(condition.rhs))
 
+    def _address_of(self, arg: Buffer | Kernel) -> Pointer:
+        return self._kernel(arg) if isinstance(arg, Kernel) else self._buffer(arg)
+
     def _buffer(self, buffer: Buffer) -> Pointer:
         return self._copies[buffer] if isinstance(buffer, Packed) else self._address(buffer)
 
@@ -222,17 +225,15 @@ class PlanWriter:
         with self._site(launch.kernel.name, packs=packs):
             for buffer, count in launch.zeroed:
                 memory.zero(w, self._buffer(buffer), count)
-            given = [self._buffer(buffer) for buffer in launch.args]
+            given = [self._address_of(arg) for arg in launch.args]
             in_loop = self._in_loop and memory.calls_kernels
             self.tables.launches_in_loops += in_loop
-            alone = in_loop and not launch.calls and memory.is_alone(w, launch)
+            alone = in_loop and not launch.called and memory.is_alone(w, launch)
             if alone is True and (copy := self.tables.copy(launch.kernel)) is not None:
                 self.tables.copies_in_loops += 1
                 self._call_copy(launch, copy, given)
                 return
-            kernel, *called = (self._kernel(k) for k in (launch.kernel, *launch.calls))
-            given = [*called, *given]
-            arguments = addresses(w, given)
+            kernel, arguments = self._kernel(launch.kernel), addresses(w, given)
             sizes = w.sizes_array(launch.params)
             if isinstance(alone, Mask):
                 with w.if_(alone) as branch:

@@ -59,7 +59,7 @@ class HostMemory(Memory, Protocol):
         """Run `launch`; no task runs if its extent is 0.
 
         `kernel`: its entry in the kernel table of `disc_context`. `arguments`: a host array of the
-        entries of `launch.calls`, then the addresses of `launch.args`. Those of operands that are
+        addresses of `launch.args`, of kernels what the kernel table has. Those of operands that are
         passed by value (`Planned.by_value`) are addresses of the host's memory. `sizes`: a host
         array of `launch.params`. The program writes `arguments` and the scalars anew for its next
         launch. What `launch` says is zeroed is zeroed already.

@@ -222,7 +222,7 @@ class PlanCalls:
         """The kernels of a plan, which the program has now, and their numbers in it."""
         places: dict[KernelText, int] = {}
         for launch, _, is_late in launches:
-            for kernel in (launch.kernel, *launch.calls):
+            for kernel in launch.kernels:
                 index = self.tables.kernel(kernel, wanted=not is_late)
                 if not is_late:
                     self.tables.unasked.add(index)
@@ -341,11 +341,9 @@ def _written(plan: KernelPlan, places: Mapping[KernelText, int]) -> KernelPlan:
     def put(kernel: Kernel) -> Kernel:
         return Kernel(str(places[kernel.source]), "")
 
-    def launch(step: Launch) -> Launch:
-        return replace(step, kernel=put(step.kernel), calls=tuple(map(put, step.calls)))
-
     steps = _plain(plan.steps, itertools.count())
-    return KernelPlan(rewritten(steps, launch), plan.workspaces)
+    put_all = rewritten(steps, lambda step: step.with_kernels(put))
+    return KernelPlan(put_all, plan.workspaces)
 
 
 def _plain(steps: tuple[Step, ...], numbers: Iterator[int]) -> tuple[Step, ...]:
@@ -381,7 +379,8 @@ def _buffers(plan: KernelPlan) -> set[Buffer]:
     found: set[Buffer] = set()
 
     def note(step: Launch) -> Launch:
-        found.update(step.args, (buffer for buffer, _ in step.zeroed))
+        found.update(arg for arg in step.args if not isinstance(arg, Kernel))
+        found.update(buffer for buffer, _ in step.zeroed)
         return step
 
     rewritten(plan.steps, note)

@@ -14,53 +14,94 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.operands import Gemm, Operand, Parts
+from shlo_disc.lower.cpu.dense.operands import Called, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
 from shlo_disc.lower.kernels.sized import Written, written_late
-from shlo_disc.lower.plan import KernelText
+from shlo_disc.lower.plan import Kernel, KernelText
 from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
 
-def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
-    """The kernel over arguments (A, B, C, ...), and its parameters."""
-    return late_if_data(_gemm, gemm, sizes, Writer)
+@dataclass(frozen=True)
+class Product:
+    """The kernel of a product, and those that it calls."""
+
+    text: KernelText
+    params: tuple[Expr, ...]
+    called: tuple[Kernel, ...]
+    """They stand in front of the arguments (A, B, C, ...)."""
 
 
-def late_if_data(
+def write_gemm(gemm: Gemm, sizes: Mapping[str, Expr], label: str) -> Product:
+    """The kernel over arguments (A, B, C, ...); `label` begins the names of those it calls."""
+    return write_product(_gemm, gemm, sizes, label, Writer)
+
+
+def write_product(
     write: Callable[[Gemm, Mapping[str, Expr]], Written],
     gemm: Gemm,
     sizes: Mapping[str, Expr],
-    writer: type[Writer] | None = None,
+    label: str,
+    writer: type[Writer],
+) -> Product:
+    """What `write` writes of `gemm`. Where C does not hold sums, `writer` writes what it calls."""
+    if gemm.c_holds_sums:
+        return Product(*late_if_data(write, gemm, sizes), ())
+    # As in `Gemm.sizes_read`, but for these kernels, whatever the product.
+    own = {name: sizes.get(name, Expr.const(0)) for name in _OF_RESULTS}
+    b = SizedBuilder(gemm.machine, own, in_order=True)
+    called = tuple(Kernel(f"{label}_{name}", text) for name, text in writer(gemm, b).called())
+    gemm = replace(
+        gemm, c=gemm.compute, c_unit=True, finish=None, finish_bands=None,
+        called=Called(len(called) > 1, 0),
+    ).as_read  # fmt: skip
+    sizes = gemm.sizes_read(sizes)
+    gemm = replace(gemm, called=Called(len(called) > 1, len(sizes)))
+    params = b.params_in_order
+    if gemm.is_data:
+        late, known = written_late(write, gemm, sizes)
+        return Product(late, (*known, *params), called)
+    # More sizes follow, which what computes elements asks for.
+    text, known = write(gemm, sizes | {f"epilogue{n}": size for n, size in enumerate(params)})
+    return Product(text, known, called)
+
+
+_OF_RESULTS = ("M", "N", "c_m", "c_n", "c_row", "c_band", "c_scratch")
+
+
+def late_if_data(
+    write: Callable[[Gemm, Mapping[str, Expr]], Written], gemm: Gemm, sizes: Mapping[str, Expr]
 ) -> tuple[KernelText, tuple[Expr, ...]]:
     """What `write` writes of `gemm` over the sizes that it reads; later, if these are known now.
 
     What computes elements in it asks for buffers and sizes while it is written, and so does a copy
-    by a table of places. `writer` writes the epilogue, a tenth of the text, now.
+    by a table of places.
     """
     gemm = gemm.as_read
     sizes = gemm.sizes_read(sizes)
-    if writer is not None and not gemm.c_holds_sums:
-        b = SizedBuilder(gemm.machine, sizes, in_order=True)
-        gemm = replace(gemm, finish=None, finish_bands=None, parts=writer(gemm, b).parts_alone())
-        more = b.params_in_order[len(sizes) :]
-        sizes |= {f"epilogue{number}": size for number, size in enumerate(more)}
-    is_data = gemm.is_record and gemm.b.row_steps == 1
-    return written_late(write, gemm, sizes) if is_data else write(gemm, sizes)
+    return written_late(write, gemm, sizes) if gemm.is_data else write(gemm, sizes)
 
 
 def _gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    return Writer(gemm, SizedBuilder(gemm.machine, sizes, in_order=True)).write()
+    return Writer(gemm, builder_of(gemm, sizes)).write()
+
+
+def builder_of(gemm: Gemm, sizes: Mapping[str, Expr]) -> SizedBuilder:
+    """Of the kernel of a product."""
+    b = SizedBuilder(gemm.machine, sizes, in_order=True)
+    b.called = 0 if gemm.called is None else gemm.called.count
+    return b
 
 
 class Writer(TileWriter):
@@ -80,13 +121,14 @@ class Writer(TileWriter):
         a_in = self.a_in = b.memref(0, g.a.element.storage)
         b_storage = g.copied if g.b_mode == "packed" else g.b.element.storage
         b_in = self.b_in = b.memref(1, b_storage)
-        self.c_out = b.memref(2, g.c.storage)
-        self.a_mem, self.b_mem, self.sums = a_in, b_in, self.c_out
+        self.a_mem, self.b_mem = a_in, b_in
         if g.b_mode == "scratch":
             self.b_mem = b.scratch(g.copied)
         if g.a_mode == "scratch":
             self.a_mem = b.scratch(g.copied, self.size("a_scratch"))
-        if not g.c_holds_sums:
+        if g.c_holds_sums:
+            self.sums = b.memref(2, g.c.storage)
+        else:
             self.sums = b.scratch(self.compute, self.size("c_scratch"))
         copy_a = self._copying("a", Writer.copy_a) if g.a_mode == "scratch" else None
         copy_b = self._copying("b", Writer._copy_b) if g.b_mode == "scratch" else None
@@ -317,22 +359,24 @@ class Writer(TileWriter):
                 if following is not None:
                     done = (m.index - m0) // rows * share
                     ahead = Ahead(following + done, step, following)
-                if g.parts is not None and g.parts.ask:
+                if g.called is not None and g.called.asks:
                     with b.if_(last & n.equals(n0)):
-                        asked = [m.index, n0, n1, *self.batch_digits]
-                        b.part(f"{self.prefix}ask", g.parts.ask, [], asked)
+                        self.call(1, [m.index, n0, n1, *self.batch_digits])
                 at = Place(
                     m.index, m0, n, n0, k0, depth, columns, whole, first, b_at, along_m, ahead,
                     self.zero,
                 )  # fmt: skip
                 self._each_band(functools.partial(self._tiles_of, at=at, m1=m1))
-                assert g.c_holds_sums or g.parts is not None, "sums would not become results"
-                if g.parts is not None:
+                if g.called is not None or g.part:
                     kept = self.kept_at(m.index, m0, n, n0)
                     values = [m.index, n, kept, self.c_base, *self.batch_digits]
                     with b.if_(last):
-                        memory = [self.c_out, self.sums]
-                        b.part(f"{self.prefix}finish", g.parts.finish, memory, values)
+                        if g.called is not None:
+                            self.call(0, values)
+                        else:
+                            b.part(f"{self.prefix}finish", g.part, [self.c_out, self.sums], values)
+                else:
+                    assert g.c_holds_sums, "sums would not become results"
 
     def _each_band(self, body: Callable[[IndexValue], None]) -> None:
         """`body(number)` for every band of columns."""
@@ -388,34 +432,50 @@ class Writer(TileWriter):
             mask = b.mask(n1 - j.index, g.tile.lanes)
             finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
 
-    def parts_alone(self) -> Parts:
-        """The functions of a text that has this product alone, see :meth:`parts`.
+    def call(self, number: int, values: Sequence[IndexValue]) -> None:
+        """Call a kernel of :meth:`called`."""
+        g, b = self.g, self.b
+        assert g.called is not None, "it calls no kernels"
+        args = b.place(b.args, g.called.count, "!llvm.ptr")
+        params = b.place(b.params, g.called.params_at, "i64")
+        b.call_with(b.pointer(number - g.called.count), args, params, values)
 
-        Buffers and sizes that these need are known then.
+    def called(self) -> Iterator[tuple[str, str]]:
+        """The names and texts of the kernels that a product calls in place of `finish`.
+
+        They compute results from the sums of a tile, and ask for rows to read. Their arguments are
+        those of the product, then their own.
         """
-        self._tell_if_once()
-        return self.parts()
-
-    def parts(self) -> Parts:
-        """The functions that compute results from the sums of a tile, and ask for rows to read."""
         digits, finish = len(self.g.a.batch), self.g.finish_bands or self.g.finish
+
+        def write(b: SizedBuilder, _: list[MemRef], values: list[IndexValue]) -> None:
+            inner = self._inside(b)
+            inner.c_out = b.memref(2, self.g.c.storage)
+            inner.sums = b.scratch(self.compute, b.size("c_scratch"))
+            *place, inner.c_base, inner.batch_digits = *values[:4], values[4:]
+            inner.finish_sums(*place)
 
         def ask(b: SizedBuilder, _: list[MemRef], values: list[IndexValue]) -> None:
             inner = self._inside(b)
             m, n0, n1, *inner.batch_digits = values
             inner._ask(m, n0, n1)
 
+        self.b.make_once()
+        yield "epilogue", self.b.part_text("", [], 4 + digits, write)
+        if finish is not None and finish.reads_rows:
+            yield "ask", self.b.part_text("", [], 3 + digits, ask)
+
+    def part(self) -> str:
+        """The function of the same text that computes results from the sums of a tile."""
+
         def write(b: SizedBuilder, memory: list[MemRef], values: list[IndexValue]) -> None:
             inner = self._inside(b)
             inner.c_out, inner.sums = memory
             m, n, base, inner.c_base, *inner.batch_digits = values
-            inner._finish_tile(m, n, base)
+            inner.finish_sums(m, n, base)
 
-        asks = finish is not None and finish.reads_rows
-        part, name = self.b.part_text, self.prefix
-        asked = part(f"{name}ask", [], 3 + digits, ask) if asks else ""
         elements = [self.g.c.storage, self.compute]
-        return Parts(part(f"{name}finish", elements, 4 + digits, write), asked)
+        return self.b.part_text(f"{self.prefix}finish", elements, 4 + len(self.g.a.batch), write)
 
     def _inside(self, b: SizedBuilder) -> Self:
         """Itself, in a function with a builder of its own."""
@@ -423,7 +483,7 @@ class Writer(TileWriter):
         inner.b, inner.zero = b, b.index(0)
         return inner
 
-    def _finish_tile(self, m: IndexValue, n: IndexValue, base: IndexValue) -> None:
+    def finish_sums(self, m: IndexValue, n: IndexValue, base: IndexValue) -> None:
         """Turn the sums of a tile, which are kept from `base` on, into result elements."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         valid = b.min(b.index(g.tile.rows), self.size("M") - m)

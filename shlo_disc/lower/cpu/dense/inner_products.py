@@ -14,13 +14,12 @@ from collections.abc import Mapping
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
-from shlo_disc.lower.cpu.dense.gemm import Writer, late_if_data
-from shlo_disc.lower.cpu.dense.operands import Gemm, Parts
+from shlo_disc.lower.cpu.dense.gemm import Product, Writer, builder_of, late_if_data, write_product
+from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.kernels.strips import strips
-from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
@@ -42,15 +41,17 @@ time without prefetch where B is in memory, and 0.95 to 1.0 in L3. Three rows ta
 core of an EPYC)."""
 
 
-def write_dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> tuple[KernelText, tuple[Expr, ...]]:
+def write_dots(gemm: Gemm, sizes: Mapping[str, Expr], label: str) -> Product:
     """The kernel over arguments (A, B, C, ...), with the tasks of the tiled kernel."""
     # All of K is one block, and B is read along it.
     own = {name: size for name, size in sizes.items() if name not in ("KC", "bk0")}
-    return late_if_data(_dots, gemm, own, None if gemm.finish is None else _Dots)
+    if gemm.finish is None:
+        return Product(*late_if_data(_dots, gemm, own), ())
+    return write_product(_dots, gemm, own, label, _Dots)
 
 
 def _dots(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    return _Dots(gemm, SizedBuilder(gemm.machine, sizes, in_order=True)).write()
+    return _Dots(gemm, builder_of(gemm, sizes)).write()
 
 
 def dots_scratch_bytes(registers: int) -> int:
@@ -67,11 +68,12 @@ class _Dots(Writer):
     def write(self) -> Written:
         g, b, group = self.g, self.b, self.group
         self.a_in, self.b_in = b.memref(0, g.a.element.storage), b.memref(1, g.b.element.storage)
-        self.c_out = b.memref(2, g.c.storage)
         copies = g.a_mode == "scratch"
         self.a_mem = b.scratch(g.copied, b.size("a_scratch")) if copies else self.a_in
-        if g.parts is not None:
+        if g.called is not None:
             self.sums = b.scratch(self.compute)
+        else:
+            self.c_out = b.memref(2, g.c.storage)
         init = [b.index(-1)] if copies else []
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
             batch, m0, n0 = self._place(task.index)
@@ -147,30 +149,20 @@ class _Dots(Writer):
             mask = b.mask(b.size("N") - column, count)
             for number, sums in enumerate(self._sums(lines, own)):
                 total = add_up(b, sums, count, g.compute.is_float)
-                if g.parts is None:
+                if g.called is None:
                     self.write_result(total, rows[number], column, mask)
                 else:
                     self.sums.vector_store(total, c.index + number * group)
-        if g.parts is not None:
-            values = [rows[0], rows[-1], n, self.c_base, *self.batch_digits]
-            b.part("finish", g.parts.finish, [self.c_out, self.sums], values)
+        if g.called is not None:
+            self.call(0, [rows[0], n, rows[-1] + 1, self.c_base, *self.batch_digits])
 
-    def parts_alone(self) -> Parts:
-        """See `Writer.parts_alone`: of rows in a group of columns."""
-
-        def write(b: SizedBuilder, memory: list[MemRef], values: list[IndexValue]) -> None:
-            inner = self._inside(b)
-            inner.c_out, inner.sums = memory
-            first, last, n, inner.c_base, *inner.batch_digits = values
-            mask = b.mask(b.size("N") - n, self.group)
-            with b.loop(first, last + 1, 1, hint="row") as row:
-                at = (row.index - first) * self.group
-                total = inner.sums.vector_load(at, self.group, readonly=False)
-                inner.write_result(total, row.index, n, mask)
-
-        elements = [self.g.c.storage, self.compute]
-        values = 4 + len(self.g.a.batch)
-        return Parts(self.b.part_text("finish", elements, values, write))
+    def finish_sums(self, m: IndexValue, n: IndexValue, base: IndexValue) -> None:
+        """See `Writer.finish_sums`: of rows from `m` on in a group of columns; `base` ends them."""
+        b, mask = self.b, self.b.mask(self.b.size("N") - n, self.group)
+        with b.loop(m, base, 1, hint="row") as row:
+            at = (row.index - m) * self.group
+            total = self.sums.vector_load(at, self.group, readonly=False)
+            self.write_result(total, row.index, n, mask)
 
     def _sums(self, lines: list[IndexValue], starts: list[IndexValue]) -> list[list[Register]]:
         """The sums of every row (`lines`: where it begins in A) with every column (`starts`: in B).

@@ -59,13 +59,21 @@ _AXIS = re.compile(r"[ab](\d+)")
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Functions of a text that are written before it, see `SizedBuilder.part_text`."""
+class Called:
+    """Kernels that a product calls: `epilogue`, and perhaps `ask`, in front of its arguments.
 
-    finish: str
-    """Turns finished sums into results."""
-    ask: str = ""
-    """Prefetches the rows that `finish` reads, if there are any."""
+    So products are the same text whatever becomes of their sums.
+    """
+
+    asks: bool
+    """There is `ask`, which prefetches the rows that `epilogue` reads."""
+    params_at: int
+    """Where the params of both begin: behind those of the product."""
+
+    @property
+    def count(self) -> int:
+        """How many kernels there are."""
+        return 1 + self.asks
 
 
 @dataclass(frozen=True)
@@ -88,8 +96,10 @@ class Gemm:
     bands: int = 1
     """Bands of columns; more than one want `finish_bands`, which stores the results."""
     finish_bands: BandEpilogue | None = None
-    parts: Parts | None = None
-    """What `finish` or `finish_bands` was written as; these may be None then."""
+    called: Called | None = None
+    """The kernels that `finish` or `finish_bands` became; these are None then."""
+    part: str = ""
+    """A function of the same text that `finish` became, see `SizedBuilder.part_text`."""
     then_rows: bool = False
     """True if row work follows in the same launch."""
     fill: Prologue | None = None
@@ -100,9 +110,10 @@ class Gemm:
     """A and B are copied as words, and lengths along K are numbers of words (`words.py`)."""
 
     @property
-    def is_record(self) -> bool:
-        """True if its fields say all of the text: nothing is computed by what they call."""
-        return self.finish is None and self.finish_bands is None and self.fill is None
+    def is_data(self) -> bool:
+        """True if its fields say all of the text, and no copy of B is made by a table of places."""
+        calls = self.finish is not None or self.finish_bands is not None or self.fill is not None
+        return not calls and self.b.row_steps == 1
 
     @property
     def as_read(self) -> Gemm:
@@ -123,8 +134,8 @@ class Gemm:
     def _reads(self, name: str) -> bool:
         if name in ("K_elements", "K_panel"):
             return self.words is not None
-        if name == "c_n":
-            return not self.c_unit
+        if name in ("c_m", "c_n"):
+            return self.called is None and (name == "c_m" or not self.c_unit)
         if name == "c_band":
             return self.bands > 1
         if name == "b_band":
@@ -171,5 +182,5 @@ class Gemm:
     @property
     def c_holds_sums(self) -> bool:
         """The result itself can hold unfinished sums between blocks of K."""
-        plain = self.finish is None and self.parts is None and self.bands == 1
+        plain = self.finish is None and self.called is None and self.bands == 1
         return plain and self.c_unit and self.c.register == self.compute.register

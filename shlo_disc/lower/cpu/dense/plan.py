@@ -317,12 +317,12 @@ class Planner:
             if self._has_tables(a):
                 sizes["table_k"] = scratch.take(self.depth * 8)
                 sizes["table_r"] = scratch.take(at.m * 8)
-        text, params = write_dots(gemm, sizes)
+        product = write_dots(gemm, sizes, self.label)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(
-            Kernel(f"{self.label}_dots", text),
-            tuple(arguments.buffers),
-            params,
+            Kernel(f"{self.label}_dots", product.text),
+            (*product.called, *arguments.buffers),
+            product.params,
             p.batches * at.m_count * at.n_count * some,
             at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50,
             scratch.total,
@@ -450,12 +450,12 @@ class Planner:
         if self._has_tables(gemm.a) or any(self._has_tables(x) for x in copied):
             sizes["table_k"] = scratch.take(at.k * 8)
             sizes["table_r"] = scratch.take(Expr.max(at.m, tile.columns) * 8)
-        text, params = write_gemm(gemm, sizes)
+        product = write_gemm(gemm, sizes, self.label)
         some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
         launch = Launch(
-            Kernel(f"{self.label}_{b_mode}", text),
-            tuple(arguments.buffers),
-            params,
+            Kernel(f"{self.label}_{b_mode}", product.text),
+            (*product.called, *arguments.buffers),
+            product.params,
             p.batches * at.m_count * at.n_count * some,
             self._cost(gemm),
             scratch.total,

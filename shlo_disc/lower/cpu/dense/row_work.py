@@ -77,8 +77,7 @@ class RowWork:
         return replace(
             product,
             kernel=Kernel(f"{product.kernel.name}_then_rows", text),
-            calls=(product.kernel, rows.kernel),
-            args=(counters, *product.args, *rows.args),
+            args=(product.kernel, rows.kernel, counters, *product.args, *rows.args),
             params=(*params, *product.params, *rows.params),
             extent=product.extent + self.machine.cores,
             cost=product.cost + rows.cost,
