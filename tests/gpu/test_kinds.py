@@ -54,7 +54,8 @@ OF_THE_CPU: dict[ModuleType, tuple[str, ...]] = {
     ),
     test_dense_epilogue: (
         "several_blocks_of_k_keep_unfinished_sums_apart",
-        "the_activation_is_in_the_kernel_once",
+        "the_activation_is_in_a_kernel_of_its_own_once",
+        "products_are_the_same_kernels_whatever_becomes_of_their_sums",
     ),
     test_loop: (
         "a_transpose_goes_through_tiles",

@@ -24,6 +24,7 @@ from shlo_disc.dynamic.shape_program import shape_program
 from shlo_disc.executables.signature import dtype_of
 from shlo_disc.ingest import ingest
 from shlo_disc.ir.mlir import ir, new_context, ops_of, producer, terminator
+from shlo_disc.ir.pipeline import PassLog
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.gpu.host_memory import GpuMemory
@@ -39,6 +40,7 @@ from shlo_disc.lower.host.writer import (
     GPU_WRITE,
     GPU_ZERO,
 )
+from shlo_disc.lower.plan import Kernel
 from shlo_disc.lower.refused import Refused
 from shlo_disc.lower.target import Emitter, Target, parse
 from shlo_disc.passes.base import Pipeline
@@ -62,10 +64,11 @@ class StreamMemory(GpuMemory):
     """That of a GPU, whose kernels may call others and have scratch memory."""
 
     def launch(self, w, launch, kernel, arguments, sizes):
-        if not launch.calls and launch.scratch_bytes == 0:
+        if not launch.called and launch.scratch_bytes == 0:
             super().launch(w, launch, kernel, arguments, sizes)
             return
-        counts = [w.const(len(x)) for x in (launch.calls, launch.args, launch.params)]
+        kernels = sum(isinstance(arg, Kernel) << k for k, arg in enumerate(launch.args))
+        counts = [w.const(n) for n in (kernels, len(launch.args), len(launch.params))]
         rest = w.size(launch.extent), w.size(launch.scratch_bytes)
         w.call(w.context(WITH_SCRATCH), kernel, arguments, *counts[:2], sizes, counts[2], *rest)
 
@@ -96,11 +99,12 @@ def emitted(
     module = ingest(text, new_context())
     with module.context, ir.Location.unknown(), flags.overridden(spec=1, split=1):
         known = KnownShapes(module)
-        passes = Pipeline([*CLEANUP, *planning(model)]).run(module, known)
+        log = PassLog()
+        Pipeline([*CLEANUP, *planning(model)]).run(module, known, log)
         main = main_function(module)
         block = main.regions[0].blocks[0]
         names = [f"args[{k}]" for k in range(len(block.arguments))]
-        replanning = Replanning(module, main, model, len(passes))
+        replanning = Replanning(module, main, model, log)
         while True:
             shapes = known.now()
             program = shape_program(main, shapes, names)
@@ -317,15 +321,15 @@ class Stream:
         self,
         kernel: int,
         arguments: int,
-        calls: int,
+        kernels: int,
         count: int,
         sizes: int,
         params: int,
         extent: int,
         scratch: int,
     ) -> None:
-        words = (ctypes.c_int64 * (calls + count)).from_address(arguments)
-        near = [*words[:calls], *map(self._argument, words[calls:])]
+        words = (ctypes.c_int64 * count).from_address(arguments)
+        near = [w if kernels >> k & 1 else self._argument(w) for k, w in enumerate(words)]
         given, room = self._table(near), np.empty(scratch + 64, np.uint8)
         own = self._table((ctypes.c_int64 * params).from_address(sizes))
         self._kept.append(room)
