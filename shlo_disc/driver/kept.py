@@ -284,17 +284,25 @@ def program_of_call(key: bytes, weights: Weights) -> Executable | None:
 
 def is_confirmed(key: bytes) -> bool:
     """True if an earlier process compared the program that `key` names with a trace at numbers."""
-    store = current("confirmed")
-    found = store is not None and store.read(key) is not None
+    found = _is_kept("confirmed", key)
     COUNTS.add("confirmed_loaded", found)
     return found
 
 
 def keep_confirmed(key: bytes) -> None:
     """Keep that the program that `key` names was compared."""
-    store = current("confirmed")
+    _keep_later("confirmed", key, b"")
+
+
+def _is_kept(kind: str, key: bytes) -> bool:
+    store = current(kind)
+    return store is not None and store.read(key) is not None
+
+
+def _keep_later(kind: str, key: bytes, data: bytes) -> None:
+    store = current(kind)
     if store is not None:
-        do_later(partial(store.write, key, b""))
+        do_later(partial(store.write, key, data))
 
 
 def wrong_call(key: bytes, how: str) -> CacheMismatchError:
@@ -306,15 +314,12 @@ def wrong_call(key: bytes, how: str) -> CacheMismatchError:
 
 def is_call_kept(hint: bytes) -> bool:
     """True if a call was kept that `hint` tells of."""
-    store = current("calls")
-    return store is not None and store.read(hint) is not None
+    return _is_kept("calls", hint)
 
 
 def keep_hint(hint: bytes) -> None:
     """Keep that a call was made that `hint` tells of, which has no entry of its own yet."""
-    store = current("calls")
-    if store is not None:
-        do_later(partial(store.write, hint, hint))
+    _keep_later("calls", hint, hint)
 
 
 def claim_call(hint: bytes) -> Claim | None:
@@ -325,10 +330,9 @@ def claim_call(hint: bytes) -> Claim | None:
 
 def keep_call(key: bytes, hint: bytes, made: Executable) -> None:
     """Keep under `key` that `made`, which is kept, runs a call that `hint` tells of."""
-    store = current("calls")
-    if store is not None and made.kept_at is not None and not made.record.has_apart:
-        do_later(partial(store.write, key, made.kept_at))
-        do_later(partial(store.write, hint, key))
+    if made.kept_at is not None and not made.record.has_apart:
+        _keep_later("calls", key, made.kept_at)
+        _keep_later("calls", hint, key)
 
 
 def _executable(request: Request | None, record: ProgramRecord) -> Executable:

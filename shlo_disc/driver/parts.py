@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -111,7 +112,7 @@ def compile_code(
         return parts.of(module(PassLog(name)), name, options), parts.made
 
 
-class _Parts:
+class _Parts(ABC):
     """Compiles programs that may be several in turn, and those in their regions."""
 
     def __init__(self, target: Target, likely: Mapping[str, Sequence[int]]) -> None:
@@ -201,11 +202,11 @@ class _Parts:
         stated = replace(options or self._plain, likely=likely)
         return self.compiled(module, name, stated, with_regions_apart=with_regions_apart)
 
+    @abstractmethod
     def compiled(
         self, module: ir.Module, name: str, options: Options, *, with_regions_apart: bool
     ) -> ProgramRecord | GuardedRecord:
         """The record of one program; with its regions apart, if calls may need these."""
-        raise NotImplementedError
 
 
 class _Executables(_Parts):
