@@ -72,12 +72,7 @@ class BertLayer(nn.Module):
         self.heads = heads
 
         def linear(name: str) -> nn.Linear:
-            w = weights[f"{prefix}{name}"]
-            layer = nn.Linear(*w.shape)
-            with torch.no_grad():
-                layer.weight.copy_(torch.from_numpy(w.T.copy()))
-                layer.bias.copy_(torch.from_numpy(weights[f"{prefix}{name}_bias"]))
-            return layer
+            return _linear(weights, f"{prefix}{name}", f"{prefix}{name}_bias")
 
         self.query, self.key, self.value = linear("query"), linear("key"), linear("value")
         self.out, self.up, self.down = linear("out"), linear("up"), linear("down")
@@ -135,7 +130,7 @@ class Mlp(nn.Module):
     def __init__(self, weights: Weights) -> None:
         super().__init__()
         count = len(weights) // 2
-        self.layers = nn.ModuleList(_linear(weights, f"{k}") for k in range(count))
+        self.layers = nn.ModuleList(_linear(weights, f"{k}/w", f"{k}/b") for k in range(count))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The last layer."""
@@ -145,12 +140,12 @@ class Mlp(nn.Module):
         return last(x)
 
 
-def _linear(weights: Weights, name: str) -> nn.Linear:
-    w = weights[f"{name}/w"]
+def _linear(weights: Weights, name: str, bias: str) -> nn.Linear:
+    w = weights[name]
     layer = nn.Linear(*w.shape)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(w.T.copy()))
-        layer.bias.copy_(torch.from_numpy(weights[f"{name}/b"]))
+        layer.bias.copy_(torch.from_numpy(weights[bias]))
     return layer
 
 
@@ -188,7 +183,7 @@ class Resnet(nn.Module):
         self.stem = _conv(weights, "stem", 2)
         names = {name.split("/")[1] for name in weights if name.startswith("blocks/")}
         self.blocks = nn.Sequential(*(Block(weights, f"blocks/{k}") for k in range(len(names))))
-        self.head = _linear(weights, "head")
+        self.head = _linear(weights, "head/w", "head/b")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The scores of the classes."""
