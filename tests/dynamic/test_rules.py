@@ -31,167 +31,6 @@ ARGUMENTS = {
     "u": ("tensor<2xui64>", "2"),
 }
 
-
-def generic(name, operands, kinds, result, attributes="", region=""):
-    values = ", ".join(operands)
-    attributes = f"<{{{attributes}}}> " if attributes else ""
-    region = f"({{{region}}}) " if region else ""
-    return f'%r = "{name}"({values}) {attributes}{region}: ({", ".join(kinds)}) -> {result}'
-
-
-def one(name, operands, result, attributes="", region=""):
-    """A row whose op has one result."""
-    kinds = [ARGUMENTS[o[1:]][0] for o in operands]
-    return generic(name, operands, kinds, result, attributes, region), [("%r", result)]
-
-
-ROWS: dict[str, list] = {}
-"""Op name -> [(body, results, expected shapes, expected guards)]."""
-
-
-def row(name, made, shapes, *guards, setup=""):
-    body, results = made
-    ROWS.setdefault(name, []).append((setup + "\n" + body, results, [*shapes], list(guards)))
-
-
-for op in [
-    "abs",
-    "cbrt",
-    "ceil",
-    "cosine",
-    "exponential",
-    "exponential_minus_one",
-    "floor",
-    "log",
-    "log_plus_one",
-    "logistic",
-    "negate",
-    "round_nearest_afz",
-    "round_nearest_even",
-    "rsqrt",
-    "sign",
-    "sine",
-    "sqrt",
-    "tan",
-    "tanh",
-]:
-    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%x"], F), ["b, t"])
-for op in [
-    "bessel_i1e",
-    "cosh",
-    "digamma",
-    "erf",
-    "erf_inv",
-    "erfc",
-    "lgamma",
-    "sinh",
-    "tan",
-]:
-    row(f"chlo.{op}", one(f"chlo.{op}", ["%x"], F), ["b, t"])
-for op in ["polygamma", "zeta"]:
-    row(f"chlo.{op}", one(f"chlo.{op}", ["%x", "%y"], F), ["b, t"])
-for op in ["count_leading_zeros", "not", "popcnt"]:
-    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i"], INT), ["b, t"])
-for op in [
-    "add",
-    "atan2",
-    "divide",
-    "maximum",
-    "minimum",
-    "multiply",
-    "power",
-    "remainder",
-    "subtract",
-]:
-    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%x", "%y"], F), ["b, t"])
-for op in ["and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical"]:
-    row(f"stablehlo.{op}", one(f"stablehlo.{op}", ["%i", "%j"], INT), ["b, t"])
-row("chlo.mulhi", one("chlo.mulhi", ["%i", "%j"], INT), ["b, t"])
-row("stablehlo.is_finite", one("stablehlo.is_finite", ["%x"], B), ["b, t"])
-row("stablehlo.convert", one("stablehlo.convert", ["%x"], "tensor<?x?xf64>"), ["b, t"])
-row(
-    "stablehlo.reduce_precision",
-    one(
-        "stablehlo.reduce_precision", ["%x"], F, "exponent_bits = 5 : i32, mantissa_bits = 2 : i32"
-    ),
-    ["b, t"],
-)
-row(
-    "stablehlo.compare",
-    one(
-        "stablehlo.compare",
-        ["%x", "%y"],
-        B,
-        "comparison_direction = #stablehlo<comparison_direction LT>",
-    ),
-    ["b, t"],
-)
-SCALARS = "^bb0(%a: tensor<f32>, %e: tensor<f32>):\n"
-ADD = SCALARS + "%z = stablehlo.add %a, %e : tensor<f32>\nstablehlo.return %z : tensor<f32>\n"
-row("stablehlo.select", one("stablehlo.select", ["%p", "%x", "%y"], F), ["b, t"])
-row("stablehlo.clamp", one("stablehlo.clamp", ["%s", "%x", "%s"], F), ["b, t"])
-row("stablehlo.clamp", one("stablehlo.clamp", ["%x", "%x", "%y"], F), ["b, t"])
-row(
-    "stablehlo.reverse", one("stablehlo.reverse", ["%x"], F, "dimensions = array<i64: 1>"), ["b, t"]
-)
-row("stablehlo.optimization_barrier", one("stablehlo.optimization_barrier", ["%x"], F), ["b, t"])
-row(
-    "stablehlo.get_dimension_size",
-    one("stablehlo.get_dimension_size", ["%x"], "tensor<i32>", "dimension = 0 : i64"),
-    [""],
-)
-row(
-    "stablehlo.constant",
-    ("%r = stablehlo.constant dense<1> : tensor<3xi32>", [("%r", "tensor<3xi32>")]),
-    ["3"],
-)
-row(
-    "stablehlo.iota",
-    ("%r = stablehlo.iota dim = 0 : tensor<3x2xi32>", [("%r", "tensor<3x2xi32>")]),
-    ["3, 2"],
-)
-row(
-    "disc.dim",
-    ('%r = "disc.dim"() {dim = "2*b"} : () -> tensor<i32>', [("%r", "tensor<i32>")]),
-    [""],
-)
-row(
-    "disc.shape",
-    ('%r = "disc.shape"() {dims = ["2*b", "3"]} : () -> tensor<2xi32>', [("%r", "tensor<2xi32>")]),
-    ["2"],
-)
-row(
-    "disc.sizes",
-    ('%r = "disc.sizes"() {dims = ["2*b", "3"]} : () -> tensor<2xi32>', [("%r", "tensor<2xi32>")]),
-    ["2"],
-)
-row(
-    "stablehlo.bitcast_convert",
-    one("stablehlo.bitcast_convert", ["%x"], "tensor<?x?x4xi8>"),
-    ["b, t, 4"],
-)
-row("stablehlo.bitcast_convert", one("stablehlo.bitcast_convert", ["%x"], INT), ["b, t"])
-row(
-    "stablehlo.bitcast_convert",
-    (
-        "%z = stablehlo.bitcast_convert %x : (tensor<?x?xf32>) -> tensor<?x?x2xi16>\n"
-        "%r = stablehlo.bitcast_convert %z : (tensor<?x?x2xi16>) -> tensor<?x?xi32>",
-        [("%r", INT)],
-    ),
-    ["b, t"],
-)
-COMPARATOR = (
-    SCALARS
-    + "%z = stablehlo.compare LT, %a, %e : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-    + "stablehlo.return %z : tensor<i1>\n"
-)
-row(
-    "stablehlo.sort",
-    one("stablehlo.sort", ["%x"], F, "dimension = 1 : i64, is_stable = true", COMPARATOR),
-    ["b, t"],
-)
-
-# Sizes as operands.
 SIZES = """%b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x?xf32>) -> tensor<i32>
 %t = stablehlo.get_dimension_size %x, dim = 1 : (tensor<?x?xf32>) -> tensor<i32>
 %b1 = stablehlo.reshape %b : (tensor<i32>) -> tensor<1xi32>
@@ -200,376 +39,350 @@ SIZES = """%b = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x?xf32>) -> 
 %tb = stablehlo.concatenate %t1, %b1, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
 %zero = stablehlo.constant dense<0> : tensor<2xi32>
 %one = stablehlo.constant dense<1> : tensor<2xi32>
-%two = stablehlo.constant dense<2> : tensor<2xi32>"""
+%two = stablehlo.constant dense<2> : tensor<2xi32>
+%zf = stablehlo.constant dense<0.0> : tensor<f32>"""
+DEFINED = re.findall(r"^%(\w+)", SIZES, re.M)
+
+ROWS: dict[str, list] = {}
+"""Op name -> [(body, results, expected shapes, expected guards)]."""
 
 
-def sized(name, operands, result, attributes=""):
-    kinds = [ARGUMENTS[o[1:]][0] if o[1:] in ARGUMENTS else "tensor<2xi32>" for o in operands]
-    return generic(name, operands, kinds, result, attributes), [("%r", result)]
+def text(name, body, result, shapes=("b, t",), guards=()):
+    """A row whose body may read what SIZES defines; `result`: the type of %r, or all results."""
+    if re.search(rf"%({'|'.join(DEFINED)})\b", body):
+        body = f"{SIZES}\n{body}"
+    results = [("%r", result)] if isinstance(result, str) else result
+    ROWS.setdefault(name, []).append((body, results, [*shapes], [*guards]))
 
 
-row(
-    "stablehlo.dynamic_iota",
-    sized("stablehlo.dynamic_iota", ["%bt"], INT, "iota_dimension = 1 : i64"),
-    ["b, t"],
-    setup=SIZES,
+def op(name, operands, result, attributes="", region="", shapes=("b, t",), guards=()):
+    """A row of one op, in its generic form."""
+    values = operands.split()
+    kinds = ", ".join(ARGUMENTS[v][0] if v in ARGUMENTS else "tensor<2xi32>" for v in values)
+    attributes = f"<{{{attributes}}}> " if attributes else ""
+    region = f"({{{region}}}) " if region else ""
+    operands = ", ".join("%" + v for v in values)
+    body = f'%r = "{name}"({operands}) {attributes}{region}: ({kinds}) -> {result}'
+    text(name, body, result, shapes, guards)
+
+
+UNARY = """abs cbrt ceil cosine exponential exponential_minus_one floor log log_plus_one logistic
+negate round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh"""
+for name in UNARY.split():
+    op(f"stablehlo.{name}", "x", F)
+for name in ["bessel_i1e", "cosh", "digamma", "erf", "erf_inv", "erfc", "lgamma", "sinh", "tan"]:
+    op(f"chlo.{name}", "x", F)
+for name in ["polygamma", "zeta"]:
+    op(f"chlo.{name}", "x y", F)
+for name in ["count_leading_zeros", "not", "popcnt"]:
+    op(f"stablehlo.{name}", "i", INT)
+BINARY = "add atan2 divide maximum minimum multiply power remainder subtract"
+for name in BINARY.split():
+    op(f"stablehlo.{name}", "x y", F)
+for name in ["and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical"]:
+    op(f"stablehlo.{name}", "i j", INT)
+op("chlo.mulhi", "i j", INT)
+op("stablehlo.is_finite", "x", B)
+op("stablehlo.convert", "x", "tensor<?x?xf64>")
+op("stablehlo.reduce_precision", "x", F, "exponent_bits = 5 : i32, mantissa_bits = 2 : i32")
+op("stablehlo.compare", "x y", B, "comparison_direction = #stablehlo<comparison_direction LT>")
+SCALARS = "^bb0(%a: tensor<f32>, %e: tensor<f32>):\n"
+ADD = SCALARS + "%z = stablehlo.add %a, %e : tensor<f32>\nstablehlo.return %z : tensor<f32>\n"
+op("stablehlo.select", "p x y", F)
+op("stablehlo.clamp", "s x s", F)
+op("stablehlo.clamp", "x x y", F)
+op("stablehlo.reverse", "x", F, "dimensions = array<i64: 1>")
+op("stablehlo.optimization_barrier", "x", F)
+op("stablehlo.get_dimension_size", "x", "tensor<i32>", "dimension = 0 : i64", shapes=[""])
+text(
+    "stablehlo.constant",
+    "%r = stablehlo.constant dense<1> : tensor<3xi32>",
+    "tensor<3xi32>",
+    shapes=["3"],
 )
-row(
-    "stablehlo.dynamic_reshape",
-    sized("stablehlo.dynamic_reshape", ["%x", "%tb"], F),
-    ["t, b"],
-    setup=SIZES,
+text(
+    "stablehlo.iota",
+    "%r = stablehlo.iota dim = 0 : tensor<3x2xi32>",
+    "tensor<3x2xi32>",
+    shapes=["3, 2"],
 )
-row(
-    "stablehlo.dynamic_reshape",
-    sized("stablehlo.dynamic_reshape", ["%i", "%two"], INT),
-    ["2, 2"],
-    "b*t == 4",
-    setup=SIZES,
+text("disc.dim", '%r = "disc.dim"() {dim = "2*b"} : () -> tensor<i32>', "tensor<i32>", shapes=[""])
+text(
+    "disc.shape",
+    '%r = "disc.shape"() {dims = ["2*b", "3"]} : () -> tensor<2xi32>',
+    "tensor<2xi32>",
+    shapes=["2"],
 )
-row(
+text(
+    "disc.sizes",
+    '%r = "disc.sizes"() {dims = ["2*b", "3"]} : () -> tensor<2xi32>',
+    "tensor<2xi32>",
+    shapes=["2"],
+)
+op("stablehlo.bitcast_convert", "x", "tensor<?x?x4xi8>", shapes=["b, t, 4"])
+op("stablehlo.bitcast_convert", "x", INT)
+text(
+    "stablehlo.bitcast_convert",
+    "%z = stablehlo.bitcast_convert %x : (tensor<?x?xf32>) -> tensor<?x?x2xi16>\n"
+    "%r = stablehlo.bitcast_convert %z : (tensor<?x?x2xi16>) -> tensor<?x?xi32>",
+    INT,
+)
+COMPARATOR = (
+    SCALARS
+    + "%z = stablehlo.compare LT, %a, %e : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+    + "stablehlo.return %z : tensor<i1>\n"
+)
+op("stablehlo.sort", "x", F, "dimension = 1 : i64, is_stable = true", COMPARATOR)
+
+# Sizes as operands.
+op("stablehlo.dynamic_iota", "bt", INT, "iota_dimension = 1 : i64")
+op("stablehlo.dynamic_reshape", "x tb", F, shapes=["t, b"])
+op("stablehlo.dynamic_reshape", "i two", INT, shapes=["2, 2"], guards=["b*t == 4"])
+op("stablehlo.dynamic_broadcast_in_dim", "v bt", F, "broadcast_dimensions = array<i64: 1>")
+op(
     "stablehlo.dynamic_broadcast_in_dim",
-    sized(
-        "stablehlo.dynamic_broadcast_in_dim",
-        ["%v", "%bt"],
-        F,
-        "broadcast_dimensions = array<i64: 1>",
-    ),
-    ["b, t"],
-    setup=SIZES,
+    "v tb",
+    F,
+    "broadcast_dimensions = array<i64: 1>",
+    shapes=["t, b"],
+    guards=["-b*t + t^2 + b - t == 0"],
 )
-row(
+op(
     "stablehlo.dynamic_broadcast_in_dim",
-    sized(
-        "stablehlo.dynamic_broadcast_in_dim",
-        ["%v", "%tb"],
-        F,
-        "broadcast_dimensions = array<i64: 1>",
-    ),
-    ["t, b"],
-    "-b*t + t^2 + b - t == 0",
-    setup=SIZES,
+    "v tb",
+    F,
+    "broadcast_dimensions = array<i64: 1>, known_nonexpanding_dimensions = array<i64: 0>",
+    shapes=["b, b"],
+    guards=["t == b"],
 )
-row(
-    "stablehlo.dynamic_broadcast_in_dim",
-    sized(
-        "stablehlo.dynamic_broadcast_in_dim",
-        ["%v", "%tb"],
-        F,
-        "broadcast_dimensions = array<i64: 1>, known_nonexpanding_dimensions = array<i64: 0>",
-    ),
-    ["b, b"],
-    "t == b",
-    setup=SIZES,
-)
-row(
+op(
     "stablehlo.real_dynamic_slice",
-    sized("stablehlo.real_dynamic_slice", ["%x", "%zero", "%bt", "%two"], F),
-    ["floordiv(b + 1, 2), floordiv(t + 1, 2)"],
-    setup=SIZES,
+    "x zero bt two",
+    F,
+    shapes=["floordiv(b + 1, 2), floordiv(t + 1, 2)"],
 )
-row(
+op(
     "stablehlo.real_dynamic_slice",
-    sized("stablehlo.real_dynamic_slice", ["%x", "%two", "%bt", "%one"], F),
-    ["b - 2, t - 2"],
-    "b >= 2",
-    "t >= 2",
-    setup=SIZES,
+    "x two bt one",
+    F,
+    shapes=["b - 2, t - 2"],
+    guards=["b >= 2", "t >= 2"],
 )
-row(
-    "stablehlo.dynamic_pad",
-    sized("stablehlo.dynamic_pad", ["%x", "%s", "%one", "%bt", "%one"], F),
-    ["3*b, 3*t"],
-    setup=SIZES,
-)
+op("stablehlo.dynamic_pad", "x s one bt one", F, shapes=["3*b, 3*t"])
 
 # Moving indices.
-row("stablehlo.reshape", one("stablehlo.reshape", ["%x"], "tensor<6xf32>"), ["6"], "b*t == 6")
+op("stablehlo.reshape", "x", "tensor<6xf32>", shapes=["6"], guards=["b*t == 6"])
 BROADCAST = "broadcast_dimensions = array<i64: 1>"
-row(
+op(
     "stablehlo.broadcast_in_dim",
-    one("stablehlo.broadcast_in_dim", ["%v"], "tensor<3x5xf32>", BROADCAST),
-    ["3, 5"],
-    "t^2 - 6*t + 5 == 0",
+    "v",
+    "tensor<3x5xf32>",
+    BROADCAST,
+    shapes=["3, 5"],
+    guards=["t^2 - 6*t + 5 == 0"],
 )
-row(
+op(
     "stablehlo.transpose",
-    one("stablehlo.transpose", ["%w"], "tensor<8x?x?xf32>", "permutation = array<i64: 2, 0, 1>"),
-    ["8, b, t"],
+    "w",
+    "tensor<8x?x?xf32>",
+    "permutation = array<i64: 2, 0, 1>",
+    shapes=["8, b, t"],
 )
-row(
+op(
     "stablehlo.slice",
-    one(
-        "stablehlo.slice",
-        ["%x"],
-        "tensor<3x2xf32>",
-        "start_indices = array<i64: 1, 0>, limit_indices = array<i64: 4, 3>, strides = array<i64: 1, 2>",
-    ),
-    ["3, 2"],
-    "b >= 4",
-    "t >= 3",
+    "x",
+    "tensor<3x2xf32>",
+    "start_indices = array<i64: 1, 0>, limit_indices = array<i64: 4, 3>, strides = array<i64: 1, 2>",
+    shapes=["3, 2"],
+    guards=["b >= 4", "t >= 3"],
 )
-row(
+op(
     "stablehlo.dynamic_slice",
-    one(
-        "stablehlo.dynamic_slice",
-        ["%x", "%n", "%n"],
-        "tensor<1x5xf32>",
-        "slice_sizes = array<i64: 1, 5>",
-    ),
-    ["1, 5"],
-    "t >= 5",
+    "x n n",
+    "tensor<1x5xf32>",
+    "slice_sizes = array<i64: 1, 5>",
+    shapes=["1, 5"],
+    guards=["t >= 5"],
 )
-row(
-    "stablehlo.dynamic_update_slice",
-    one("stablehlo.dynamic_update_slice", ["%x", "%y", "%n", "%n"], F),
-    ["b, t"],
-)
-row(
+op("stablehlo.dynamic_update_slice", "x y n n", F)
+op(
     "stablehlo.pad",
-    one(
-        "stablehlo.pad",
-        ["%x", "%s"],
-        F,
-        "edge_padding_low = array<i64: 1, -2>, edge_padding_high = array<i64: 0, 1>, interior_padding = array<i64: 2, 0>",
-    ),
-    ["3*b - 1, t - 1"],
+    "x s",
+    F,
+    "edge_padding_low = array<i64: 1, -2>, edge_padding_high = array<i64: 0, 1>, interior_padding = array<i64: 2, 0>",
+    shapes=["3*b - 1, t - 1"],
 )
-row(
-    "stablehlo.concatenate",
-    one("stablehlo.concatenate", ["%x", "%y", "%x"], F, "dimension = 0 : i64"),
-    ["3*b, t"],
-)
-row("stablehlo.reduce", (
+op("stablehlo.concatenate", "x y x", F, "dimension = 0 : i64", shapes=["3*b, t"])
+text(
+    "stablehlo.reduce",
     "%r = stablehlo.reduce(%w init: %s) applies stablehlo.add across dimensions = [1] : (tensor<?x?x8xf32>, tensor<f32>) -> tensor<?x8xf32>",
-    [("%r", "tensor<?x8xf32>")]), ["b, 8"])  # fmt: skip
+    "tensor<?x8xf32>",
+    shapes=["b, 8"],
+)
 
 # Windows.
-row(
+op(
     "stablehlo.reduce_window",
-    one(
-        "stablehlo.reduce_window",
-        ["%x", "%s"],
-        F,
-        "window_dimensions = array<i64: 1, 3>, window_strides = array<i64: 1, 2>, padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>",
-        ADD,
-    ),
-    ["b, floordiv(t + 1, 2)"],
+    "x s",
+    F,
+    "window_dimensions = array<i64: 1, 3>, window_strides = array<i64: 1, 2>, padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>",
+    ADD,
+    shapes=["b, floordiv(t + 1, 2)"],
 )
-row(
+op(
     "stablehlo.reduce_window",
-    one(
-        "stablehlo.reduce_window",
-        ["%x", "%s"],
-        F,
-        "window_dimensions = array<i64: 1, 3>, base_dilations = array<i64: 1, 2>, window_dilations = array<i64: 1, 2>",
-        ADD,
-    ),
-    ["b, max(2*t - 5, 0)"],
+    "x s",
+    F,
+    "window_dimensions = array<i64: 1, 3>, base_dilations = array<i64: 1, 2>, window_dilations = array<i64: 1, 2>",
+    ADD,
+    shapes=["b, max(2*t - 5, 0)"],
 )
-row(
+text(
     "stablehlo.select_and_scatter",
-    (
-        f'%h = "stablehlo.reduce_window"(%x, %s) <{{window_dimensions = array<i64: 1, 3>, padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>}}> ({{{ADD}}}) : ({F}, tensor<f32>) -> {F}\n'
-        f'%r = "stablehlo.select_and_scatter"(%x, %h, %s) <{{window_dimensions = array<i64: 1, 3>, padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>}}> ({{{SCALARS}%z = stablehlo.compare GE, %a, %e : (tensor<f32>, tensor<f32>) -> tensor<i1>\n stablehlo.return %z : tensor<i1>}}, {{{ADD}}}) : ({F}, {F}, tensor<f32>) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, t"],
+    f'%h = "stablehlo.reduce_window"(%x, %s) <{{window_dimensions = array<i64: 1, 3>, padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>}}> ({{{ADD}}}) : ({F}, tensor<f32>) -> {F}\n'
+    f'%r = "stablehlo.select_and_scatter"(%x, %h, %s) <{{window_dimensions = array<i64: 1, 3>, padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>}}> ({{{SCALARS}%z = stablehlo.compare GE, %a, %e : (tensor<f32>, tensor<f32>) -> tensor<i1>\n stablehlo.return %z : tensor<i1>}}, {{{ADD}}}) : ({F}, {F}, tensor<f32>) -> {F}',
+    F,
 )
 CONV = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [2], pad = [[1, 2]], lhs_dilate = [1], rhs_dilate = [2]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
 KERNEL = "%f = stablehlo.constant dense<1.0> : tensor<3x8x5xf32>\n"
-row(
+text(
     "stablehlo.convolution",
-    (
-        f"{KERNEL}%r = stablehlo.convolution(%w, %f) {CONV} : (tensor<?x?x8xf32>, tensor<3x8x5xf32>) -> tensor<?x?x5xf32>",
-        [("%r", "tensor<?x?x5xf32>")],
-    ),
-    ["b, floordiv(t, 2), 5"],
+    f"{KERNEL}%r = stablehlo.convolution(%w, %f) {CONV} : (tensor<?x?x8xf32>, tensor<3x8x5xf32>) -> tensor<?x?x5xf32>",
+    "tensor<?x?x5xf32>",
+    shapes=["b, floordiv(t, 2), 5"],
 )
 
 # Indices.
-row(
+text(
     "stablehlo.gather",
-    (
-        '%r = "stablehlo.gather"(%x, %k) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 3>}> : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x3xf32>',
-        [("%r", "tensor<?x3xf32>")],
-    ),
-    ["k, 3"],
-    "t >= 3",
+    '%r = "stablehlo.gather"(%x, %k) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 3>}> : (tensor<?x?xf32>, tensor<?xi32>) -> tensor<?x3xf32>',
+    "tensor<?x3xf32>",
+    shapes=["k, 3"],
+    guards=["t >= 3"],
 )
-row(
+text(
     "stablehlo.dynamic_gather",
-    (
-        "%c1 = stablehlo.constant dense<1> : tensor<1xi32>\n"
-        "%window = stablehlo.concatenate %c1, %t1, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>\n"
-        '%r = "stablehlo.dynamic_gather"(%x, %k, %window) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x?xf32>, tensor<?xi32>, tensor<2xi32>) -> tensor<?x?xf32>',
-        [("%r", F)],
-    ),
-    ["k, t"],
-    setup=SIZES,
+    "%c1 = stablehlo.constant dense<1> : tensor<1xi32>\n"
+    "%window = stablehlo.concatenate %c1, %t1, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>\n"
+    '%r = "stablehlo.dynamic_gather"(%x, %k, %window) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}> : (tensor<?x?xf32>, tensor<?xi32>, tensor<2xi32>) -> tensor<?x?xf32>',
+    F,
+    shapes=["k, t"],
 )
-row(
+text(
     "stablehlo.scatter",
-    (
-        f'%r = "stablehlo.scatter"(%x, %k, %y) <{{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}> ({{{ADD}}}) : ({F}, tensor<?xi32>, {F}) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, t"],
-    "k == b",
+    f'%r = "stablehlo.scatter"(%x, %k, %y) <{{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}> ({{{ADD}}}) : ({F}, tensor<?xi32>, {F}) -> {F}',
+    F,
+    guards=["k == b"],
 )
-row(
+text(
     "chlo.top_k",
-    (
-        "%r, %h = chlo.top_k(%x, k = 3) : tensor<?x?xf32> -> (tensor<?x3xf32>, tensor<?x3xi32>)",
-        [("%r", "tensor<?x3xf32>"), ("%h", "tensor<?x3xi32>")],
-    ),
-    ["b, 3", "b, 3"],
-    "t >= 3",
+    "%r, %h = chlo.top_k(%x, k = 3) : tensor<?x?xf32> -> (tensor<?x3xf32>, tensor<?x3xi32>)",
+    [("%r", "tensor<?x3xf32>"), ("%h", "tensor<?x3xi32>")],
+    shapes=["b, 3", "b, 3"],
+    guards=["t >= 3"],
 )
 
 # Contractions, matrices, transforms, statistics.
-row(
+text(
     "stablehlo.dot_general",
-    (
-        "%r = stablehlo.dot_general %w, %x, batching_dims = [0] x [0], contracting_dims = [1] x [1] : (tensor<?x?x8xf32>, tensor<?x?xf32>) -> tensor<?x8xf32>",
-        [("%r", "tensor<?x8xf32>")],
-    ),
-    ["b, 8"],
+    "%r = stablehlo.dot_general %w, %x, batching_dims = [0] x [0], contracting_dims = [1] x [1] : (tensor<?x?x8xf32>, tensor<?x?xf32>) -> tensor<?x8xf32>",
+    "tensor<?x8xf32>",
+    shapes=["b, 8"],
 )
-row(
+text(
     "stablehlo.rng_bit_generator",
-    (
-        "%g, %r = stablehlo.rng_bit_generator %u, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>, tensor<5xui32>)",
-        [("%r", "tensor<5xui32>")],
-    ),
-    ["5"],
+    "%g, %r = stablehlo.rng_bit_generator %u, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>, tensor<5xui32>)",
+    "tensor<5xui32>",
+    shapes=["5"],
 )
 
 # Custom calls.
-row(
+text(
     "stablehlo.custom_call",
-    (
-        f"%r = stablehlo.custom_call @lapack(%x, %bt) {{indices_of_shape_operands = dense<1> : tensor<1xi64>}} : ({F}, tensor<2xi32>) -> {F}",
-        [("%r", F)],
-    ),
-    ["b, t"],
-    setup=SIZES,
+    f"%r = stablehlo.custom_call @lapack(%x, %bt) {{indices_of_shape_operands = dense<1> : tensor<1xi64>}} : ({F}, tensor<2xi32>) -> {F}",
+    F,
 )
-row(
+text(
     "disc.reduce_window",
-    (
-        f'%r = "disc.reduce_window"(%x, %zf, %b, %t, %b) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64}} : ({F}, tensor<f32>, tensor<i32>, tensor<i32>, tensor<i32>) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, 2*t + 1"],
-    setup=SIZES + "%zf = stablehlo.constant dense<0.0> : tensor<f32>\n",
+    f'%r = "disc.reduce_window"(%x, %zf, %b, %t, %b) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64}} : ({F}, tensor<f32>, tensor<i32>, tensor<i32>, tensor<i32>) -> {F}',
+    F,
+    shapes=["b, 2*t + 1"],
 )
-row(
+text(
     "disc.empty",
-    (f'%r = "disc.empty"() {{dims = ["b", "t + 1"]}} : () -> {F}', [("%r", F)]),
-    ["b, t + 1"],
+    f'%r = "disc.empty"() {{dims = ["b", "t + 1"]}} : () -> {F}',
+    F,
+    shapes=["b, t + 1"],
 )
-row(
+text(
     "disc.fft",
-    (
-        f'%r, %h = "disc.fft"(%x, %y) {{kind = "IFFT"}} : ({F}, {F}) -> ({F}, {F})',
-        [("%r", F), ("%h", F)],
-    ),
-    ["b, t", "b, t"],
+    f'%r, %h = "disc.fft"(%x, %y) {{kind = "IFFT"}} : ({F}, {F}) -> ({F}, {F})',
+    [("%r", F), ("%h", F)],
+    shapes=["b, t", "b, t"],
 )
-row(
+text(
     "disc.fft",
-    (
-        f'%r, %h = "disc.fft"(%q) {{kind = "RFFT"}} : (tensor<?x16xf32>) -> ({F}, {F})',
-        [("%r", F), ("%h", F)],
-    ),
-    ["b, 9", "b, 9"],
+    f'%r, %h = "disc.fft"(%q) {{kind = "RFFT"}} : (tensor<?x16xf32>) -> ({F}, {F})',
+    [("%r", F), ("%h", F)],
+    shapes=["b, 9", "b, 9"],
 )
-row(
+text(
     "disc.fft",
-    (
-        f'%r = "disc.fft"(%x, %y, %b) {{kind = "IRFFT"}} : ({F}, {F}, tensor<i32>) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, b"],
-    "t == floordiv(b, 2) + 1",
-    setup=SIZES,
+    f'%r = "disc.fft"(%x, %y, %b) {{kind = "IRFFT"}} : ({F}, {F}, tensor<i32>) -> {F}',
+    F,
+    shapes=["b, b"],
+    guards=["t == floordiv(b, 2) + 1"],
 )
-row(
+text(
     "disc.scan",
-    (
-        f'%r = "disc.scan"(%x, %zf) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64, reverse = false}} : ({F}, tensor<f32>) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, t"],
-    setup="%zf = stablehlo.constant dense<0.0> : tensor<f32>\n",
+    f'%r = "disc.scan"(%x, %zf) ({{\n^bb0(%e: tensor<f32>, %f: tensor<f32>):\n%z = stablehlo.add %e, %f : tensor<f32>\nstablehlo.return %z : tensor<f32>\n}}) {{dimension = 1 : i64, reverse = false}} : ({F}, tensor<f32>) -> {F}',
+    F,
 )
-row(
+text(
     "stablehlo.dynamic_top_k",
-    (
-        f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %b) : ({F}, tensor<i32>) -> ({F}, {INT})",
-        [("%r", F), ("%h", INT)],
-    ),
-    ["b, b", "b, b"],
-    "t >= b",
-    setup=SIZES,
+    f"%r, %h = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %b) : ({F}, tensor<i32>) -> ({F}, {INT})",
+    [("%r", F), ("%h", INT)],
+    shapes=["b, b", "b, b"],
+    guards=["t >= b"],
 )
-row(
+text(
     "any FFI target",
-    (
-        "%r = stablehlo.custom_call @handler(%x, %bt) {disc.ffi = {}, disc.operand_orders = [array<i64: 1, 0>], "
-        "disc.result_orders = [array<i64: 1, 0>], indices_of_shape_operands = dense<1> : tensor<1xi64>}"
-        f" : ({F}, tensor<2xi32>) -> {F}",
-        [("%r", F)],
-    ),
-    ["t, b"],
-    setup=SIZES,
+    "%r = stablehlo.custom_call @handler(%x, %bt) {disc.ffi = {}, disc.operand_orders = [array<i64: 1, 0>], "
+    "disc.result_orders = [array<i64: 1, 0>], indices_of_shape_operands = dense<1> : tensor<1xi64>}"
+    f" : ({F}, tensor<2xi32>) -> {F}",
+    F,
+    shapes=["t, b"],
 )
-row(
+text(
     "stablehlo.dynamic_rng_bit_generator",
-    (
-        "%g, %r = stablehlo.custom_call @stablehlo.dynamic_rng_bit_generator(%u, %bt) : (tensor<2xui64>, tensor<2xi32>) -> (tensor<2xui64>, tensor<?x?xui32>)",
-        [("%r", "tensor<?x?xui32>")],
-    ),
-    ["b, t"],
-    setup=SIZES,
+    "%g, %r = stablehlo.custom_call @stablehlo.dynamic_rng_bit_generator(%u, %bt) : (tensor<2xui64>, tensor<2xi32>) -> (tensor<2xui64>, tensor<?x?xui32>)",
+    "tensor<?x?xui32>",
 )
 
 # Ops with regions that run.
-row(
+text(
     "disc.fusion",
-    (
-        f'%r = "disc.fusion"(%x) ({{^bb0(%a: {F}):\n%z = stablehlo.abs %a : {F}\n"disc.yield"(%z) : ({F}) -> ()}}) {{kind = "loop"}} : ({F}) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, t"],
+    f'%r = "disc.fusion"(%x) ({{^bb0(%a: {F}):\n%z = stablehlo.abs %a : {F}\n"disc.yield"(%z) : ({F}) -> ()}}) {{kind = "loop"}} : ({F}) -> {F}',
+    F,
 )
-row(
+text(
     "stablehlo.while",
-    (
-        f"%r:2 = stablehlo.while(%a = %x, %e = %n) : {F}, tensor<i32> cond {{\n"
-        "%z = stablehlo.compare LT, %e, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %z : tensor<i1>\n} do {\n"
-        f"%z = stablehlo.add %a, %y : {F}\nstablehlo.return %z, %e : {F}, tensor<i32>\n}}",
-        [("%r#0", F), ("%r#1", "tensor<i32>")],
-    ),
-    ["b, t", ""],
+    f"%r:2 = stablehlo.while(%a = %x, %e = %n) : {F}, tensor<i32> cond {{\n"
+    "%z = stablehlo.compare LT, %e, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %z : tensor<i1>\n} do {\n"
+    f"%z = stablehlo.add %a, %y : {F}\nstablehlo.return %z, %e : {F}, tensor<i32>\n}}",
+    [("%r#0", F), ("%r#1", "tensor<i32>")],
+    shapes=["b, t", ""],
 )
-row(
+text(
     "stablehlo.case",
-    (
-        f'%r = "stablehlo.case"(%n) ({{stablehlo.return %x : {F}}}, {{stablehlo.return %y : {F}}}) : (tensor<i32>) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, t"],
+    f'%r = "stablehlo.case"(%n) ({{stablehlo.return %x : {F}}}, {{stablehlo.return %y : {F}}}) : (tensor<i32>) -> {F}',
+    F,
 )
-row(
+text(
     "stablehlo.if",
-    (
-        "%z = stablehlo.constant dense<true> : tensor<i1>\n"
-        f'%r = "stablehlo.if"(%z) ({{stablehlo.return %x : {F}}}, {{stablehlo.return %y : {F}}}) : (tensor<i1>) -> {F}',
-        [("%r", F)],
-    ),
-    ["b, t"],
+    "%z = stablehlo.constant dense<true> : tensor<i1>\n"
+    f'%r = "stablehlo.if"(%z) ({{stablehlo.return %x : {F}}}, {{stablehlo.return %y : {F}}}) : (tensor<i1>) -> {F}',
+    F,
 )
 
 CASES = [(name, *case) for name, cases in ROWS.items() for case in cases]
