@@ -28,13 +28,13 @@ PRELUDE = """
     def on(mesh, x, *spec):
         return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
-    def alike(got, want):
+    def alike(got, want, atol=1e-5):
         assert jax.tree.structure(got) == jax.tree.structure(want)
         for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             assert ours.dtype == theirs.dtype
             assert ours.sharding.is_equivalent_to(theirs.sharding, ours.ndim), (
                 ours.sharding, theirs.sharding)
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=atol)
 
     def exchanged(jitted, *args):
         text = jitted.lower(*args).compile().as_text()
@@ -186,15 +186,15 @@ CHECKS = {
 }
 
 
-def in_one_process(checks, **environment):
-    """Run `PRELUDE` and then each check, in a process with four devices; a check says its name."""
+def in_one_process(checks, more="", **environment):
+    """Run `PRELUDE`, `more` and each check, in a process of four devices; a check says its name."""
     bodies = [
         f"def check_{k}():\n{textwrap.indent(textwrap.dedent(code), '    ')}\n"
         f"print({name!r}, file=sys.stderr)\ncheck_{k}()\n"
         for k, (name, code) in enumerate(checks.items())
     ]
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    code = "import sys\n" + textwrap.dedent(PRELUDE) + "".join(bodies)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    code = "".join(["import sys\n", *map(textwrap.dedent, (PRELUDE, more)), *bodies])
     return forked(code, timeout=500, **{"XLA_FLAGS": flags, **environment})
 
 

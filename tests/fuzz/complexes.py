@@ -89,32 +89,23 @@ BINARY: dict[str, tuple[Real, float]] = {
 
 def unary(s: Scope) -> Draft | None:
     x = s.pick(lambda v: complexes(v) and _tame(v))
-    if x is None:
-        return None
     text = s.rng.choice(list(UNARY))
     return Draft(text, [x], each(*UNARY[text]))
 
 
-def _pair(s: Scope, wanted: Callable[[Value], bool]) -> list[Value] | None:
+def _pair(s: Scope, wanted: Callable[[Value], bool]) -> list[Value]:
     a = s.pick(lambda v: wanted(v) and _tame(v))
-    if a is None:
-        return None
-    b = s.pick(lambda v: (v.dtype, v.shapes) == (a.dtype, a.shapes) and _tame(v))
-    return None if b is None else [a, b]
+    return [a, s.pick(lambda v: (v.dtype, v.shapes) == (a.dtype, a.shapes) and _tame(v))]
 
 
 def binary(s: Scope) -> Draft | None:
     pair = _pair(s, complexes)
-    if pair is None:
-        return None
     text = s.rng.choice(list(BINARY))
     return Draft(text, pair, each(*BINARY[text]))
 
 
 def from_parts(s: Scope) -> Draft | None:
     pair = _pair(s, lambda v: v.dtype in ("float32", "float64"))
-    if pair is None:
-        return None
 
     def real(a: Facts, b: Facts) -> Facts:
         return Facts(a.magnitude + b.magnitude, a.error + b.error, None)
@@ -124,8 +115,6 @@ def from_parts(s: Scope) -> Draft | None:
 
 def parts(s: Scope) -> Draft | None:
     x = s.pick(lambda v: complexes(v) and _tame(v))
-    if x is None:
-        return None
     texts: dict[str, tuple[Real, float]] = {
         "$0.real": (_same, 0),
         "$0.imag": (_same, 0),
@@ -138,15 +127,12 @@ def parts(s: Scope) -> Draft | None:
 
 def equal(s: Scope) -> Draft | None:
     pair = _pair(s, lambda v: complexes(v) and v.facts.exact)
-    if pair is None:
-        return None
     return Draft(s.rng.choice(["$0 == $1", "$0 != $1"]), pair, exact(1))
 
 
 def total(s: Scope) -> Draft | None:
     x = s.pick(lambda v: complexes(v) and _tame(v) and v.rank > 0)
-    if x is None or (axis := some_axis(s, x)) is None:
-        return None
+    axis = some_axis(s, x)
     count = max(x.sizes(axis))
     name = s.rng.choice(["jnp.sum", "jnp.cumsum", "jnp.sum", "jnp.mean"])
     if name == "jnp.mean" and min(x.sizes(axis)) == 0:
@@ -161,8 +147,6 @@ def total(s: Scope) -> Draft | None:
 
 def product(s: Scope) -> Draft | None:
     pair = _pair(s, lambda v: complexes(v) and v.rank > 0)
-    if pair is None:
-        return None
     x = pair[0]
     count = max(x.sizes(-1))
     texts = ["jnp.einsum('...i,...i->...', $0, $1)"]
@@ -179,8 +163,6 @@ def product(s: Scope) -> Draft | None:
 
 def scatter(s: Scope) -> Draft | None:
     x = s.pick(lambda v: complexes(v) and _tame(v) and v.rank > 0 and min(v.sizes(0)) > 0)
-    if x is None:
-        return None
     first, last = s.rng.randrange(min(x.sizes(0))), s.rng.randrange(-min(x.sizes(0)), 0)
     text = f"$0.at[jnp.array([{first}, {last}])].add($0[0] * 1j)"
     return Draft(text, [x], each(lambda f: Facts(3 * f.magnitude, 3 * f.error, None), 6))
@@ -190,8 +172,7 @@ def transform(s: Scope) -> Draft | None:
     """A Fourier transform: n numbers are added, inverse ones are divided by n after that."""
     kinds = ("float32", "float64", "complex64", "complex128")
     x = s.pick(lambda v: v.dtype in kinds and _tame(v) and v.rank > 0)
-    if x is None or (axis := some_axis(s, x, 1)) is None:
-        return None
+    axis = some_axis(s, x, 1)
     count = max(x.sizes(axis))
     size = f"$0.shape[{axis}]"
     texts = [f"fft($0, axis={axis})", f"ifft($0, axis={axis}, n={size} + 3)"]

@@ -14,7 +14,7 @@ SCALAR = ((),) * CALLS
 
 def _carried(s: Scope) -> list[Value]:
     count = s.rng.randint(1, 3)
-    chosen = [v for _ in range(count) if (v := s.pick()) is not None]
+    chosen = [v for _ in range(count) if (v := s.find()) is not None]
     return list({v.name: v for v in chosen}.values())
 
 
@@ -113,8 +113,8 @@ def _operands(start: int, count: int) -> str:
 
 def fori(s: Scope) -> Draft | None:
     carry = _carried(s)
-    bound = s.pick(lambda v: v.dtype == "int32" and v.rank == 0)
-    sized = s.pick(lambda v: v.rank > 0)
+    bound = s.find(lambda v: v.dtype == "int32" and v.rank == 0)
+    sized = s.find(lambda v: v.rank > 0)
     parameters = _parameters(s, carry)
     dynamic = bound is not None and s.chance(0.5)
     by_size = not dynamic and sized is not None and s.chance(0.3)
@@ -179,10 +179,8 @@ def scan(s: Scope) -> Draft | None:
     """Over the rows of one or two arrays, with results stacked."""
     carry = _carried(s)
     over = s.pick(lambda v: v.rank > 0 and max(v.sizes(0)) <= 33)
-    if over is None:
-        return None
     rows = [over]
-    second = s.pick(lambda v: v.rank > 0 and v.sizes(0) == over.sizes(0))
+    second = s.find(lambda v: v.rank > 0 and v.sizes(0) == over.sizes(0))
     if second is not None and s.chance(0.4) and second.name != over.name:
         rows.append(second)
     parameters = _parameters(s, carry)
@@ -230,7 +228,7 @@ def branches(s: Scope) -> Draft | None:
     like = _carried(s)
     if not like:
         return None
-    chooser = s.pick(lambda v: v.rank == 0 and not known.is_float(v.dtype) and v.facts.exact)
+    chooser = s.find(lambda v: v.rank == 0 and not known.is_float(v.dtype) and v.facts.exact)
     boolean = chooser is not None and (known.is_bool(chooser.dtype) or s.chance(0.4))
     count = 2 if boolean else s.rng.randint(1, 3)
     scopes, bodies, results = [], [], []
@@ -281,8 +279,6 @@ def branches(s: Scope) -> Draft | None:
 def mapped(s: Scope) -> Draft | None:
     """A body under vmap or lax.map: batching rules."""
     x = s.pick(lambda v: v.rank > 0 and v.rank < 4 and max(v.sizes(0)) <= 33)
-    if x is None:
-        return None
     row = s.define("r", x.dtype, tuple(t[1:] for t in x.shapes), x.facts)
     inner = s.inner([row])
     inner.grow(s.rng.randint(1, 3))

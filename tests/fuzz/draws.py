@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterable
 from tests.fuzz.program import Value
 
 
+class NothingFits(Exception):
+    """A step that was drawn has no operands, or results that cannot be compared."""
+
+
 class Draws:
     """The values a step may read."""
 
@@ -20,10 +24,17 @@ class Draws:
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
-    def pick(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value | None:
+    def find(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value | None:
+        """As :meth:`pick`; None where no value is wanted."""
+        try:
+            return self.pick(wanted)
+        except NothingFits:
+            return None
+
+    def pick(self, wanted: Callable[[Value], bool] = lambda v: True) -> Value:
         """A value that is wanted; later ones, and ones nothing reads yet, more often."""
         found = [v for v in self.values if wanted(v)]
         if not found:
-            return None
+            raise NothingFits
         weights = [(1 + i) * (1 if v.name in self.read else 4) for i, v in enumerate(found)]
         return self.rng.choices(found, weights)[0]

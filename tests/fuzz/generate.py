@@ -7,6 +7,7 @@ another step is proposed.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import jax
 import numpy as np
 
 from tests.fuzz import facts as known
-from tests.fuzz.draws import Draws
+from tests.fuzz.draws import Draws, NothingFits
 from tests.fuzz.facts import Facts
 from tests.fuzz.program import (
     Argument,
@@ -186,7 +187,8 @@ class Scope(Draws):
         for _ in range(6 * count):
             if added >= count:
                 return
-            added += self.add(ops.draft(self)) is not None
+            with contextlib.suppress(NothingFits):
+                added += self.add(ops.draft(self)) is not None
 
 
 def generate(seed: int) -> Program:

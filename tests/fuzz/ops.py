@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tests.fuzz import facts as known
+from tests.fuzz.draws import NothingFits
 from tests.fuzz.facts import (
     Facts,
     is_bool,
@@ -103,20 +104,18 @@ def settled(v: Value) -> bool:
     return v.facts.exact
 
 
-def some_axis(s: Scope, v: Value, least: int = 0) -> int | None:
+def some_axis(s: Scope, v: Value, least: int = 0) -> int:
     """An axis whose size is at least `least` at every call."""
     axes = [a for a in range(v.rank) if min(v.sizes(a)) >= least]
-    return s.rng.choice(axes) if axes else None
+    if not axes:
+        raise NothingFits
+    return s.rng.choice(axes)
 
 
-def pair(s: Scope, wanted: Callable[[Value], bool], same_type: bool) -> list[Value] | None:
+def pair(s: Scope, wanted: Callable[[Value], bool], same_type: bool) -> list[Value]:
     """Two values that broadcast against each other at every call by their ranks and sizes."""
     a = s.pick(wanted)
-    if a is None:
-        return None
     b = s.pick(lambda v: wanted(v) and (v.dtype == a.dtype or not same_type) and _fits(a, v))
-    if b is None:
-        return None
     return [a, b] if s.chance(0.5) else [b, a]
 
 
@@ -236,16 +235,12 @@ UNARY_INTEGER = {
 
 def unary_float(s: Scope) -> Draft | None:
     x = s.pick(floats)
-    if x is None:
-        return None
     text = s.rng.choice(list(UNARY_FLOAT))
     return Draft(text, [x], each(*UNARY_FLOAT[text]))
 
 
 def unary_exact(s: Scope) -> Draft | None:
     x = s.pick(lambda v: floats(v) and settled(v))
-    if x is None:
-        return None
     text = s.rng.choice(list(EXACT_FLOAT))
     grain = EXACT_FLOAT[text]
 
@@ -270,8 +265,6 @@ def unary_exact(s: Scope) -> Draft | None:
 
 def unary_integer(s: Scope) -> Draft | None:
     x = s.pick(integers)
-    if x is None:
-        return None
     text = s.rng.choice(list(UNARY_INTEGER))
     bound = UNARY_INTEGER[text]
     return Draft(text, [x], exact(float("inf") if bound is None else bound))
@@ -340,8 +333,6 @@ BINARY_FLOAT: dict[str, tuple[Real, float]] = {
 
 def binary_float(s: Scope) -> Draft | None:
     x = pair(s, floats, s.chance(0.8))
-    if x is None:
-        return None
     text = s.rng.choice([*list(BINARY_FLOAT)[:5] * 3, *BINARY_FLOAT])
     return Draft(text, x, each(*BINARY_FLOAT[text]))
 
@@ -349,8 +340,6 @@ def binary_float(s: Scope) -> Draft | None:
 def mixed(s: Scope) -> Draft | None:
     """Operands of different types: JAX converts."""
     x = pair(s, lambda v: True, False)
-    if x is None:
-        return None
     text = s.rng.choice(["$0 + $1", "$0 * $1", "jnp.maximum($0, $1)", "jnp.where($0 > $1, $1, $0)"])
     real = {"$0 + $1": _sum, "$0 * $1": _product}.get(text, _either)
     rule = _converting(real)
@@ -397,8 +386,6 @@ BINARY_INTEGER = {
 
 def binary_integer(s: Scope) -> Draft | None:
     x = pair(s, integers, True)
-    if x is None:
-        return None
     text = s.rng.choice(list(BINARY_INTEGER))
     if text.startswith("lax") and x[0].shapes != x[1].shapes:
         text = "$0 + $1"
@@ -410,16 +397,12 @@ def binary_integer(s: Scope) -> Draft | None:
 
 def logical(s: Scope) -> Draft | None:
     x = pair(s, bools, True)
-    if x is None:
-        return None
     text = s.rng.choice(["$0 & $1", "$0 | $1", "$0 ^ $1", "~$0", "$0 < $1", "$0 == $1"])
     return Draft(text, x[:1] if text == "~$0" else x, exact(1))
 
 
 def compare(s: Scope) -> Draft | None:
     x = pair(s, settled, True)
-    if x is None:
-        return None
     sign = s.rng.choice(["<", "<=", ">", ">=", "==", "!="])
     return Draft(f"$0 {sign} $1", x, exact(1))
 
@@ -427,10 +410,8 @@ def compare(s: Scope) -> Draft | None:
 def constant(s: Scope) -> Draft | None:
     """With a Python number, a NumPy array or a size of another value."""
     x = s.pick(numbers)
-    if x is None:
-        return None
     sign = s.rng.choice(["+", "*", "-"])
-    other = s.pick(lambda v: v.rank > 0)
+    other = s.find(lambda v: v.rank > 0)
     if s.chance(0.35) and other is not None:
         axis = s.rng.randrange(other.rank)
         bound = Facts(max(other.sizes(axis)))
@@ -452,7 +433,7 @@ def constant(s: Scope) -> Draft | None:
 
 
 def is_finite(s: Scope) -> Draft | None:
-    x = s.pick(lambda v: floats(v) and settled(v))
+    x = s.find(lambda v: floats(v) and settled(v))
     text = s.rng.choice(["jnp.isfinite($0)", "jnp.isnan($0)", "jnp.isinf($0)", "jnp.signbit($0)"])
     if x is None:
         return None
@@ -461,8 +442,6 @@ def is_finite(s: Scope) -> Draft | None:
 
 def cast(s: Scope) -> Draft | None:
     x = s.pick()
-    if x is None:
-        return None
     target = s.rng.choice(s.dtypes)
     text = f"$0.astype('{target}')"
     if is_float(x.dtype) and is_unsigned(target):
@@ -491,20 +470,14 @@ def cast(s: Scope) -> Draft | None:
 
 def bitcast(s: Scope) -> Draft | None:
     x = s.pick(integers)
-    if x is None:
-        return None
     other = ("int" if is_unsigned(x.dtype) else "uint") + str(known.bits_of(x.dtype))
     return Draft(f"lax.bitcast_convert_type($0, '{other}')", [x], exact(float("inf")))
 
 
 def select(s: Scope) -> Draft | None:
     x = pair(s, lambda v: True, s.chance(0.9))
-    if x is None:
-        return None
     wide = max(x, key=lambda v: v.rank)
     p = s.pick(lambda v: bools(v) and _fits(wide, v))
-    if p is None:
-        return None
     if x[0].dtype == x[1].dtype:
         return Draft("jnp.where($2, $0, $1)", [*x, p], only_exact(moved(0, 1), 2))
 
@@ -516,10 +489,8 @@ def select(s: Scope) -> Draft | None:
 
 def select_many(s: Scope) -> Draft | None:
     x = s.pick()
-    if x is None:
-        return None
-    y = s.pick(lambda v: v.dtype == x.dtype and v.shapes == x.shapes)
-    i = s.pick(lambda v: v.dtype == "int32" and v.shapes in (x.shapes, ((),) * CALLS))
+    y = s.find(lambda v: v.dtype == x.dtype and v.shapes == x.shapes)
+    i = s.find(lambda v: v.dtype == "int32" and v.shapes in (x.shapes, ((),) * CALLS))
     if y is None or i is None:
         return None
     text = "lax.select_n(jnp.clip($2, 0, 2), $0, $1, $0)"
@@ -528,9 +499,7 @@ def select_many(s: Scope) -> Draft | None:
 
 def clamp(s: Scope) -> Draft | None:
     x = s.pick(numbers)
-    if x is None:
-        return None
-    low = s.pick(lambda v: v.dtype == x.dtype and v.shapes in (x.shapes, ((),) * CALLS))
+    low = s.find(lambda v: v.dtype == x.dtype and v.shapes in (x.shapes, ((),) * CALLS))
     if low is not None and s.chance(0.5):
         return Draft(
             "lax.clamp($1, $0, $1 + 1)", [x, low], each(lambda a, b: _either(a, _sum(b, Facts(1))))
@@ -551,8 +520,6 @@ def _axes(s: Scope, x: Value) -> list[int]:
 
 def reduction(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None:
-        return None
     axes = _axes(s, x)
     count = _elements(x, axes)
     least = min(math.prod(shape[a] for a in axes) for shape in x.shapes)
@@ -613,9 +580,8 @@ def _variance(count: int) -> Rule:
 def custom_reduction(s: Scope) -> Draft | None:
     """Several results, or a combiner of one's own."""
     x = s.pick(lambda v: v.rank > 0 and numbers(v) and settled(v) and not v.facts.special)
-    if x is None or (axis := some_axis(s, x, 1)) is None:
-        return None
-    y = s.pick(lambda v: v.shapes == x.shapes and v.dtype == x.dtype and settled(v))
+    axis = some_axis(s, x, 1)
+    y = s.find(lambda v: v.shapes == x.shapes and v.dtype == x.dtype and settled(v))
     # XLA drops the start value where one element is reduced: only neutral ones mean the same.
     limits = "jnp.finfo" if floats(x) else "jnp.iinfo"
     low, high = (f"jnp.array({limits}($0.dtype).{end}, $0.dtype)" for end in ("min", "max"))
@@ -631,8 +597,7 @@ def custom_reduction(s: Scope) -> Draft | None:
 
 def arg_reduction(s: Scope) -> Draft | None:
     x = s.pick(lambda v: settled(v) and v.rank > 0 and not is_complex(v.dtype))
-    if x is None or (axis := some_axis(s, x, 1)) is None:
-        return None
+    axis = some_axis(s, x, 1)
     name = s.rng.choice(["argmax", "argmin"])
     keep = ", keepdims=True" if s.chance(0.3) else ""
     return Draft(f"jnp.{name}($0, axis={axis}{keep})", [x], exact(max(x.sizes(axis))))
@@ -640,8 +605,6 @@ def arg_reduction(s: Scope) -> Draft | None:
 
 def cumulative(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0 and numbers(v))
-    if x is None:
-        return None
     axis = s.rng.randrange(x.rank)
     count = max(x.sizes(axis))
     end = f"axis={axis}, reverse={s.chance(0.4)})"
@@ -669,8 +632,6 @@ def cumulative(s: Scope) -> Draft | None:
 
 def window(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0 and numbers(v))
-    if x is None:
-        return None
     axis = s.rng.randrange(x.rank)
     size = s.rng.choice([1, 2, 3])
     dims = tuple(size if a == axis else 1 for a in range(x.rank))
@@ -710,11 +671,7 @@ def window(s: Scope) -> Draft | None:
 def product(s: Scope) -> Draft | None:
     """An einsum whose letters are shared where sizes are equal at every call."""
     a = s.pick(lambda v: numbers(v) and v.rank > 0)
-    if a is None:
-        return None
     b = s.pick(lambda v: v.dtype == a.dtype and v.rank > 0)
-    if b is None:
-        return None
     left = "ijkln"[: a.rank]
     unused = list("pqrst")
     right = ""
@@ -750,8 +707,6 @@ def product(s: Scope) -> Draft | None:
 
 def matmul(s: Scope) -> Draft | None:
     a = s.pick(lambda v: numbers(v) and v.rank in (2, 3, 4))
-    if a is None:
-        return None
     text = s.rng.choice(
         [
             "$0 @ jnp.swapaxes($0, -1, -2)",
@@ -772,8 +727,6 @@ def matmul(s: Scope) -> Draft | None:
 
 def convolution(s: Scope) -> Draft | None:
     x = s.pick(lambda v: numbers(v) and v.rank in (3, 4))
-    if x is None:
-        return None
     spatial = x.rank - 2
     kernel = tuple(s.rng.choice([1, 2, 3]) for _ in range(spatial))
     strides = tuple(s.rng.choice([1, 1, 2]) for _ in range(spatial))
@@ -805,8 +758,6 @@ def convolution(s: Scope) -> Draft | None:
 
 def move(s: Scope) -> Draft | None:
     x = s.pick()
-    if x is None:
-        return None
     r, n = s.rng, x.rank
     options = [
         "$0[None]",
@@ -856,13 +807,11 @@ def move(s: Scope) -> Draft | None:
 
 def padding(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None:
-        return None
     edges = tuple(
         (s.rng.choice([-1, 0, 0, 1, 2]), s.rng.choice([-1, 0, 0, 1, 3]), s.rng.choice([0, 0, 1, 2]))
         for _ in range(x.rank)
     )
-    filler = s.pick(lambda v: v.rank == 0 and v.dtype == x.dtype)
+    filler = s.find(lambda v: v.rank == 0 and v.dtype == x.dtype)
     if filler is not None:
         return Draft(f"lax.pad($0, $1, {edges})", [x, filler], moved())
     number = "True" if bools(x) else str(s.rng.choice([0, 1, 7]))
@@ -872,8 +821,6 @@ def padding(s: Scope) -> Draft | None:
 
 def concatenate(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None:
-        return None
     axis = s.rng.randrange(x.rank)
 
     def joins(v: Value) -> bool:
@@ -883,7 +830,7 @@ def concatenate(s: Scope) -> Draft | None:
             and all(v.sizes(a) == x.sizes(a) for a in range(x.rank) if a != axis)
         )
 
-    parts = [x] + [s.pick(joins) or x for _ in range(s.rng.randint(1, 3))]
+    parts = [x] + [s.find(joins) or x for _ in range(s.rng.randint(1, 3))]
     s.rng.shuffle(parts)
     names = ", ".join(f"${i}" for i in range(len(parts)))
     if s.chance(0.3) and all(p.shapes == x.shapes for p in parts):
@@ -893,18 +840,12 @@ def concatenate(s: Scope) -> Draft | None:
 
 def broadcast(s: Scope) -> Draft | None:
     x = s.pick()
-    if x is None:
-        return None
     y = s.pick(lambda v: v.rank >= x.rank and _fits(v, x))
-    if y is None:
-        return None
     return Draft("jnp.broadcast_to($0, $1.shape)", [x, y], moved(0))
 
 
 def iota(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None:
-        return None
     dtype = s.rng.choice([t for t in s.dtypes if t != "bool"])
     axis = s.rng.randrange(x.rank)
     size = f"$0.shape[{axis}]"
@@ -944,7 +885,7 @@ def index(s: Scope, ranks: Sequence[int] = (0, 1, 2), like: Value | None = None)
     """An array of places. With x64 JAX converts unsigned ones to int32 where sizes are numbers,
     to int64 where they are symbols: another place beyond 2**31, by JAX's choice.
     """
-    return s.pick(
+    return s.find(
         lambda v: (
             integers(v)
             and v.rank in ranks
@@ -955,10 +896,11 @@ def index(s: Scope, ranks: Sequence[int] = (0, 1, 2), like: Value | None = None)
 
 
 def gather(s: Scope) -> Draft | None:
-    x = s.pick(lambda v: v.rank > 0)
+    x = s.find(lambda v: v.rank > 0)
     i = index(s)
-    if x is None or i is None or (axis := some_axis(s, x, 1)) is None:
+    if x is None or i is None:
         return None
+    axis = some_axis(s, x, 1)
     before = ":, " * axis
     mode = s.rng.choice(["clip", "fill", "wrap"])
     options = [
@@ -991,20 +933,18 @@ def gather(s: Scope) -> Draft | None:
 
 def gather_along(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None or (axis := some_axis(s, x, 1)) is None:
-        return None
+    axis = some_axis(s, x, 1)
     i = s.pick(lambda v: integers(v) and v.shapes == x.shapes)
-    if i is None:
-        return None
     text = f"jnp.take_along_axis($0, $1, axis={axis}, mode='clip')"
     return Draft(text, [x, i], moved(0))
 
 
 def scatter(s: Scope) -> Draft | None:
-    x = s.pick(lambda v: v.rank > 0 and numbers(v))
+    x = s.find(lambda v: v.rank > 0 and numbers(v))
     i = index(s, (0, 1, 1, 2))
-    if x is None or i is None or (axis := some_axis(s, x, 1)) is None:
+    if x is None or i is None:
         return None
+    axis = some_axis(s, x, 1)
     before = ":, " * axis
     name = s.rng.choice(["set", "add", "min", "max", "multiply"])
     mode = s.rng.choice(["", ", mode='drop'", ", mode='clip'"])
@@ -1014,7 +954,7 @@ def scatter(s: Scope) -> Draft | None:
         update = s.rng.choice(["2", "0"])
         operands = [x, i]
     else:
-        u = s.pick(
+        u = s.find(
             lambda v: v.dtype == x.dtype and v.rank in (0, x.rank + i.rank - 1) and v.rank < 4
         )
         if u is None or s.chance(0.2):
@@ -1048,7 +988,7 @@ def scatter(s: Scope) -> Draft | None:
 
 def scatter_elements(s: Scope) -> Draft | None:
     """Two index arrays, or a mask."""
-    x = s.pick(lambda v: v.rank > 1 and numbers(v))
+    x = s.find(lambda v: v.rank > 1 and numbers(v))
     i = index(s, (0, 1))
     if x is None or i is None or min(min(shape) for shape in x.shapes) < 1:
         return None
@@ -1062,7 +1002,7 @@ def scatter_elements(s: Scope) -> Draft | None:
 
 
 def dynamic_slice(s: Scope) -> Draft | None:
-    x = s.pick(lambda v: v.rank > 0)
+    x = s.find(lambda v: v.rank > 0)
     i = index(s, (0,))
     if x is None or i is None:
         return None
@@ -1083,12 +1023,12 @@ def dynamic_slice(s: Scope) -> Draft | None:
 
 
 def dynamic_update_slice(s: Scope) -> Draft | None:
-    x = s.pick(lambda v: v.rank > 0)
+    x = s.find(lambda v: v.rank > 0)
     i = index(s, (0,))
     if x is None or i is None:
         return None
     axis = s.rng.randrange(x.rank)
-    u = s.pick(
+    u = s.find(
         lambda v: (
             v.dtype == x.dtype
             and v.rank == x.rank
@@ -1113,8 +1053,6 @@ def dynamic_update_slice(s: Scope) -> Draft | None:
 def scalar_index(s: Scope) -> Draft | None:
     """An integer of rank 0 read from an array: what starts, bounds and conditions are made of."""
     x = s.pick(lambda v: integers(v) and v.rank > 0 and min(min(t) for t in v.shapes) > 0)
-    if x is None:
-        return None
     zeros = ", ".join(s.rng.choice(["0", "-1"]) for _ in range(x.rank))
     text = s.rng.choice(
         [f"$0[{zeros}]", "jnp.max($0)", "jnp.min($0)", "$0" + "[0]" * x.rank, "jnp.sum($0) % 5"]
@@ -1135,8 +1073,6 @@ def settled_only(environment, names, types):
 
 def sort(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None:
-        return None
     axis = s.rng.randrange(x.rank)
     # Complex numbers with real parts that rounding makes equal change places.
     rule = settled_only if is_complex(x.dtype) else moved()
@@ -1155,9 +1091,7 @@ def sort(s: Scope) -> Draft | None:
 def sort_many(s: Scope) -> Draft | None:
     """Rows sorted by one or two keys, with what goes along."""
     x = s.pick(lambda v: v.rank > 0 and settled(v))
-    if x is None:
-        return None
-    others = [v for _ in range(2) if (v := s.pick(lambda v: v.shapes == x.shapes and settled(v)))]
+    others = [v for _ in range(2) if (v := s.find(lambda v: v.shapes == x.shapes and settled(v)))]
     operands = [x, *others]
     axis = s.rng.randrange(x.rank)
     names = ", ".join(f"${i}" for i in range(len(operands)))
@@ -1173,8 +1107,6 @@ def sort_many(s: Scope) -> Draft | None:
 
 def top_k(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0 and numbers(v) and min(v.sizes(-1)) > 0 and not v.facts.special)
-    if x is None:
-        return None
     k = s.rng.randint(1, min(4, *x.sizes(-1)))
     if not settled(x):
         return Draft(f"lax.top_k($0, {k})[0]", [x], moved())
@@ -1188,10 +1120,8 @@ def top_k(s: Scope) -> Draft | None:
 
 def search(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank == 1 and numbers(v) and settled(v) and not v.facts.special)
-    if x is None:
-        return None
     y = s.pick(lambda v: v.dtype == x.dtype and settled(v) and not v.facts.special and v.rank < 3)
-    if y is None or min(x.sizes(0)) < 1:
+    if min(x.sizes(0)) < 1:
         return None
     side = s.rng.choice(["left", "right"])
     text = f"jnp.searchsorted(jnp.sort($0), $1, side='{side}')"
@@ -1208,10 +1138,8 @@ def _normal(dtype: str) -> Facts | None:
 
 def random_bits(s: Scope) -> Draft | None:
     x = s.pick(lambda v: v.rank > 0)
-    if x is None:
-        return None
     key = f"jax.random.key({s.rng.randint(0, 99)})"
-    seed = s.pick(lambda v: integers(v) and v.rank == 0)
+    seed = s.find(lambda v: integers(v) and v.rank == 0)
     operands = [x]
     if seed is not None and s.chance(0.4):
         key = f"jax.random.fold_in({key}, $1)"

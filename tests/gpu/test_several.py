@@ -3,8 +3,6 @@
 XLA takes them for CPUs: its collectives and its partitioner are those of CPUs.
 """
 
-import os
-import textwrap
 from types import SimpleNamespace
 
 import jax
@@ -12,16 +10,12 @@ import pytest
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.derived import primitive
-from tests.children import forked
+from tests.frontend.test_sharded import in_one_process
 
 pytest.importorskip("llvmlite")
 
 PRELUDE = """
-    import contextlib, sys, threading
-    import numpy as np
-    import jax, jax.numpy as jnp
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-    import shlo_disc
+    import contextlib, threading
     from shlo_disc.executables.devices import stand_in_for
     from tests.gpu.stand_in import StandIn
 
@@ -31,31 +25,17 @@ PRELUDE = """
     gpus = contextlib.ExitStack()
     for ordinal, device in enumerate(jax.devices("cpu")):
         gpus.enter_context(stand_in_for(device, "cuda", ordinal))
-    line = jax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
-    square = jax.make_mesh((2, 2), ("i", "j"), axis_types=(AxisType.Auto,) * 2)
-    random = np.random.default_rng(0)
 
     def F(*shape):
         return random.integers(-4, 5, shape).astype(np.float32)
 
-    def on(mesh, x, *spec):
-        return jax.device_put(x, NamedSharding(mesh, P(*spec)))
-
     def launches():
         return np.array([driver.library.stand_in_launches_on(k) for k in range(4)])
 
-    def exchanged(jitted, *args):
-        text = jitted.lower(*args).compile().as_text()
-        kinds = ("all-gather", "all-reduce", "all-to-all", "collective-permute")
-        return {kind for kind in kinds if f" {kind}(" in text or f" {kind}-start(" in text}
+    as_arrays = alike
 
     def alike(got, want):
-        assert jax.tree.structure(got) == jax.tree.structure(want)
-        for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-            assert ours.dtype == theirs.dtype
-            assert ours.sharding.is_equivalent_to(theirs.sharding, ours.ndim), (
-                ours.sharding, theirs.sharding)
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+        as_arrays(got, want, atol=1e-4)
         assert not driver.errors
 """
 
@@ -183,12 +163,5 @@ SHORT = ("blocks and sums inside jax.jit", "one GPU after the other")
     "names", [SHORT, pytest.param(tuple(CHECKS.keys() - SHORT), marks=pytest.mark.slow)]
 )
 def test_several_gpus(names):
-    bodies = [
-        f"def check_{k}():\n{textwrap.indent(textwrap.dedent(code), '    ')}\n"
-        f"print({name!r}, file=sys.stderr)\ncheck_{k}()\n"
-        for k, (name, code) in enumerate(CHECKS.items())
-        if name in names
-    ]
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
-    code = "".join([textwrap.dedent(PRELUDE), *bodies, "gpus.close()"])
-    forked(code, timeout=500, XLA_FLAGS=flags)
+    checks = {name: code for name, code in CHECKS.items() if name in names}
+    in_one_process({**checks, "the end": "gpus.close()"}, PRELUDE)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.fuzz.draws import NothingFits
 from tests.fuzz.program import Body, Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Result, Scope, facts
@@ -63,29 +64,19 @@ def filler(inner: Scope, outer: Scope, like: Value) -> Value:
         (v for v in outer.values if v.shapes == like.shapes and dims(v) == dims(like)), None
     )
     if carrier is None and any(dims(like)):
-        raise NoFiller
-    made = broadcast_to(inner, scalar, carrier or replace(like, name="none"))
-    if made is None:
-        raise NoFiller
-    return made
-
-
-class NoFiller(Exception):
-    """A branch finds no value of a type."""
+        raise NothingFits
+    return broadcast_to(inner, scalar, carrier or replace(like, name="none"))
 
 
 @op(1)
 def if_(scope: Scope) -> object:
-    p = scope.pick(lambda v: v.dtype == "i1" and v.rank == 0)
+    p = scope.find(lambda v: v.dtype == "i1" and v.rank == 0)
     if p is None:
         p = scalar_of(scope, "i1")
     first, ends = branch(scope, None, 3)
     if not ends:
         return None
-    try:
-        second, others = branch(scope, ends, 3)
-    except NoFiller:
-        return None
+    second, others = branch(scope, ends, 3)
     bodies = [first.body([], ends), second.body([], others)]
     return scope.add("if", [p], results_of_branches([ends, others]), "", bodies)
 
@@ -93,26 +84,23 @@ def if_(scope: Scope) -> object:
 @op(0.7)
 def case(scope: Scope) -> object:
     """Indices out of range, too."""
-    index = scope.pick(lambda v: v.dtype == "i32" and v.rank == 0 and is_exact(v))
+    index = scope.find(lambda v: v.dtype == "i32" and v.rank == 0 and is_exact(v))
     if index is None:
         index = scalar_of(scope, "i32")
     first, ends = branch(scope, None, 2)
     if not ends:
         return None
     bodies, lists = [first.body([], ends)], [ends]
-    try:
-        for _ in range(scope.rng.randint(0, 2)):
-            other, others = branch(scope, ends, 2)
-            bodies.append(other.body([], others))
-            lists.append(others)
-    except NoFiller:
-        return None
+    for _ in range(scope.rng.randint(0, 2)):
+        other, others = branch(scope, ends, 2)
+        bodies.append(other.body([], others))
+        lists.append(others)
     return scope.add("case", [index], results_of_branches(lists), "", bodies)
 
 
 def scalar_of(scope: Scope, dtype: str) -> Value:
     """A scalar from data if there is a value to take it from, a constant otherwise."""
-    x = scope.pick(
+    x = scope.find(
         lambda v: v.dtype == dtype and v.rank >= 1 and not any(dims(v)) and 0 not in v.shapes[0]
     )
     if x is None:
@@ -124,10 +112,7 @@ def scalar_of(scope: Scope, dtype: str) -> Value:
         f"start_indices = {numbers([0] * x.rank)}, limit_indices = {numbers([1] * x.rank)}, "
         f"strides = {numbers([1] * x.rank)}",
     )  # fmt: skip
-    assert piece is not None
-    scalar = scope.one("reshape", [piece], (dtype, ONCE, known.moved(found, ())))
-    assert scalar is not None
-    return scalar
+    return scope.one("reshape", [piece], (dtype, ONCE, known.moved(found, ())))
 
 
 @op(2)
@@ -138,7 +123,7 @@ def while_(scope: Scope) -> object:
         return None
     carried = []
     for _ in range(rng.randint(1, 3)):
-        value = scope.pick(
+        value = scope.find(
             lambda v: (
                 is_number(v)
                 and (v.dtype in (*known.INTEGER, "i1") or is_exact(v))
@@ -160,7 +145,6 @@ def while_(scope: Scope) -> object:
     inner.grow(rng.randint(1, 4))
     one = inner.constant(1, dtype)
     step = inner.one("add", [counter, one], (dtype, ONCE, Facts(6, grain=0)))
-    assert step is not None
     ends = [step]
     for head in heads[1:]:
         fitting = [
@@ -177,12 +161,10 @@ def while_(scope: Scope) -> object:
     if rng.random() < 0.3:  # a limit that is captured
         limit = scope.constant(trips, dtype)
     go = test.one("compare", [heads2[0], limit], ("i1", ONCE, Facts(1, grain=0)), INDEX)
-    assert go is not None
     if rng.random() < 0.2:
-        flag = test.pick(lambda v: v.dtype == "i1" and v.rank == 0 and v != go and is_exact(v))
+        flag = test.find(lambda v: v.dtype == "i1" and v.rank == 0 and v != go and is_exact(v))
         if flag is not None:
             both = test.one("and", [go, flag], ("i1", ONCE, Facts(1, grain=0)))
-            assert both is not None
             go = both
     results = [result_of(start)] + [result_of(h) for h in heads[1:]]
     bodies = [test.body(heads2, [go]), body]
@@ -202,7 +184,7 @@ def call(scope: Scope) -> object:
     """A function, or a composite with one as its decomposition."""
     if scope.depth > 0:
         return None
-    given = [v for _ in range(scope.rng.randint(1, 3)) if (v := scope.pick(is_number))]
+    given = [v for _ in range(scope.rng.randint(1, 3)) if (v := scope.find(is_number))]
     if not given:
         return None
     heads = [scope.define("p", v.dtype, v.shapes, known.moved(facts(v), dims(v))) for v in given]
@@ -221,7 +203,7 @@ def call(scope: Scope) -> object:
 
 @op(0.7)
 def barrier(scope: Scope) -> object:
-    many = [v for _ in range(scope.rng.randint(1, 3)) if (v := scope.pick())]
+    many = [v for _ in range(scope.rng.randint(1, 3)) if (v := scope.find())]
     if not many:
         return None
     return scope.add("optimization_barrier", many, [result_of(v) for v in many])
@@ -236,8 +218,6 @@ def collective(scope: Scope) -> object:
     if scope.depth > 0:
         return None
     x = scope.pick(lambda v: is_number(v) and v.dtype != "f8E8M0FNU" and v.rank >= 1)
-    if x is None:
-        return None
     name = scope.rng.choice(
         ["all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute",
          "reduce_scatter", "replica_id", "partition_id"]
@@ -250,11 +230,7 @@ def collective(scope: Scope) -> object:
     bodies: list[Body] = []
     if "reduce" in name:
         monoid = draw_monoid(scope, [x])
-        if monoid is None:
-            return None
         body = monoid_body(scope, monoid, [x.dtype])
-        if body is None:
-            return None
         bodies.append(body)
     attributes = {
         "all_gather": f"all_gather_dim = {axis} : i64, {GROUP}",
@@ -281,8 +257,6 @@ def cholesky(scope: Scope) -> object:
     found = Facts(20, 64 * known.epsilon(dtype) * 20, rough=True)
     lower = scope.rng.choice(["true", "false"])
     full = scope.one("cholesky", [matrix], (dtype, matrix.shapes, found), f"lower = {lower}")
-    if full is None:
-        return None
     # The other triangle is open.
     row, column = (
         scope.one(
@@ -290,15 +264,12 @@ def cholesky(scope: Scope) -> object:
         )
         for d in (0, 1)
     )
-    assert row is not None
-    assert column is not None
     way = "GE" if lower == "true" else "LE"
     inside = scope.one(
         "compare", [row, column], ("i1", matrix.shapes, Facts(1, grain=0)),
         f"comparison_direction = #stablehlo<comparison_direction {way}>",
     )  # fmt: skip
     zero = scope.constant(np.zeros((size, size)), dtype)
-    assert inside is not None
     result = scope.one("select", [inside, full, zero], (dtype, matrix.shapes, found))
     full_index = scope.values.index(full)
     del scope.values[full_index]
@@ -335,8 +306,6 @@ def fft(scope: Scope) -> object:
         lambda v: v.dtype in wanted and v.rank >= 1 and not facts(v).special
         and not any(dims(v)) and 0 not in v.shapes[0] and facts(v).magnitude < 1e6
     )  # fmt: skip
-    if x is None:
-        return None
     count = rng.randint(1, min(2, x.rank))
     lengths = list(x.shapes[0][-count:])
     shape = list(x.shapes[0])
@@ -364,7 +333,7 @@ def rng_bit_generator(scope: Scope) -> object:
     algorithm, count = scope.rng.choice(
         [("THREE_FRY", 2), ("PHILOX", 2), ("PHILOX", 3), ("DEFAULT", 2)]
     )
-    state = scope.pick(lambda v: v.dtype == "ui64" and v.shapes == ((count,),) * CALLS)
+    state = scope.find(lambda v: v.dtype == "ui64" and v.shapes == ((count,),) * CALLS)
     if state is None:
         drawn = np.random.default_rng(scope.rng.randrange(10**6)).integers(0, 2**62, (count,))
         state = scope.constant(drawn, "ui64")
@@ -385,8 +354,6 @@ def batch_norm(scope: Scope) -> object:
         and not facts(v).special and facts(v).magnitude < 10 and is_exact(v)
         and not any(dims(v)) and 0 not in v.shapes[0]
     )  # fmt: skip
-    if x is None:
-        return None
     axis = scope.rng.randrange(x.rank)
     features = x.shapes[0][axis]
     draw = np.random.default_rng(scope.rng.randrange(10**6))

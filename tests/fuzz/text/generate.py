@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.draws import Draws
+from tests.fuzz.draws import Draws, NothingFits
 from tests.fuzz.program import Argument, Block, Body, Shapes, Step, Value, free_names
 from tests.fuzz.text import types as known
 from tests.fuzz.text.module import Module
@@ -83,18 +84,18 @@ class Scope(Draws):
         results: Sequence[Result | None],
         attributes: str = "",
         bodies: Sequence[Body] = (),
-    ) -> list[Value] | None:
-        """The results of a step; None where one of them is None or too large."""
+    ) -> list[Value]:
+        """The results of a step. Raises NothingFits where one of them is None or too large."""
         made = []
         for result in results:
             if result is None:
-                return None
+                raise NothingFits
             dtype, shapes, found = result
             if found.special and dtype in known.FINITE:
-                return None  # what infinities and NaN become is open
+                raise NothingFits  # what infinities and NaN become is open
             large = max(int(np.prod(s)) for s in shapes) > self.names.most
             if op != "constant" and (large or len(shapes[0]) > MAX_RANK):
-                return None
+                raise NothingFits
             made.append((dtype, shapes, found))
         values = [self.define("v", *m) for m in made]
         name = op if "." in op else f"stablehlo.{op}"
@@ -115,10 +116,9 @@ class Scope(Draws):
         result: Result | None,
         attributes: str = "",
         bodies: Sequence[Body] = (),
-    ) -> Value | None:
+    ) -> Value:
         """As `add`, for one result."""
-        made = self.add(op, operands, [result], attributes, bodies)
-        return None if made is None else made[0]
+        return self.add(op, operands, [result], attributes, bodies)[0]
 
     def constant(self, numbers: Any, dtype: str) -> Value:
         """A `constant` with the elements of an array."""
@@ -136,11 +136,9 @@ class Scope(Draws):
             if magnitude > 2.0**20 or not np.array_equal(both * 8, np.round(both * 8)):
                 real = replace(real, grain=None)
         text = known.dense(array, dtype)
-        made = self.one(
+        return self.one(
             "constant", [], (dtype, (shape,) * CALLS, real), f"value = dense<{text}> : {kind}"
         )
-        assert made is not None
-        return made
 
     def block(self, results: Sequence[Value]) -> Block:
         return Block(tuple(self.steps), tuple(v.name for v in results))
@@ -160,13 +158,14 @@ class Scope(Draws):
             if added >= count:
                 return
             maker = self.rng.choices(list(self.makers), list(self.makers.values()))[0]
-            added += maker(self) is not None
+            with contextlib.suppress(NothingFits):
+                added += maker(self) is not None
 
     # --- values a maker needs -------------------------------------------------------------------
 
     def shape_operand(
         self, sizes: Sequence[tuple[Value, int] | int], dtype: str | None = None
-    ) -> Value | None:
+    ) -> Value:
         """A rank-1 integer tensor with these sizes: of values' dimensions, or numbers."""
         dtype = dtype or self.rng.choice(["i32", "i64"])
         if not sizes or all(isinstance(s, int) for s in sizes):
@@ -185,14 +184,9 @@ class Scope(Draws):
                 ("i32", ((),) * CALLS, Facts(MAX_ELEMENTS, grain=0, known=numbers)),
                 f"dimension = {axis} : i64",
             )
-            if scalar is None:
-                return None
             if dtype == "i64":
                 scalar = self.one("convert", [scalar], ("i64", ((),) * CALLS, facts(scalar)))
-                assert scalar is not None
-            row = self.one("reshape", [scalar], (dtype, one, facts(scalar)))
-            assert row is not None
-            parts.append(row)
+            parts.append(self.one("reshape", [scalar], (dtype, one, facts(scalar))))
         if len(parts) == 1:
             return parts[0]
         rows = [self.known_of(p) for p in parts]

@@ -29,8 +29,6 @@ def permuted(items: tuple, order: list[int]) -> tuple:
 @op(2)
 def transpose(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank > 1)
-    if x is None:
-        return None
     order = scope.rng.sample(range(x.rank), x.rank)
     shapes = tuple(permuted(s, order) for s in x.shapes)
     found = known.moved(facts(x), permuted(dims(x), order))
@@ -41,8 +39,6 @@ def transpose(scope: Scope) -> object:
 @op(2)
 def reshape(scope: Scope) -> object:
     x = scope.pick(lambda v: len(set(v.shapes)) == 1 and not any(dims(v)))
-    if x is None:
-        return None
     count = 1
     for size in x.shapes[0]:
         count *= size
@@ -64,8 +60,6 @@ def reshape(scope: Scope) -> object:
 def dynamic_reshape(scope: Scope) -> object:
     """Two neighbours become one, or a dimension of 1 comes or goes."""
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     axis = scope.rng.randrange(x.rank)
     sizes: list[tuple[Value, int] | int] = [(x, a) for a in range(x.rank)]
     sizes = [s if dims(x)[a] else x.shapes[0][a] for a, s in enumerate(sizes)]
@@ -86,7 +80,7 @@ def dynamic_reshape(scope: Scope) -> object:
     shape = scope.shape_operand(sizes)
     found = known.moved(facts(x), tuple(mask))
     result = (x.dtype, tuple(map(tuple, shapes)), found)
-    return shape and scope.one("dynamic_reshape", [x, shape], result)
+    return scope.one("dynamic_reshape", [x, shape], result)
 
 
 def _flat(scope: Scope, x: Value, axis: int) -> object:
@@ -100,23 +94,16 @@ def _flat(scope: Scope, x: Value, axis: int) -> object:
                       f"dimension = {a} : i64")
         )  # fmt: skip
     a, b = scalars[axis : axis + 2]
-    assert a is not None
-    assert b is not None
     product = tuple((s[axis] * s[axis + 1],) for s in x.shapes)
     both = scope.one("multiply", [a, b], ("i32", ((),) * CALLS, Facts(400, grain=0, known=product)))
-    assert both is not None
     scalars[axis : axis + 2] = [both]
-    rows = []
-    for s in scalars:
-        assert s is not None
-        rows.append(scope.one("reshape", [s], ("i32", ((1,),) * CALLS, facts(s))))
+    rows = [scope.one("reshape", [s], ("i32", ((1,),) * CALLS, facts(s))) for s in scalars]
     shapes = tuple((*s[:axis], s[axis] * s[axis + 1], *s[axis + 2 :]) for s in x.shapes)
     shape = rows[0]
     if len(rows) > 1:
         found = Facts(400, grain=0, known=shapes)
         result = ("i32", ((len(rows),),) * CALLS, found)
-        shape = scope.one("concatenate", [r for r in rows if r], result, "dimension = 0 : i64")
-    assert shape is not None
+        shape = scope.one("concatenate", rows, result, "dimension = 0 : i64")
     mask = (*dims(x)[:axis], True, *dims(x)[axis + 2 :])
     return scope.one("dynamic_reshape", [x, shape], (x.dtype, shapes, known.moved(facts(x), mask)))
 
@@ -124,8 +111,8 @@ def _flat(scope: Scope, x: Value, axis: int) -> object:
 @op(2)
 def broadcast_in_dim(scope: Scope) -> object:
     """New dimensions, and dimensions of 1 that are repeated."""
-    like = scope.pick(lambda v: v.rank >= 1)
-    x = scope.pick(lambda v: v.rank <= 3)
+    like = scope.find(lambda v: v.rank >= 1)
+    x = scope.find(lambda v: v.rank <= 3)
     if like is None or x is None:
         return None
     places: list[int] = []
@@ -169,16 +156,12 @@ def broadcast_in_dim(scope: Scope) -> object:
         wider = [a for a in ones if not all(t[places[a]] == 1 for t in shapes)]
         attributes += f", known_expanding_dimensions = {numbers(wider)}"
         attributes += f", known_nonexpanding_dimensions = {numbers(others)}"
-    return shape and scope.one(
-        "dynamic_broadcast_in_dim", [x, shape], (x.dtype, shapes, found), attributes
-    )
+    return scope.one("dynamic_broadcast_in_dim", [x, shape], (x.dtype, shapes, found), attributes)
 
 
 @op(1)
 def broadcast(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank <= 2 and is_number(v))
-    if x is None:
-        return None
     sizes = tuple(scope.rng.choice([1, 2, 3]) for _ in range(scope.rng.randint(0, 2)))
     shapes = tuple((*sizes, *s) for s in x.shapes)
     found = known.moved(facts(x), ((False,) * len(sizes) + dims(x)))
@@ -190,8 +173,6 @@ def broadcast(scope: Scope) -> object:
 @op(1)
 def iota(scope: Scope) -> object:
     like = scope.pick(lambda v: v.rank >= 1)
-    if like is None:
-        return None
     dtype = scope.rng.choice([t for t in scope.dtypes if t != "i1"] + ["i32"])
     axis = scope.rng.randrange(like.rank)
     most = max(s[axis] for s in like.shapes)
@@ -204,14 +185,12 @@ def iota(scope: Scope) -> object:
     if not any(dims(like)) and scope.chance(0.7):
         return scope.one("iota", [], (dtype, like.shapes, found), attributes)
     shape = scope.shape_operand([(like, a) for a in range(like.rank)])
-    return shape and scope.one("dynamic_iota", [shape], (dtype, like.shapes, found), attributes)
+    return scope.one("dynamic_iota", [shape], (dtype, like.shapes, found), attributes)
 
 
 @op(1)
 def reverse(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     axes = scope.rng.sample(range(x.rank), scope.rng.randint(0, x.rank))
     found = known.moved(facts(x), dims(x))
     return scope.one("reverse", [x], (x.dtype, x.shapes, found), f"dimensions = {numbers(axes)}")
@@ -232,8 +211,6 @@ def _limits(scope: Scope, x: Value) -> tuple[list[int], list[int], list[int]]:
 @op(2)
 def slice_(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     low, high, steps = _limits(scope, x)
     shape = tuple(-(-(hi - lo) // s) for lo, hi, s in zip(low, high, steps, strict=True))
     if 0 in shape and not scope.chance(0.1):
@@ -250,9 +227,7 @@ def slice_(scope: Scope) -> object:
 def pad(scope: Scope) -> object:
     """With negative and interior paddings."""
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
-    value = scope.pick(lambda v: v.rank == 0 and v.dtype == x.dtype)
+    value = scope.find(lambda v: v.rank == 0 and v.dtype == x.dtype)
     if value is None:
         if not is_number(x) or x.dtype == "f8E8M0FNU":
             return None
@@ -274,8 +249,7 @@ def pad(scope: Scope) -> object:
     if scope.chance(0.3):
         dtype = scope.rng.choice(["i32", "i64"])
         operands = [scope.shape_operand(v, dtype) for v in (low, high, inner)]
-        if all(operands):
-            return scope.one("dynamic_pad", [x, value, *[o for o in operands if o]], result)
+        return scope.one("dynamic_pad", [x, value, *operands], result)
     attributes = (
         f"edge_padding_low = {numbers(low)}, edge_padding_high = {numbers(high)}, "
         f"interior_padding = {numbers(inner)}"
@@ -286,8 +260,6 @@ def pad(scope: Scope) -> object:
 @op(2)
 def concatenate(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     axis = scope.rng.randrange(x.rank)
 
     def rest(v: Value) -> list[tuple[int, ...]]:
@@ -295,7 +267,7 @@ def concatenate(scope: Scope) -> object:
 
     many = [x]
     for _ in range(scope.rng.randint(0, 3)):
-        y = scope.pick(lambda v: v.dtype == x.dtype and v.rank == x.rank and rest(v) == rest(x))
+        y = scope.find(lambda v: v.dtype == x.dtype and v.rank == x.rank and rest(v) == rest(x))
         if y is not None:
             many.append(y)
     shapes = tuple(
@@ -314,26 +286,22 @@ def concatenate(scope: Scope) -> object:
 @op(1)
 def dynamic_slice(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     starts = _starts(scope, x.rank)
     sizes = tuple(
         scope.rng.randint(1, n) if (n := min(s[a] for s in x.shapes)) else 0 for a in range(x.rank)
     )
     found = known.moved(facts(x), (False,) * x.rank)
     attributes = f"slice_sizes = {numbers(sizes)}"
-    return starts and scope.one(
-        "dynamic_slice", [x, *starts], (x.dtype, every(sizes), found), attributes
-    )
+    return scope.one("dynamic_slice", [x, *starts], (x.dtype, every(sizes), found), attributes)
 
 
-def _starts(scope: Scope, rank: int) -> list[Value] | None:
+def _starts(scope: Scope, rank: int) -> list[Value]:
     """Integer scalars of one type: also outside of every array, where they are clamped."""
-    first = scope.pick(lambda v: v.rank == 0 and v.dtype in known.INTEGER)
+    first = scope.find(lambda v: v.rank == 0 and v.dtype in known.INTEGER)
     dtype = first.dtype if first else scope.rng.choice(["i32", "i64", "ui8", "ui32", "i8"])
     starts = []
     for _ in range(rank):
-        one = scope.pick(lambda v: v.rank == 0 and v.dtype == dtype)
+        one = scope.find(lambda v: v.rank == 0 and v.dtype == dtype)
         if one is None or scope.chance(0.4):
             low = 0 if dtype not in known.SIGNED else -1
             one = scope.constant(scope.rng.randint(low, 3 if known.bits(dtype) > 2 else 1), dtype)
@@ -344,8 +312,6 @@ def _starts(scope: Scope, rank: int) -> list[Value] | None:
 @op(1)
 def dynamic_update_slice(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
 
     def inside(v: Value) -> bool:
         return (
@@ -357,9 +323,9 @@ def dynamic_update_slice(scope: Scope) -> object:
             )
         )  # fmt: skip
 
-    update = scope.pick(inside)
+    update = scope.find(inside)
     starts = _starts(scope, x.rank)
-    if update is None or starts is None:
+    if update is None:
         return None
     found = known.moved(known.join(facts(x), facts(update)), dims(x))
     return scope.one("dynamic_update_slice", [x, update, *starts], (x.dtype, x.shapes, found))
@@ -369,8 +335,6 @@ def dynamic_update_slice(scope: Scope) -> object:
 def real_dynamic_slice(scope: Scope) -> object:
     """With bounds that are sizes, or numbers."""
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     low, high, steps = _limits(scope, x)
     whole = [scope.chance(0.5) for _ in range(x.rank)]
     shapes = tuple(
@@ -385,10 +349,6 @@ def real_dynamic_slice(scope: Scope) -> object:
         return None
     dtype = scope.rng.choice(["i32", "i64"])
     operands = [scope.shape_operand(v, dtype) for v in (low, ends, steps)]
-    if not all(operands):
-        return None
     mask = tuple(d and w for d, w in zip(dims(x), whole, strict=True))
     found = known.moved(facts(x), mask)
-    return scope.one(
-        "real_dynamic_slice", [x, *[o for o in operands if o]], (x.dtype, shapes, found)
-    )
+    return scope.one("real_dynamic_slice", [x, *operands], (x.dtype, shapes, found))

@@ -1,12 +1,14 @@
-"""Makers of single ops: each adds one step, or gives None where it finds no operands."""
+"""Makers of single ops: each adds one step, or gives None, or raises NothingFits."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.fuzz.draws import NothingFits
 from tests.fuzz.program import Shapes, Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Result, Scope, facts
@@ -34,8 +36,9 @@ def op(weight: float = 1.0, scalar: bool = False) -> Callable[[Maker], Maker]:
 
 
 def elementwise(scope: Scope) -> None:
-    """One random step that is element by element."""
-    scope.rng.choice(SCALARS)(scope)
+    """One random step that is element by element, or none."""
+    with contextlib.suppress(NothingFits):
+        scope.rng.choice(SCALARS)(scope)
 
 
 def is_number(value: Value) -> bool:
@@ -64,7 +67,7 @@ def dims(value: Value) -> tuple[bool, ...]:
 
 def similar(scope: Scope, value: Value, wanted: Callable[[Value], bool] = is_number) -> Value:
     """A value of the same type and sizes: another one, or the value itself."""
-    found = scope.pick(
+    found = scope.find(
         lambda v: (
             v.dtype == value.dtype
             and v.shapes == value.shapes
@@ -93,8 +96,6 @@ def add_or_subtract(scope: Scope) -> object:
     name = scope.rng.choice(["add", "subtract"])
     # f8E8M0FNU has no zero: x - x is NaN in ml_dtypes, the smallest number in LLVM.
     x = scope.pick(lambda v: is_number(v) and (name == "add" or v.dtype not in _NO_DIFFERENCE))
-    if x is None:
-        return None
     y = similar(scope, x)
     a, b = facts(x), facts(y)
     grain = None if a.grain is None or b.grain is None else max(a.grain, b.grain)
@@ -108,8 +109,6 @@ def add_or_subtract(scope: Scope) -> object:
 @op(2, scalar=True)
 def multiply(scope: Scope) -> object:
     x = scope.pick(is_number)
-    if x is None:
-        return None
     y = similar(scope, x)
     a, b = facts(x), facts(y)
     grain = None if a.grain is None or b.grain is None else a.grain + b.grain
@@ -130,26 +129,22 @@ def multiply(scope: Scope) -> object:
 def divide(scope: Scope) -> object:
     name = scope.rng.choice(["divide", "remainder"])
     x = scope.pick(lambda v: is_real(v) and v.dtype != "i1" and is_exact(v))
-    if x is None:
-        return None
     y = similar(scope, x, is_exact)
     if is_integer(x):
         one = broadcast_scalar(scope, x, 1)
-        y = one and scope.one("or", [y, one], same(x, replace(facts(y), known=None)))
-        if y is None:
-            return None
+        y = scope.one("or", [y, one], same(x, replace(facts(y), known=None)))
         return scope.one(name, [x, y], same(x, replace(facts(x), known=None)))
     found = Facts(known.largest(x.dtype), special=True)
     return scope.one(name, [x, y], same(x, found))
 
 
-def broadcast_scalar(scope: Scope, like: Value, number: Any) -> Value | None:
+def broadcast_scalar(scope: Scope, like: Value, number: Any) -> Value:
     """A splat in the shape of a value: a constant, or a broadcast one where sizes are dynamic."""
     scalar = scope.constant(number, like.dtype)
     return broadcast_to(scope, scalar, like)
 
 
-def broadcast_to(scope: Scope, scalar: Value, like: Value) -> Value | None:
+def broadcast_to(scope: Scope, scalar: Value, like: Value) -> Value:
     """A scalar in the shape of a value."""
     if not like.shapes[0]:
         return scalar
@@ -158,8 +153,6 @@ def broadcast_to(scope: Scope, scalar: Value, like: Value) -> Value | None:
     if not any(dims(like)):
         return scope.one("broadcast_in_dim", [scalar], result, "broadcast_dimensions = array<i64>")
     shape = scope.shape_operand([(like, axis) for axis in range(like.rank)])
-    if shape is None:
-        return None
     attributes = "broadcast_dimensions = array<i64>"
     return scope.one("dynamic_broadcast_in_dim", [scalar, shape], result, attributes)
 
@@ -185,8 +178,6 @@ def letter(dtype: str) -> str:
 def unary(scope: Scope) -> object:
     name, kinds = scope.rng.choice(list(_UNARY.items()))
     x = scope.pick(lambda v: letter(v.dtype) in kinds and (is_exact(v) or name in _CONTINUOUS))
-    if x is None:
-        return None
     a = replace(facts(x), known=None)
     if x.dtype in (*known.FINITE, "f8E3M4") and (
         name in ("ceil", "floor") or name.startswith("round")
@@ -214,8 +205,6 @@ def unary(scope: Scope) -> object:
 def extreme(scope: Scope) -> object:
     name = scope.rng.choice(["maximum", "minimum"])
     x = scope.pick(is_real)
-    if x is None:
-        return None
     y = similar(scope, x)
     return scope.one(name, [x, y], same(x, known.join(facts(x), facts(y))))
 
@@ -223,8 +212,6 @@ def extreme(scope: Scope) -> object:
 @op(2, scalar=True)
 def logic(scope: Scope) -> object:
     x = scope.pick(lambda v: letter(v.dtype) in "biu")
-    if x is None:
-        return None
     names = ["and", "or", "xor"]
     if x.dtype != "i1":
         names += ["shift_left", "shift_right_logical", "shift_right_arithmetic"]
@@ -235,8 +222,6 @@ def logic(scope: Scope) -> object:
 @op(1, scalar=True)
 def mulhi_or_power(scope: Scope) -> object:
     x = scope.pick(is_integer)
-    if x is None:
-        return None
     found = Facts(known.largest(x.dtype), grain=0)
     if scope.chance(0.5):
         return scope.one("chlo.mulhi", [x, similar(scope, x)], same(x, found))
@@ -246,8 +231,6 @@ def mulhi_or_power(scope: Scope) -> object:
 @op(2, scalar=True)
 def compare(scope: Scope) -> object:
     x = scope.pick(lambda v: is_number(v) and is_exact(v))
-    if x is None:
-        return None
     y = similar(scope, x, is_exact)
     way = scope.rng.choice(["EQ", "NE", *(["LT", "LE", "GT", "GE"] if is_real(x) else [])])
     attributes = f"comparison_direction = #stablehlo<comparison_direction {way}>"
@@ -262,11 +245,7 @@ def compare(scope: Scope) -> object:
 @op(2, scalar=True)
 def select(scope: Scope) -> object:
     p = scope.pick(lambda v: v.dtype == "i1")
-    if p is None:
-        return None
     x = scope.pick(lambda v: is_number(v) and (v.shapes == p.shapes or (p.rank == 0)))
-    if x is None:
-        return None
     y = similar(scope, x)
     return scope.one("select", [p, x, y], same(x, known.join(facts(x), facts(y))))
 
@@ -274,11 +253,9 @@ def select(scope: Scope) -> object:
 @op(1, scalar=True)
 def clamp(scope: Scope) -> object:
     x = scope.pick(is_real)
-    if x is None:
-        return None
     low, high = similar(scope, x), similar(scope, x)
     if scope.chance(0.5):
-        scalars = [scope.pick(lambda v: v.dtype == x.dtype and v.rank == 0) for _ in range(2)]
+        scalars = [scope.find(lambda v: v.dtype == x.dtype and v.rank == 0) for _ in range(2)]
         if None not in scalars:
             low, high = scalars  # type: ignore[assignment]
     many = (facts(low), facts(x), facts(high))
@@ -287,15 +264,13 @@ def clamp(scope: Scope) -> object:
 
 @op(1, scalar=True)
 def is_finite(scope: Scope) -> object:
-    x = scope.pick(lambda v: is_float(v) and (is_exact(v)))
-    return x and scope.one("is_finite", [x], same(x, Facts(1, grain=0), "i1"))
+    x = scope.pick(lambda v: is_float(v) and is_exact(v))
+    return scope.one("is_finite", [x], same(x, Facts(1, grain=0), "i1"))
 
 
 @op(4, scalar=True)
 def convert(scope: Scope) -> object:
     x = scope.pick(is_number)
-    if x is None:
-        return None
     targets = [t for t in (*scope.dtypes, scope.rng.choice(ALL)) if convertible(x, t)]
     if not targets:
         return None
@@ -343,8 +318,6 @@ def bitcast(scope: Scope) -> object:
     x = scope.pick(
         lambda v: is_real(v) and v.dtype != "i1" and is_exact(v) and not facts(v).special
     )
-    if x is None:
-        return None
     targets = [t for t in ALL if t not in known.COMPLEX and t != "i1"]
     targets = [t for t in targets if known.bits(t) == known.bits(x.dtype) and t != x.dtype]
     if not targets:
@@ -361,8 +334,6 @@ def bitcast_narrower(scope: Scope) -> object:
     x = scope.pick(
         lambda v: is_real(v) and v.dtype != "i1" and is_exact(v) and not facts(v).special
     )
-    if x is None:
-        return None
     targets = [t for t in known.INTEGER if known.bits(t) < known.bits(x.dtype)]
     targets = [t for t in targets if known.bits(t) >= 8]
     if targets and scope.chance(0.7):
@@ -386,8 +357,6 @@ def bitcast_narrower(scope: Scope) -> object:
 @op(0.5, scalar=True)
 def reduce_precision(scope: Scope) -> object:
     x = scope.pick(lambda v: v.dtype in ("f32", "f64", "bf16", "f16") and is_exact(v))
-    if x is None:
-        return None
     exponent, mantissa = scope.rng.randint(2, 8), scope.rng.randint(0, 12)
     found = replace(facts(x), grain=None, known=None, special=True)
     attributes = f"exponent_bits = {exponent} : i32, mantissa_bits = {mantissa} : i32"
@@ -436,7 +405,7 @@ def function(scope: Scope) -> object:
         x = scope.pick(
             lambda v: letter(v.dtype) in ("f" if name in _REAL_ONLY else "fc") and is_exact(v)
         )
-    if x is None or x.dtype == "f8E8M0FNU":
+    if x.dtype == "f8E8M0FNU":
         return None
     a = facts(x)
     if known.is_complex(x.dtype) and (a.special or a.magnitude > 10):
@@ -455,8 +424,6 @@ def function(scope: Scope) -> object:
 def function_of_two(scope: Scope) -> object:
     name = scope.rng.choice(["atan2", "power", "chlo.next_after", "chlo.zeta", "chlo.polygamma"])
     x = scope.pick(lambda v: v.dtype in ("f32", "f64", "bf16", "f16") and is_exact(v))
-    if x is None:
-        return None
     y = similar(scope, x, is_exact)
     special = facts(x).special or facts(y).special
     found = Facts(math.inf, 0, None, True, True)
@@ -470,14 +437,12 @@ def function_of_two(scope: Scope) -> object:
 
 @op(2, scalar=True)
 def parts(scope: Scope) -> object:
-    x = scope.pick(lambda v: known.is_complex(v.dtype))
+    x = scope.find(lambda v: known.is_complex(v.dtype))
     if x is not None and scope.chance(0.6):
         name = scope.rng.choice(["real", "imag", "chlo.conj"])
         to = x.dtype if name == "chlo.conj" else known.real_of(x.dtype)
         return scope.one(name, [x], same(x, replace(facts(x), known=None), to))
     x = scope.pick(lambda v: v.dtype in ("f32", "f64"))
-    if x is None:
-        return None
     y = similar(scope, x)
     found = known.join(facts(x), facts(y))
     found = replace(found, magnitude=found.magnitude * 2**0.5)
@@ -488,7 +453,7 @@ def parts(scope: Scope) -> object:
 def classify(scope: Scope) -> object:
     name = scope.rng.choice(["chlo.is_inf", "chlo.is_pos_inf", "chlo.is_neg_inf"])
     x = scope.pick(lambda v: is_float(v) and is_exact(v))
-    return x and scope.one(name, [x], same(x, Facts(1, grain=0), "i1"))
+    return scope.one(name, [x], same(x, Facts(1, grain=0), "i1"))
 
 
 def static(shapes_of: Shapes) -> bool:

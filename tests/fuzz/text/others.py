@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from dataclasses import replace
 
 import numpy as np
 
+from tests.fuzz.draws import NothingFits
 from tests.fuzz.program import Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.control import result_of
@@ -35,7 +37,7 @@ _STORAGES = {"i8": (-128, 127), "ui8": (0, 255), "i4": (-8, 7), "i16": (-(2**15)
              "i32": (-(2**31), 2**31 - 1)}  # fmt: skip
 
 
-def _quantized(scope: Scope, x: Value) -> tuple[str, float] | None:
+def _quantized(scope: Scope, x: Value) -> tuple[str, float]:
     """A quantized type for the sizes of a value, and its largest magnitude."""
     rng = scope.rng
     storage = rng.choice(["i8", "i8", "ui8", "i4", "i16"])
@@ -68,22 +70,15 @@ def quantize(scope: Scope) -> object:
         lambda v: (v.dtype == "f32" or (rare and v.dtype in ("bf16", "f16"))) and is_exact(v)
         and not facts(v).special and not known.is_quantized(v.dtype)
     )  # fmt: skip
-    if x is None:
-        return None
     drawn = _quantized(scope, x)
-    if drawn is None:
-        return None
     dtype, magnitude = drawn
     found = Facts(magnitude, dynamic=dims(x))
     q = scope.one("uniform_quantize", [x], (dtype, x.shapes, found))
-    if q is None:
-        return None
     per_axis = "{" in dtype
     ends = [q]
     for _ in range(scope.rng.randint(0, 3)):
-        more = _on_quantized(scope, ends[-1], per_axis)
-        if more is not None:
-            ends.append(more)
+        with contextlib.suppress(NothingFits):
+            ends.append(_on_quantized(scope, ends[-1], per_axis))
     last = ends[-1]
     for value in ends:
         if value in scope.values:
@@ -100,7 +95,7 @@ def _expressed(dtype: str) -> str:
     return found[1]
 
 
-def _on_quantized(scope: Scope, q: Value, per_axis: bool) -> Value | None:
+def _on_quantized(scope: Scope, q: Value, per_axis: bool) -> Value:
     rng = scope.rng
     names = ["requantize"]
     if not per_axis:
@@ -116,14 +111,14 @@ def _on_quantized(scope: Scope, q: Value, per_axis: bool) -> Value | None:
     if name == "requantize":
         expressed = _expressed(q.dtype)
         drawn = _quantized(scope, replace(q, dtype=expressed))
-        if drawn is None or ("{" in drawn[0]) != per_axis or per_axis:
-            return None
+        if ("{" in drawn[0]) != per_axis or per_axis:
+            raise NothingFits
         return scope.one(
             "uniform_quantize", [q], (drawn[0], q.shapes, Facts(drawn[1], dynamic=dims(q)))
         )
     if name == "transpose":
         if q.rank < 2:
-            return None
+            raise NothingFits
         order = rng.sample(range(q.rank), q.rank)
         shapes = tuple(tuple(s[i] for i in order) for s in q.shapes)
         found = known.moved(facts(q), tuple(dims(q)[i] for i in order))
@@ -134,23 +129,19 @@ def _on_quantized(scope: Scope, q: Value, per_axis: bool) -> Value | None:
         return scope.one(name, [q], (q.dtype, shapes, found), "broadcast_sizes = array<i64: 2>")
     if name == "concatenate":
         if not q.rank:
-            return None
+            raise NothingFits
         shapes = tuple((s[0] * 2, *s[1:]) for s in q.shapes)
         return scope.one(name, [q, q], (q.dtype, shapes, facts(q)), "dimension = 0 : i64")
     if name == "reduce":
         if not q.rank:
-            return None
+            raise NothingFits
         zero = scope.constant(0, _expressed(q.dtype))
         start = scope.one("uniform_quantize", [zero], (q.dtype, ONCE, Facts(0)))
-        if start is None:
-            return None
         scope.values.remove(start)
         scope.made.remove(start)
         a, b = (scope.define("a", q.dtype, ONCE, Facts(1)) for _ in range(2))
         inner = scope.inner([a, b])
         end = inner.one(rng.choice(["maximum", "minimum"]), [a, b], (q.dtype, ONCE, Facts(1)))
-        if end is None:
-            return None
         shapes = tuple(s[1:] for s in q.shapes)
         found = known.moved(facts(q), dims(q)[1:])
         return scope.one(
@@ -161,15 +152,14 @@ def _on_quantized(scope: Scope, q: Value, per_axis: bool) -> Value | None:
         return scope.one(name, [q, q, q], whole)
     if name == "select":
         p = scope.pick(lambda v: v.dtype == "i1" and (v.shapes == q.shapes or v.rank == 0))
-        return p and scope.one(name, [p, q, q], whole)
+        return scope.one(name, [p, q, q], whole)
     if name == "sort":
         if not q.rank:
-            return None
+            raise NothingFits
         a, b = (scope.define("a", q.dtype, ONCE, Facts(1)) for _ in range(2))
         inner = scope.inner([a, b])
         text = "comparison_direction = #stablehlo<comparison_direction LT>"
         end = inner.one("compare", [a, b], ("i1", ONCE, Facts(1, grain=0)), text)
-        assert end is not None
         attributes = "dimension = 0 : i64, is_stable = true"
         return scope.one("sort", [q], whole, attributes, [inner.body([a, b], [end], is_fixed=True)])
     if name in ("add", "multiply", "maximum", "minimum", "subtract"):
@@ -183,7 +173,7 @@ def _on_quantized(scope: Scope, q: Value, per_axis: bool) -> Value | None:
 @op(1)
 def tuples(scope: Scope) -> object:
     """A tuple of values, one of whose elements is taken; tuples of tuples, too."""
-    many = [v for _ in range(scope.rng.randint(1, 3)) if (v := scope.pick())]
+    many = [v for _ in range(scope.rng.randint(1, 3)) if (v := scope.find())]
     if not many or scope.depth > 0:
         return None
     index = scope.rng.randrange(len(many))
@@ -209,8 +199,6 @@ def chlo_broadcast(scope: Scope) -> object:
             and (letter(v.dtype) in "biu" if logical else v.dtype != "i1")
         )
     )
-    if x is None:
-        return None
 
     def fits(v: Value) -> bool:
         if v.dtype != x.dtype or not is_exact(v) or v.rank > x.rank:
@@ -225,8 +213,6 @@ def chlo_broadcast(scope: Scope) -> object:
         )
 
     y = scope.pick(fits)
-    if y is None:
-        return None
     behind = x.rank - y.rank
     shapes = tuple(
         tuple(t if a < behind else (s[a - behind] if t == 1 else t) for a, t in enumerate(shape))
@@ -275,11 +261,7 @@ def chlo_broadcast_function(scope: Scope) -> object:
     name = rng.choice(names)
     if name == "select":
         p = scope.pick(lambda v: v.dtype == "i1")
-        if p is None:
-            return None
         x = scope.pick(lambda v: is_real(v) and (v.shapes == p.shapes or not v.rank or not p.rank))
-        if x is None:
-            return None
         y = similar(scope, x)
         whole = p if p.rank else x
         found = known.moved(known.join(facts(x), facts(y)), dims(whole))
@@ -288,9 +270,7 @@ def chlo_broadcast_function(scope: Scope) -> object:
         x = scope.pick(is_integer)
     else:
         x = scope.pick(lambda v: v.dtype in ("f32", "f64") and is_exact(v))
-    if x is None:
-        return None
-    y = scope.pick(lambda v: v.dtype == x.dtype and not v.rank and is_exact(v)) or similar(scope, x)
+    y = scope.find(lambda v: v.dtype == x.dtype and not v.rank and is_exact(v)) or similar(scope, x)
     if not is_exact(y):
         return None
     special = facts(x).special or facts(y).special
@@ -312,8 +292,6 @@ def chlo_broadcast_function(scope: Scope) -> object:
 @op(0.5)
 def constant_like(scope: Scope) -> object:
     x = scope.pick(lambda v: v.dtype in ("f32", "i32", "f64", "i64", "bf16", "ui8"))
-    if x is None:
-        return None
     number = scope.rng.randint(0, 3)
     text = f"value = {float(number) if is_float(x) else number} : {x.dtype}"
     return scope.one("chlo.constant_like", [x], same(x, Facts(3, grain=0)), text)
@@ -329,7 +307,7 @@ def dynamic_conv(scope: Scope) -> object:
     x = scope.pick(
         lambda v: v.rank == 3 and v.dtype in ("f32", "i32", "f64", "i8") and not facts(v).special
     )
-    if x is None or dims(x)[1]:
+    if dims(x)[1]:
         return None
     out, window = rng.randint(1, 3), rng.randint(1, 3)
     feature = x.shapes[0][1]
@@ -346,7 +324,7 @@ def dynamic_conv(scope: Scope) -> object:
 
     mask = (dims(x)[0], False, dims(x)[2])
     result = product(scope, x, kernel, feature * window, mask, tuple(shapes))
-    if result is None or result[0] != x.dtype:
+    if result[0] != x.dtype:
         return None
     padding = scope.constant(np.array([[low, high]]), rng.choice(["i32", "i64"]))
     text = (
@@ -361,8 +339,6 @@ def dynamic_conv(scope: Scope) -> object:
 def set_dimension_size(scope: Scope) -> object:
     """The size it has: another one would be a bounded dimension."""
     x = scope.pick(lambda v: v.rank >= 1 and not any(dims(v)) and is_number(v))
-    if x is None:
-        return None
     axis = scope.rng.randrange(x.rank)
     size = scope.constant(x.shapes[0][axis], "i32")
     return scope.one("set_dimension_size", [x, size], result_of(x), f"dimension = {axis} : i64")
@@ -374,12 +350,8 @@ def chlo_scan(scope: Scope) -> object:
     x = scope.pick(
         lambda v: v.rank >= 1 and is_integer(v) and not any(dims(v)) and 0 not in v.shapes[0]
     )
-    if x is None:
-        return None
     axis = scope.rng.randrange(x.rank)
     monoid = draw_monoid(scope, [x])
-    if monoid is None:
-        return None
     rest = tuple(n for a, n in enumerate(x.shapes[0]) if a != axis)
     scalar = scope.constant(monoid.identity[0], x.dtype)
     init = scalar
@@ -388,16 +360,12 @@ def chlo_scan(scope: Scope) -> object:
         found = known.moved(facts(scalar), (False,) * len(rest))
         made = scope.one("broadcast_in_dim", [scalar], (x.dtype, shapes, found),
                          "broadcast_dimensions = array<i64>")  # fmt: skip
-        if made is None:
-            return None
         init = made
     anything = Facts(known.largest(x.dtype), grain=0)
     a, b = (scope.define("a", x.dtype, shapes, anything) for _ in range(2))
     inner = scope.inner([a, b], captures=False)
     name = monoid.name
     end = inner.one(name, [a, b], (x.dtype, shapes, known.moved(anything, (False,) * len(rest))))
-    if end is None:
-        return None
     whole: Result = (x.dtype, x.shapes, known.moved(anything, dims(x)))
     last: Result = (x.dtype, shapes, known.moved(anything, (False,) * len(rest)))
     text = (
@@ -416,20 +384,14 @@ def cumulative(scope: Scope) -> object:
     x = scope.pick(
         lambda v: v.rank >= 1 and is_number(v) and v.dtype != "f8E8M0FNU" and not any(dims(v))
     )
-    if x is None or 0 in x.shapes[0]:
+    if 0 in x.shapes[0]:
         return None
     axis = rng.randrange(x.rank)
     monoid = draw_monoid(scope, [x])
-    if monoid is None:
-        return None
     inits = initials(scope, monoid, [x.dtype], any_value=monoid.is_idempotent)
-    if inits is None:
-        return None
     size = x.shapes[0][axis]
-    found = reduced(monoid, [x], inits, size)
     body = monoid_body(scope, monoid, [x.dtype])
-    if found is None or body is None:
-        return None
+    found = reduced(monoid, [x], inits, size)
     window = [size if a == axis else 1 for a in range(x.rank)]
     ends = (size - 1, 0) if rng.random() < 0.6 else (0, size - 1)
     padding = [ends if a == axis else (0, 0) for a in range(x.rank)]
@@ -444,14 +406,8 @@ def rectified(scope: Scope) -> object:
     x = scope.pick(
         lambda v: is_real(v) and is_exact(v) and v.dtype != "f8E8M0FNU" and not facts(v).special
     )
-    if x is None:
-        return None
     zero = broadcast_to(scope, scope.constant(0, x.dtype), x)
-    if zero is None:
-        return None
     text = "comparison_direction = #stablehlo<comparison_direction GT>"
     flag = scope.one("compare", [x, zero], same(x, Facts(1, grain=0), "i1"), text)
-    if flag is None:
-        return None
     y = similar(scope, x)
     return scope.one("select", [flag, x, y], same(x, known.join(facts(x), facts(y))))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.fuzz.draws import NothingFits
 from tests.fuzz.program import Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Result, Scope, facts
@@ -23,8 +24,8 @@ _WIDER = {
 
 def product(
     scope: Scope, x: Value, y: Value, count: int, mask: tuple[bool, ...], shapes: tuple
-) -> Result | None:
-    """The result of sums of `count` products."""
+) -> Result:
+    """The result of sums of `count` products. Raises NothingFits where it is open."""
     dtype = x.dtype
     if scope.chance(0.3) and dtype in _WIDER:
         dtype = scope.rng.choice(_WIDER[dtype])
@@ -32,9 +33,9 @@ def product(
     if dtype in known.INTEGER or dtype == "i1":
         return dtype, shapes, Facts(known.largest(dtype), grain=0, dynamic=mask)
     if a.special or b.special:
-        return None
+        raise NothingFits
     if known.is_float(dtype) and known.bits(dtype) < 16:
-        return None  # how their sums are rounded is open
+        raise NothingFits  # how their sums are rounded is open
     grain = None if a.grain is None or b.grain is None else a.grain + b.grain
     magnitude = a.magnitude * b.magnitude * max(count, 1)
     times = 4.0 if known.is_complex(dtype) else 1.0
@@ -44,17 +45,15 @@ def product(
     if not known.fits(narrow, magnitude * times, grain):
         real = replace(real, rough=True)
     found = known.rounded(dtype, real, once=True, roundings=times * (count + 2))
-    return None if found is None else (dtype, shapes, known.moved(found, mask))
+    if found is None:
+        raise NothingFits
+    return dtype, shapes, known.moved(found, mask)
 
 
 @op(4)
 def dot_general(scope: Scope) -> object:
     x = scope.pick(lambda v: is_number(v) and v.dtype != "f8E8M0FNU")
-    if x is None:
-        return None
     y = scope.pick(lambda v: v.dtype == x.dtype)
-    if y is None:
-        return None
     axes_x, axes_y = list(range(x.rank)), list(range(y.rank))
     batch: list[tuple[int, int]] = []
     contract: list[tuple[int, int]] = []
@@ -101,13 +100,9 @@ def dot_general(scope: Scope) -> object:
 @op(1)
 def dot(scope: Scope) -> object:
     x = scope.pick(lambda v: 1 <= v.rank <= 2 and is_number(v) and v.dtype != "f8E8M0FNU")
-    if x is None:
-        return None
     y = scope.pick(
         lambda v: 1 <= v.rank <= 2 and v.dtype == x.dtype and v.sizes(0) == x.sizes(x.rank - 1)
     )
-    if y is None:
-        return None
     shapes = tuple((*x.shapes[c][:-1], *y.shapes[c][1:]) for c in range(CALLS))
     mask = (*dims(x)[:-1], *dims(y)[1:])
     result = product(scope, x, y, max(x.sizes(x.rank - 1)), mask, shapes)
@@ -117,11 +112,7 @@ def dot(scope: Scope) -> object:
 @op(1)
 def einsum(scope: Scope) -> object:
     x = scope.pick(lambda v: is_number(v) and v.dtype != "f8E8M0FNU")
-    if x is None:
-        return None
     y = scope.pick(lambda v: v.dtype == x.dtype and v.rank + x.rank <= 6)
-    if y is None:
-        return None
     letters = "abcdefgh"
     left = list(letters[: x.rank])
     right: list[str] = []
@@ -145,7 +136,7 @@ def einsum(scope: Scope) -> object:
     for name in gone:
         count *= max(size[name])
     result = product(scope, x, y, count, tuple(masks[name] for name in kept), shapes)
-    if result is not None and result[0] != x.dtype:
+    if result[0] != x.dtype:
         return None
     text = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
     return scope.one("einsum", [x, y], result, f'einsum_config = "{text}"')
@@ -156,8 +147,6 @@ def unary_einsum(scope: Scope) -> object:
     x = scope.pick(
         lambda v: is_number(v) and v.rank >= 1 and v.dtype != "f8E8M0FNU" and not facts(v).special
     )
-    if x is None:
-        return None
     letters = list("abcd"[: x.rank])
     kept = scope.rng.sample(letters, scope.rng.randint(0, x.rank))
     axes = [letters.index(name) for name in kept]
@@ -187,9 +176,7 @@ def convolution(scope: Scope) -> object:
     rng = scope.rng
     spatial = rng.choice([0, 1, 1, 2])
     x = scope.pick(lambda v: v.rank == spatial + 2 and is_number(v) and v.dtype != "f8E8M0FNU")
-    if x is None:
-        return None
-    y = scope.pick(lambda v: v.rank == spatial + 2 and v.dtype == x.dtype and not any(dims(v)))
+    y = scope.find(lambda v: v.rank == spatial + 2 and v.dtype == x.dtype and not any(dims(v)))
     if y is None or rng.random() < 0.5:
         drawn = np.random.default_rng(rng.randrange(10**6))
         shape = tuple(
@@ -242,8 +229,6 @@ def convolution(scope: Scope) -> object:
         count *= y.shapes[0][y_order[2 + k]]
     count *= 1
     result = product(scope, x, y, count, tuple(mask), tuple(shapes))
-    if result is None:
-        return None
 
     def layout(order: list[int], first: str, second: str) -> str:
         names = [""] * len(order)

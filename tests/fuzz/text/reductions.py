@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.fuzz.draws import NothingFits
 from tests.fuzz.program import Body, Value
 from tests.fuzz.text import types as known
 from tests.fuzz.text.generate import CALLS, Scope, facts
@@ -65,7 +66,7 @@ _OF_ONE: dict[str, Callable[[str], Any]] = {
 }
 
 
-def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid | None:
+def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid:
     """A monoid on elements of these types."""
     rng = scope.rng
     dtypes = tuple(v.dtype for v in many)
@@ -92,17 +93,19 @@ def draw_monoid(scope: Scope, many: Sequence[Value]) -> Monoid | None:
     )
 
 
-def reducible(scope: Scope) -> tuple[Sequence[Value], Monoid] | None:
+def reducible(scope: Scope) -> tuple[Sequence[Value], Monoid]:
     """Values of one shape, and a monoid on their elements."""
     many = several(scope)
-    monoid = None if many is None else draw_monoid(scope, many)
-    return None if many is None or monoid is None else (many, monoid)
+    return many, draw_monoid(scope, many)
 
 
 def reduced(
     monoid: Monoid, many: Sequence[Value], inits: Sequence[Value], count: int
-) -> list[Facts] | None:
-    """Facts of the results of `count` elements and an initial value; None: they say too little."""
+) -> list[Facts]:
+    """Facts of the results of `count` elements and an initial value.
+
+    Raises NothingFits where they say too little.
+    """
     if monoid.name.startswith("arg"):
         return [known.join(facts(a), facts(b)) for a, b in zip(many, inits, strict=True)]
     found = []
@@ -117,32 +120,32 @@ def reduced(
             continue
         if name == "multiply":
             if count > 6 and a.magnitude > 1:
-                return None
+                raise NothingFits
             if a.rough or a.magnitude > 1e3:
-                return None
+                raise NothingFits
             magnitude = max(a.magnitude, 1.0) ** (count + 1)
             real = Facts(magnitude, 0, None, a.special, True)
         else:
             magnitude = a.magnitude * (count + 1)
             real = Facts(magnitude, a.error * (count + 1), a.grain, a.special, a.rough)
         if known.is_complex(dtype) and a.special:
-            return None
+            raise NothingFits
         if not (name == "add" and not real.rough and known.fits(dtype, magnitude, real.grain)):
             if count > 1:
                 real = replace(real, rough=True)
             if a.special and name == "multiply":
-                return None
+                raise NothingFits
         times = 2.0 * (count + 1)
         end = known.rounded(dtype, real, once=True, roundings=times)
         if end is None:
-            return None
+            raise NothingFits
         found.append(end)
     return found
 
 
 def monoid_body(
     scope: Scope, monoid: Monoid, dtypes: Sequence[str], elements: Sequence[str] | None = None
-) -> Body | None:
+) -> Body:
     """The region: accumulators first, then elements, both of `dtypes` (or `elements`)."""
     left = [scope.define("a", t, ONCE, Facts(known.largest(t), rough=True)) for t in dtypes]
     right = [
@@ -153,25 +156,19 @@ def monoid_body(
     anything = Facts(0, rough=True)
 
     def two(name: str, x: Value, y: Value, dtype: str | None = None, more: str = "") -> Value:
-        made = inner.one(name, [x, y], (dtype or x.dtype, ONCE, anything), more)
-        assert made is not None
-        return made
+        return inner.one(name, [x, y], (dtype or x.dtype, ONCE, anything), more)
 
     def same_type(x: Value, dtype: str) -> Value:
         if x.dtype == dtype:
             return x
-        made = inner.one("convert", [x], (dtype, ONCE, anything))
-        assert made is not None
-        return made
+        return inner.one("convert", [x], (dtype, ONCE, anything))
 
     def less(way: str, x: Value, y: Value) -> Value:
         return two("compare", x, y, "i1",
                    f"comparison_direction = #stablehlo<comparison_direction {way}>")  # fmt: skip
 
     def choose(p: Value, x: Value, y: Value) -> Value:
-        made = inner.one("select", [p, x, y], (x.dtype, ONCE, anything))
-        assert made is not None
-        return made
+        return inner.one("select", [p, x, y], (x.dtype, ONCE, anything))
 
     right = [same_type(r, t) for r, t in zip(right, dtypes, strict=True)]
     if monoid.name.startswith("arg"):
@@ -190,13 +187,11 @@ def monoid_body(
             ends.append(choose(less("GE" if name == "maximum" else "LE", x, y), x, y))
         elif name == "add" and kind in "iuf" and scope.chance(0.15) and x.dtype != "f8E8M0FNU":
             negative = inner.one("negate", [y], (y.dtype, ONCE, anything))
-            assert negative is not None
             ends.append(two("subtract", x, negative))
         elif name == "or" and kind in "iub" and scope.chance(0.3):
             flipped = [inner.one("not", [v], (v.dtype, ONCE, anything)) for v in (x, y)]
             both = two("and", *[f for f in flipped if f])  # type: ignore[arg-type]
             end = inner.one("not", [both], (both.dtype, ONCE, anything))
-            assert end is not None
             ends.append(end)
         else:
             ends.append(two(name, x, y))
@@ -211,14 +206,12 @@ def _params(
     return [scope.names.values[by_name.get(r.name, r.name)] for r in right]
 
 
-def several(scope: Scope, wanted: Callable[[Value], bool] = is_number) -> list[Value] | None:
+def several(scope: Scope, wanted: Callable[[Value], bool] = is_number) -> list[Value]:
     """One to three values of the same sizes, of any types."""
     x = scope.pick(lambda v: v.rank >= 1 and wanted(v) and v.dtype != "f8E8M0FNU")
-    if x is None:
-        return None
     many = [x]
     while len(many) < 3 and scope.chance(0.3):
-        y = scope.pick(
+        y = scope.find(
             lambda v: v.shapes == x.shapes and dims(v) == dims(x) and wanted(v)
             and v.dtype != "f8E8M0FNU"
         )  # fmt: skip
@@ -229,7 +222,7 @@ def several(scope: Scope, wanted: Callable[[Value], bool] = is_number) -> list[V
 
 def initials(
     scope: Scope, monoid: Monoid, dtypes: Sequence[str], any_value: bool = True
-) -> list[Value] | None:
+) -> list[Value]:
     """Initial values: mostly the identity; sometimes, with `any_value`, another scalar.
 
     StableHLO lets a reduction use an initial value any number of times: XLA does so never over no
@@ -242,7 +235,7 @@ def initials(
     inits = []
     for name, number, dtype in zip(monoid.name.split("+"), monoid.identity, dtypes, strict=True):
         if scope.chance(0.15) and any_value:
-            found = scope.pick(lambda v, t=dtype: v.rank == 0 and v.dtype == t and is_exact(v))
+            found = scope.find(lambda v, t=dtype: v.rank == 0 and v.dtype == t and is_exact(v))
             if found is not None:
                 inits.append(found)
                 continue
@@ -257,24 +250,16 @@ def initials(
 @op(4)
 def reduce_(scope: Scope) -> object:
     drawn = reducible(scope)
-    if drawn is None:
-        return None
     many, monoid = drawn
     x = many[0]
     axes = sorted(scope.rng.sample(range(x.rank), scope.rng.randint(0, x.rank)))
     dtypes = [v.dtype for v in many]
     inits = initials(scope, monoid, dtypes, any_value=bool(axes))
-    if inits is None:
-        return None
     count = 1
     for axis in axes:
         count *= max(s[axis] for s in x.shapes)
     found = reduced(monoid, many, inits, count)
-    if found is None:
-        return None
     body = monoid_body(scope, monoid, dtypes)
-    if body is None:
-        return None
     kept = [a for a in range(x.rank) if a not in axes]
     shapes = tuple(tuple(s[a] for a in kept) for s in x.shapes)
     mask = tuple(dims(x)[a] for a in kept)
@@ -287,8 +272,6 @@ def reduce_(scope: Scope) -> object:
 def map_(scope: Scope) -> object:
     """Any function of scalars, with what it captures."""
     many = several(scope)
-    if many is None:
-        return None
     x = many[0]
     parameters = [scope.define("a", v.dtype, ONCE, known.moved(facts(v), ())) for v in many]
     inner = scope.inner(parameters)
@@ -296,7 +279,7 @@ def map_(scope: Scope) -> object:
     for _ in range(scope.rng.randint(1, 4)):
         elementwise(inner)
     end = inner.pick(lambda v: v in inner.made or v in parameters)
-    if end is None or known.is_quantized(end.dtype):
+    if known.is_quantized(end.dtype):
         return None
     found = known.moved(facts(end), dims(x))
     attributes = f"dimensions = {numbers(list(range(x.rank)))}"
@@ -308,8 +291,6 @@ def map_(scope: Scope) -> object:
 def sort(scope: Scope) -> object:
     """By one or two keys, stable; the comparator computes with them."""
     many = several(scope, lambda v: is_number(v) and is_exact(v))
-    if many is None:
-        return None
     x = many[0]
     axis = scope.rng.randrange(x.rank)
     parameters = []
@@ -331,7 +312,7 @@ def sort(scope: Scope) -> object:
         if letter(a.dtype) in "iu" and scope.chance(0.4):  # a function of the key
             changed = [inner.one("not", [v], (v.dtype, ONCE, facts(v))) for v in (a, b)]
             if scope.chance(0.5):
-                other = scope.pick(lambda v: v.rank == 0 and v.dtype == a.dtype and is_exact(v))
+                other = scope.find(lambda v: v.rank == 0 and v.dtype == a.dtype and is_exact(v))
                 if other is not None:
                     whole = (a.dtype, ONCE, Facts(known.largest(a.dtype), grain=0))
                     changed = [inner.one("xor", [v, other], whole) for v in (a, b)]
@@ -339,9 +320,7 @@ def sort(scope: Scope) -> object:
         text = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
         if a.dtype in ("f32", "f64", "bf16", "f16") and scope.chance(0.4):
             text += ", compare_type = #stablehlo<comparison_type TOTALORDER>"
-        made = inner.one("compare", [a, b], ("i1", ONCE, Facts(1, grain=0)), text)
-        assert made is not None
-        return made
+        return inner.one("compare", [a, b], ("i1", ONCE, Facts(1, grain=0)), text)
 
     first = scope.rng.choice(keys)
     end = less(first, way)
@@ -354,12 +333,8 @@ def sort(scope: Scope) -> object:
             "compare", [a, b], ("i1", ONCE, Facts(1, grain=0)),
             f"comparison_direction = #stablehlo<comparison_direction {way}>",
         )  # fmt: skip
-        assert tie is not None
-        assert plain_end is not None
         more = inner.one("and", [tie, less(second, "LT")], ("i1", ONCE, Facts(1, grain=0)))
-        assert more is not None
         found = inner.one("or", [plain_end, more], ("i1", ONCE, Facts(1, grain=0)))
-        assert found is not None
         end = found
     results = [(v.dtype, v.shapes, known.moved(facts(v), dims(v))) for v in many]
     attributes = f"dimension = {axis} : i64, is_stable = true"
@@ -374,7 +349,7 @@ def top_k(scope: Scope) -> object:
         lambda v: v.rank >= 1 and letter(v.dtype) in "iufb" and is_exact(v)
         and not facts(v).special and not dims(v)[-1] and v.dtype != "f8E8M0FNU"
     )  # fmt: skip
-    if x is None or not x.shapes[0][-1]:
+    if not x.shapes[0][-1]:
         return None
     k = scope.rng.randint(1, x.shapes[0][-1])
     shapes = tuple((*s[:-1], k) for s in x.shapes)

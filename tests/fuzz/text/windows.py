@@ -35,8 +35,6 @@ def reduce_window(scope: Scope) -> object:
     """Strides, both dilations, paddings of either sign, several operands."""
     rng = scope.rng
     drawn = reducible(scope)
-    if drawn is None:
-        return None
     many, monoid = drawn
     x = many[0]
     rank = x.rank
@@ -71,13 +69,9 @@ def reduce_window(scope: Scope) -> object:
         shapes.append(tuple(row))
     # Padding holds the initial value, and XLA leaves padding out.
     inits = initials(scope, monoid, [v.dtype for v in many], any_value=monoid.is_idempotent)
-    if inits is None:
-        return None
     count = int(np.prod(window))
-    found = reduced(monoid, many, inits, count)
     body = monoid_body(scope, monoid, [v.dtype for v in many])
-    if found is None or body is None:
-        return None
+    found = reduced(monoid, many, inits, count)
     results = [
         (v.dtype, tuple(shapes), known.moved(f, dims(x))) for v, f in zip(many, found, strict=True)
     ]
@@ -96,8 +90,6 @@ def select_and_scatter(scope: Scope) -> object:
         lambda v: v.rank >= 1 and letter(v.dtype) in "iuf" and is_exact(v)
         and not facts(v).special and v.dtype != "f8E8M0FNU"
     )  # fmt: skip
-    if x is None:
-        return None
     window, strides, padding = [], [], []
     for _ in range(x.rank):
         window.append(rng.choice([1, 1, 2, 3]))
@@ -118,7 +110,7 @@ def select_and_scatter(scope: Scope) -> object:
         shapes.append(tuple(row))
     if any(0 in shape for shape in shapes):  # XLA leaves some results without a value
         return None
-    source = scope.pick(lambda v: v.dtype == x.dtype and v.shapes == tuple(shapes))
+    source = scope.find(lambda v: v.dtype == x.dtype and v.shapes == tuple(shapes))
     if source is None:
         scalar = scope.constant(rng.choice([1, 2]) if known.bits(x.dtype) > 2 else 1, x.dtype)
         mask = known.moved(facts(scalar), dims(x))
@@ -128,18 +120,10 @@ def select_and_scatter(scope: Scope) -> object:
             "broadcast_in_dim", [scalar], (x.dtype, tuple(shapes), mask),
             "broadcast_dimensions = array<i64>",
         )  # fmt: skip
-        if source is None:
-            return None
     monoid = draw_monoid(scope, [source])
-    if monoid is None:
-        return None
     inits = initials(scope, monoid, [x.dtype])
-    if inits is None:
-        return None
-    found = reduced(monoid, [source], inits, int(np.prod(window)))
     body = monoid_body(scope, monoid, [x.dtype])
-    if found is None or body is None:
-        return None
+    found = reduced(monoid, [source], inits, int(np.prod(window)))
     parameters = [scope.define("a", x.dtype, ONCE, facts(x)) for _ in range(2)]
     inner = scope.inner(parameters)
     way = rng.choice(["GE", "GE", "GT", "LE", "LT"])
@@ -147,7 +131,6 @@ def select_and_scatter(scope: Scope) -> object:
         "compare", parameters, ("i1", ONCE, Facts(1, grain=0)),
         f"comparison_direction = #stablehlo<comparison_direction {way}>",
     )  # fmt: skip
-    assert chosen is not None
     attributes = (
         f"window_dimensions = {numbers(window)}, window_strides = {numbers(strides)}, "
         f"padding = {pairs(padding)}"
@@ -219,7 +202,7 @@ class Places:
         batch, offsets = iter(self.batch_sizes), iter(self.sizes[a] for a in self.offsets)
         return tuple(next(offsets) if k in self.places else next(batch) for k in range(self.rank))
 
-    def indices(self, whole: bool = False) -> Value | None:
+    def indices(self, whole: bool = False) -> Value:
         """Indices, also outside of the operand; `whole`: no window is partly outside.
 
         XLA drops such an update whole, the specification only its elements that are outside.
@@ -227,7 +210,7 @@ class Places:
         scope, shape = self.scope, self.index_shape
         if whole and any(self.sizes[a] != 1 for a in self.indexed):
             return scope.constant(np.zeros(shape, np.int64), "i32")
-        found = scope.pick(lambda v: v.dtype in known.INTEGER and v.shapes == (shape,) * CALLS)
+        found = scope.find(lambda v: v.dtype in known.INTEGER and v.shapes == (shape,) * CALLS)
         if found is not None and not any(dims(found)):
             return found
         dtype = scope.rng.choice(["i32", "i64", "ui8", "i8", "ui32"])
@@ -239,14 +222,10 @@ class Places:
 @op(3)
 def gather(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1)
-    if x is None:
-        return None
     places = Places(scope, x)
     if places.rank > 4 or 0 in places.batch_sizes:
         return None
     indices = places.indices()
-    if indices is None:
-        return None
     rank = places.rank
     found = known.moved(facts(x), (False,) * rank)
     text = (
@@ -270,19 +249,15 @@ def scatter(scope: Scope) -> object:
     """A monoid over any indices, or any function where no element is written twice."""
     rng = scope.rng
     many = several(scope)
-    if many is None:
-        return None
     x = many[0]
     places = Places(scope, x)
     if places.rank > 4 or 0 in places.batch_sizes:
         return None
     indices = places.indices(whole=True)
-    if indices is None:
-        return None
     shape = places.result_shape
     updates: list[Value] = []
     for value in many:
-        update = scope.pick(
+        update = scope.find(
             lambda v, t=value.dtype: (
                 v.dtype == t and v.shapes == (shape,) * CALLS and not any(dims(v))
             )
@@ -296,21 +271,15 @@ def scatter(scope: Scope) -> object:
     )
     dtypes = [v.dtype for v in many]
     if once and rng.random() < 0.6:
-        made = _any_update(scope, many, updates)
-        if made is None:
-            return None
-        body, found = made
+        body, found = _any_update(scope, many, updates)
     else:
         monoid = draw_monoid(scope, many)
-        if monoid is None or monoid.name.startswith("arg"):
+        if monoid.name.startswith("arg"):
             return None
         count = int(np.prod(places.batch_sizes))
         both = [_joined(v, u) for v, u in zip(many, updates, strict=True)]
-        listed = reduced(monoid, both, both, count)
-        drawn_body = monoid_body(scope, monoid, dtypes)
-        if listed is None or drawn_body is None:
-            return None
-        body, found = drawn_body, listed
+        body = monoid_body(scope, monoid, dtypes)
+        found = reduced(monoid, both, both, count)
     results = [(t, x.shapes, known.moved(f, dims(x))) for t, f in zip(dtypes, found, strict=True)]
     text = (
         f"#stablehlo.scatter<update_window_dims = {places.places}, "
@@ -331,9 +300,7 @@ def _joined(value: Value, update: Value) -> Value:
     return replace(value, facts=replace(found, dynamic=dims(value)))
 
 
-def _any_update(
-    scope: Scope, many: list[Value], updates: list[Value]
-) -> tuple[Body, list[Facts]] | None:
+def _any_update(scope: Scope, many: list[Value], updates: list[Value]) -> tuple[Body, list[Facts]]:
     """A region that is any function of the elements, the updates, and what it captures."""
     left = [scope.define("a", v.dtype, ONCE, known.moved(facts(v), ())) for v in many]
     right = [scope.define("b", v.dtype, ONCE, known.moved(facts(v), ())) for v in updates]
@@ -343,7 +310,7 @@ def _any_update(
         elementwise(inner)
     ends, found = [], []
     for old, new in zip(left, right, strict=True):
-        end = inner.pick(lambda v, t=old.dtype: v.dtype == t and (v in inner.made))
+        end = inner.find(lambda v, t=old.dtype: v.dtype == t and (v in inner.made))
         end = end or new
         ends.append(end)
         found.append(known.join(facts(end), facts(old)))
@@ -353,7 +320,7 @@ def _any_update(
 @op(1)
 def torch_index_select(scope: Scope) -> object:
     x = scope.pick(lambda v: v.rank >= 1 and not any(dims(v)) and is_number(v))
-    if x is None or 0 in x.shapes[0]:
+    if 0 in x.shapes[0]:
         return None
     axis = scope.rng.randrange(x.rank)
     batch = scope.rng.randint(0, axis)
