@@ -157,8 +157,7 @@ check: $(VENV)/.installed-dev  ## Style, types and documentation
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(RUN) -m shlo_disc.tools.env_table --check docs/env.md
-	$(RUN) -m shlo_disc.tools.coverage_table --check docs/coverage.md
+	$(RUN) tools/tables.py --check
 	$(RUN) tools/differs.py --check
 	$(MAKE) --no-print-directory docs
 
@@ -172,8 +171,7 @@ peers: .venv-peers/.installed  ## .venv-peers: PyTorch, ONNX Runtime, IREE and T
 fix: $(VENV)/.installed-dev  ## Format, and mend what ruff can
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
-	$(RUN) -m shlo_disc.tools.env_table > docs/env.md
-	$(RUN) -m shlo_disc.tools.coverage_table > docs/coverage.md
+	$(RUN) tools/tables.py
 	$(RUN) tools/differs.py
 
 .PHONY: docs

@@ -10,7 +10,7 @@ FOLDER holds zips of three forms. `jax_export.zip`: one npz a program with a por
 
 Cases run in worker processes, so that a crash or a hang is one failed case. The summary counts
 failures by reason, most frequent first; the JSON file has every case. The exit status is 1 if a
-case fails that `shlo_disc/tools/acceptance_exceptions.py` does not list, and if one of that list
+case fails that `tools/acceptance_exceptions.py` does not list, and if one of that list
 passes, fails for another cause, or does not exist. On machines without AVX-512 that is different
 for sums: see `judge`.
 
@@ -45,7 +45,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, Cause
+from tools.acceptance_exceptions import CASES, EXCEPTIONS, Cause
 
 NATIVE_RTOL = {"float64": 1e-15, "complex128": 1e-15, "float32": 1e-6, "complex64": 1e-6,
                "float16": 1e-3, "bfloat16": 1e-2}  # fmt: skip

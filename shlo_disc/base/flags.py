@@ -1,6 +1,6 @@
 """Every environment variable shlo_disc reads: name, default, allowed values, one sentence.
 
-`docs/env.md` is printed from this table (`python -m shlo_disc.tools.env_table`), and a test holds
+`docs/env.md` is printed from this table (`tools/tables.py`), and a test holds
 the two together. Values are read when asked, so a change of `os.environ` is seen at once; `with
 overridden(debug=2):` changes a value for one block of one thread. A value that is not allowed
 raises ValueError.

@@ -25,7 +25,7 @@ from shlo_disc.executables.record import (
     Record,
     programs_of,
 )
-from shlo_disc.lower.images import KernelImage, KernelSignature, TensorMap
+from shlo_disc.lower.images import KernelImage, KernelSignature
 from shlo_disc.lower.target import check_processor, parse
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError
 
@@ -104,10 +104,7 @@ def _images(artifact: Artifact, device: Device) -> Iterator[KernelImage]:
             arrays=kernel.arrays,
             sizes=kernel.sizes,
             by_value=kernel.by_value,
-            maps=tuple(
-                TensorMap(m.argument, m.element, m.box, m.first, m.sizes, m.strides)
-                for m in kernel.maps
-            ),
+            maps=kernel.maps,
             shared_bytes=kernel.shared_bytes,
         )
         yield KernelImage(kernel.symbol, image, signature, machine_code)

@@ -371,10 +371,7 @@ def _device(
                 arrays=made.signature.arrays,
                 by_value=made.signature.by_value,
                 sizes=made.signature.sizes,
-                maps=tuple(
-                    manifest.TensorMap(m.argument, m.element, m.box, m.first, m.sizes, m.strides)
-                    for m in made.signature.maps
-                ),
+                maps=made.signature.maps,
                 name=name,
                 source=source,
             )

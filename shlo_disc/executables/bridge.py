@@ -38,12 +38,12 @@ def jax_bridge(wide: bool = False) -> ral.JaxBridge:
     )
 
 
-def bridge_at(place: Place, wide: bool = False) -> ral.JaxBridge:
-    """How the runtime reads and makes arrays of `place`; `wide` as of :func:`jax_bridge`.
+def bridge_at(place: Place) -> ral.JaxBridge:
+    """How the runtime reads and makes arrays of `place`.
 
     Raises DeviceError where the driver or the device is missing.
     """
-    return jax_bridge(wide) if place.is_cpu else _gpu_bridge(place)
+    return jax_bridge() if place.is_cpu else _gpu_bridge(place)
 
 
 @once
@@ -112,7 +112,7 @@ def register_ffi_target() -> None:
     import jax  # noqa: PLC0415
 
     jax.devices()  # a target registered before the backends exist can stop them from starting
-    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(), platform="cpu")
+    jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(on_gpu=False), platform="cpu")
     for platform in ("CUDA", "ROCM"):  # kept for later where there is no such backend
         jax.ffi.register_ffi_target(ral.FFI_TARGET, ral.ffi_handler(on_gpu=True), platform=platform)
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shlo_disc.artifacts.manifest import TensorMap
 from shlo_disc.base.later import Later
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.monomial import Atom, intern
@@ -43,7 +44,7 @@ from shlo_disc.passes.place import At, Place
 _RECORDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        images.GpuText, images.KernelSignature, images.TensorMap,
+        images.GpuText, images.KernelSignature, TensorMap,
         Check, CodeNames, HostDetails, HostProgram, KernelUse, Mark, PassRecord, Place,
         PlanCall, PlanFunction, ShapeProgram, Site, Solve, Unfused, Work,
         plan.All, plan.Condition, plan.FfiAlias, plan.FfiAttribute, plan.FfiCall, plan.FftCall,

@@ -43,13 +43,6 @@ from shlo_disc.report.profile import Profile, profile
 from shlo_disc.report.render import render
 from shlo_disc.report.reported import ArgumentCopies, GpuCalls, MarkedCall
 
-__all__ = [
-    "ArgumentCopies",
-    "Executable",
-    "MarkedCall",
-    "warn_of_donated",
-]
-
 _log = logging.getLogger("shlo_disc")
 
 _CLASSES: dict[str, Callable[[str], Exception]] = {

@@ -43,12 +43,6 @@ def place(location: ir.Location) -> Place | None:
     return None
 
 
-def op_name(where: Any) -> str | None:
-    """The name JAX gave the operation (`jit(f)/dot_general`); None when there is none."""
-    location = getattr(where, "location", where)
-    return str(location.name_str) if isinstance(location, ir.NameLoc) else None
-
-
 def argument_name(argument: Any) -> str | None:
     """The path of a function argument (`params['w'][0]`), which JAX keeps as its location."""
     location = argument.location

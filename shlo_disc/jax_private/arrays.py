@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import array as _array
 from jax._src import config as _config
-from jax._src.array import ArrayImpl
 from jaxlib import _jax
 
 try:
@@ -16,23 +16,7 @@ try:
 except ImportError:  # where other versions have it
     from jax._src import prng as _prng  # type: ignore[attr-defined,no-redef]
 
-__all__ = [
-    "ArrayImpl",
-    "KeyArray",
-    "adopt_memory",
-    "batched_device_put",
-    "collect_garbage",
-    "cpu_sharding",
-    "key_impl",
-    "key_of_words",
-    "on_device",
-    "order_on_stream",
-    "rewrap",
-    "sharding_on",
-    "unguarded_device_put",
-    "wide_device_put",
-]
-
+ArrayImpl = _array.ArrayImpl
 
 KeyArray: Any = _prng.PRNGKeyArray
 """The class of concrete arrays of typed keys: `_base_array` has the words, `_impl` the PRNG."""

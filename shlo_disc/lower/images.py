@@ -4,42 +4,12 @@ from __future__ import annotations
 
 import functools
 
+from shlo_disc.artifacts.manifest import TensorMap
 from shlo_disc.base.errors import InternalError
 from shlo_disc.base.records import dataclass
 
 DESCRIPTOR = "!array"
 """The type that a memref is lowered to, in `GpuText.body`."""
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """An argument of a kernel that describes an array, boxes of which the kernel copies.
-
-    The driver encodes it at every launch, from the array's address and sizes of the launch.
-    """
-
-    argument: int
-    """The entry of `Launch.args` that it takes the place of."""
-    element: str
-    """ "f16", "bf16", or "tf32": f32 that the copy rounds."""
-    box: tuple[int, ...]
-    """Elements of a box, along the innermost dimension first."""
-    first: int
-    """The number of the param that counts elements in front of the tensor."""
-    sizes: tuple[int, ...]
-    """Numbers of the params that are its sizes, innermost first."""
-    strides: tuple[int, ...]
-    """Numbers of the params that are its strides, in elements, from the second dimension on."""
-
-    @property
-    def row(self) -> tuple[int, str, list[int], int, list[int], list[int]]:
-        """As `ral.GpuKernel` takes it."""
-        numbers = list(self.box), self.first, list(self.sizes), list(self.strides)
-        return self.argument, self.element, *numbers
-
-    def __str__(self) -> str:
-        lists = ("x".join(map(str, x)) for x in (self.box, self.sizes, self.strides))
-        return " ".join([str(self.argument), self.element, str(self.first), *lists])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE)
 DATA_MOVEMENT = names(lambda row: row.role is Role.MOVING)
 FREE = names(lambda row: row.role is Role.FREE)
 """Splat constants are free, too: see `is_splat_constant`."""
-LOOP_BEARING = names(lambda row: row.role is Role.LOOP)
 EFFECTS = frozenset({"disc.guard", "stablehlo.custom_call", "stablehlo.rng"})
 """Ops that may have an effect, and random numbers: they run as often as the program says."""
 

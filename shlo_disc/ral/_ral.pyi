@@ -494,7 +494,18 @@ def cpu_identity() -> bytes:
 def file_stamps(folder: str) -> bytes:
     """Path, size and time of every `*.py` and `*.so` below a folder. Raises OSError."""
 
-def ffi_handler(on_gpu: bool = False) -> dict[str, Any]: ...
+def ffi_handler(on_gpu: bool = False) -> dict[str, Any]:
+    """The capsules to register with JAX, by stage.
+
+    `jax.ffi.register_ffi_target(FFI_TARGET, ffi_handler(), platform="cpu")`; once per process.
+    `on_gpu`: those for the platforms "CUDA" and "ROCM", whose buffers are a GPU's.
+
+    Programs become callable by :meth:`Executable.register_ffi`. The custom call takes the
+    attribute `executable` (i64, the fingerprint) and optionally `sizes` (i64 array): the sizes of
+    one more, zero-size argument that carries sizes no array shows. A program runs on its own
+    platform; calls on another are refused.
+    """
+
 def ffi_learn_stream() -> Any:
     """The capsule of an FFI handler of GPUs that remembers the stream of its calls."""
 

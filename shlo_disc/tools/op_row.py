@@ -13,7 +13,7 @@ from shlo_disc.dynamic.rules_compute import CUSTOM_CALLS
 from shlo_disc.dynamic.shapes import REGION_RULES, RULES
 from shlo_disc.ingest import expand_ops
 from shlo_disc.ingest.complex_numbers.rules import RULES as COMPLEX
-from shlo_disc.ir.ops import OPS, Op
+from shlo_disc.ir.ops import OPS, Op, Role
 from shlo_disc.lower import work
 from shlo_disc.lower.target import parse
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
@@ -21,9 +21,9 @@ from shlo_disc.lower.values.elementwise import SCALAR_OPS
 from shlo_disc.lower.values.math import FUNCTIONS
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.passes.kinds import KINDS
-from shlo_disc.tools import coverage_table
 
 _ROOT = Path(shlo_disc.__file__).parents[1]
+_KINDS = {"b": "i1", "c": "complex", "f": "floats", "i": "signed", "u": "unsigned"}
 
 
 def find(name: str) -> Op:
@@ -43,10 +43,31 @@ def describe(row: Op) -> str:
         if column.name != "name" and value != column.default:
             lines.append(f"  {column.name:<16} {_text(value)}")
     lines += [f"  {stage:<16} {_place(rule)}" for stage, rule in _rules(row)]
-    if error := coverage_table.error(row):
+    if error := _error(row):
         lines.append(f"  {'error':<16} {error}")
-    lines.append(f"  {'coverage':<16} {coverage_table.row(row).strip()}")
+    lines.append(f"  {'coverage':<16} {coverage(row).strip()}")
     return "\n".join(lines)
+
+
+def _error(op: Op) -> str:
+    """The error of a function of floats, as the page says it; empty for other ops."""
+    if op.math:
+        function = FUNCTIONS[op.math]
+        single, double = function.ulp
+        return f"{single}, {double}" + (f" ({function.beside_zeros})" * bool(function.beside_zeros))
+    if op.ulp:
+        return f"{op.ulp[0]}, {op.ulp[1]}"
+    is_function = op.role in (Role.ELEMENTWISE, Role.EXPANDED) and "f" in op.types
+    return "exact" if op.exact_bits and is_function else ""
+
+
+def coverage(op: Op) -> str:
+    """The line of an op in `docs/coverage.md`."""
+    refused = op.role is Role.UNSUPPORTED
+    how = "refused" if refused else f"`{op.kind}` kernel" if op.kind else op.role.value
+    types = "any" if set(op.types) == set(_KINDS) else ", ".join(_KINDS[k] for k in op.types)
+    covered = "" if refused or op.role in (Role.EXPANDED, Role.CONTROL, Role.RETURN) else types
+    return f"| `{op.name}` | {how} | {covered} | {_error(op)} | {op.note} |\n"
 
 
 def _rules(row: Op) -> Iterator[tuple[str, Any]]:

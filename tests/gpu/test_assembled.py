@@ -28,9 +28,9 @@ SHARED_BYTES = 228 << 10
 """Of a multiprocessor; each block takes 1 KiB besides its own."""
 BLOCKS = {
     f"{rows}x{columns}": x.blocks
-    for x in (*ways.ALL[0], *ways.ALL[1])
+    for x in vars(ways).values()
+    if isinstance(x, ways.Way) and not x.stays
     for rows, columns in ((x.tile.rows, x.tile.columns), (x.tile.columns, x.tile.rows))
-    if not x.stays
 }
 """Blocks for which a multiprocessor has room, by tiles of warpgroups."""
 

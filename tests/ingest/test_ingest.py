@@ -11,7 +11,7 @@ from jax import export
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest import KEPT_CHLO, ingest
-from shlo_disc.ir.locations import op_name, source_line
+from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, new_context, ops_of, stablehlo, walk
 from shlo_disc.jax.calls.lowered import lowered_module
 
@@ -86,7 +86,7 @@ def test_source_lines_survive(exported):
     (dot,) = ops_of(module, "stablehlo.dot_general")
     line = model.__code__.co_firstlineno + 1
     assert source_line(dot) == f"{__file__}:{line}"
-    assert op_name(dot) == "jit(model)/dot_general"
+    assert dot.location.name_str == "jit(model)/dot_general"
 
 
 def test_every_form_gives_the_same_module(exported, tmp_path):
@@ -258,7 +258,7 @@ def test_what_no_line_made_has_no_line():
     lowered = lowered_module("f", jax.jit(lambda x: jnp.pad(x, 1)), [spec(3)], {})
     module, _ = normal(lowered.source())
     (constant,) = ops_of(module, "stablehlo.constant")
-    assert op_name(constant) == "jit(<lambda>)"
+    assert constant.location.name_str == "jit(<lambda>)"
     assert source_line(constant) == "unknown location"
     (pad,) = ops_of(module, "stablehlo.pad")
     assert source_line(pad).startswith(__file__)

@@ -13,7 +13,7 @@ from jax import export
 import shlo_disc
 from shlo_disc.base.errors import DeviceError, UnsupportedError
 from shlo_disc.lower.cpu import foreign_code
-from shlo_disc.lower.cpu.foreign_code import HOST_FUNCTIONS, objects_for
+from shlo_disc.lower.cpu.foreign_code import HOST_FUNCTIONS, Objects
 from shlo_disc.lower.cpu.machine import OTHERS, machine_of
 from shlo_disc.ral import check_object_code
 
@@ -48,7 +48,7 @@ def test_the_machine_has_what_every_one_has():
 
 
 def test_all_code_is_made(program):
-    objects = objects_for("aarch64")
+    objects = Objects(machine_of("aarch64"))
     host = objects.of_host(program.host.text)
     assert all(name.encode() in host for name in HOST_FUNCTIONS)
     kernels = [objects.of_kernel(kernel.text) for kernel in program.host.kernels]
@@ -62,11 +62,11 @@ def test_all_code_is_made(program):
 
 def test_objects_are_the_same_every_time(program):
     text = program.host.kernels[0].text
-    first = objects_for("aarch64").of_kernel(text)
+    first = Objects(machine_of("aarch64")).of_kernel(text)
     shlo_disc.cache.clear()
 
     foreign_code.RECENT.clear()
-    assert objects_for("aarch64").of_kernel(text) == first
+    assert Objects(machine_of("aarch64")).of_kernel(text) == first
 
 
 def test_texts_have_no_words_of_another_machine(program):
@@ -108,16 +108,14 @@ def test_a_call_here_is_refused(program):
 
 
 def test_only_foreign_machines_have_objects():
-    with pytest.raises(UnsupportedError, match="'cpu:avx2' is compiled by torch-mlir's LLVM"):
-        objects_for("avx2")
     with pytest.raises(UnsupportedError, match=r"'cpu:riscv' is unknown; .* avx512, aarch64"):
-        objects_for("riscv")
+        machine_of("riscv")
     assert [*OTHERS] == ["aarch64"]
 
 
 def test_what_does_not_compile_is_told():
     with pytest.raises(shlo_disc.InternalError, match=r"LLVM did not accept|a process ended"):
-        objects_for("aarch64").of_kernel(
+        Objects(machine_of("aarch64")).of_kernel(
             """func.func @KERNEL(%a: i64) {
               %0 = llvm.inline_asm has_side_effects "", "=v,0" %a : (i64) -> i64
               return

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.dynamic.seen import SHORT
 from shlo_disc.lower.cpu.loop import emit
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.short_factors import CHUNK, SHORT
+from shlo_disc.lower.cpu.short_factors import CHUNK
 from tests.cases import crossed
 from tests.lower.helpers import fusion_text, plan_of, run, sample
 

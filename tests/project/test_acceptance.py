@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.tools.acceptance_exceptions import CASES, EXCEPTIONS, MISSES
+from tools.acceptance_exceptions import CASES, EXCEPTIONS, MISSES
 
 SUM = """func.func public @main(%x: tensor<3xf32>) -> tensor<f32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

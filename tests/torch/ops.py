@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from shlo_disc.torch.bodies import BODIES, only_some
+from shlo_disc.torch.bodies import _ONLY, _WIDENED, BODIES
 from shlo_disc.torch.decompositions import KEPT, is_composite, table
 from shlo_disc.torch.rewrites import REWRITES
 from tests.torch.library_ops import listed
@@ -88,7 +88,7 @@ def way(name: str) -> str:
         return f"PyTorch runs it: {EAGER[name]}{said}"
     if torch.Tag.nondeterministic_seeded in op.tags:
         return "PyTorch itself draws the numbers, before the program runs"
-    if op in BODIES and not only_some(op):
+    if op in BODIES and (op not in _ONLY or op in _WIDENED):
         return "StableHLO written here"
     if op in REWRITES:
         return "other ops, written here"

@@ -20,13 +20,12 @@ from shlo_disc.jax.calls.call import Call, Options
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.equations.parameters import weights
 from shlo_disc.jax.sizes.fresh import FreshSizes, learned
-from shlo_disc.jax.sizes.nesting import one_at_a_time
+from shlo_disc.jax.sizes.nesting import PartOfOuterError, one_at_a_time
 from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.symbols.choice import Choice, data_groups, first_choice
 from shlo_disc.jax.symbols.search import Found, Lower, choose_symbols
 from shlo_disc.jax.versions.confirmations import Confirmation
 from shlo_disc.jax.versions.tracing import (
-    PartOfOuterError,
     RefError,
     Traced,
     check,

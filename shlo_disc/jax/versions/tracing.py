@@ -28,20 +28,6 @@ from shlo_disc.jax.symbols.search import Found, Lower
 from shlo_disc.jax_private.jaxprs import equation_line, equations_of, error_codes, named_axes
 from shlo_disc.jax_private.states import checking
 
-__all__ = [
-    "DIFFERS",
-    "Concrete",
-    "InParts",
-    "PartOfOuterError",
-    "RefError",
-    "Trace",
-    "Traced",
-    "check",
-    "confirmed",
-    "problem_of",
-    "trace_with_symbols",
-]
-
 _log = logging.getLogger("shlo_disc")
 
 DIFFERS = "the program differs where the size is a number"

@@ -188,9 +188,9 @@ class CpuBuilder(KernelBuilder):
         kinds = FUNCTION_TYPE.replace(") ->", ", i64" * len(given) + ") ->")
         self.emit(f"llvm.call {kernel}({operands}) : !llvm.ptr, {kinds}")
 
-    def fetch_add(self, counter: Pointer, amount: int = 1) -> IndexValue:
-        """Add to an i64 that threads share (acquire and release); returns what was there before."""
-        by = self.constant(amount, "i64")
+    def fetch_add(self, counter: Pointer) -> IndexValue:
+        """Add 1 to an i64 that threads share (acquire and release); returns what was there."""
+        by = self.constant(1, "i64")
         right = f"llvm.atomicrmw add {counter}, {by} acq_rel : !llvm.ptr, i64"
         before = self.define(Register, right, "i64", [], pure=False)
         return self.to_index("arith.index_cast", before)

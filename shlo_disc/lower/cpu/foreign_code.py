@@ -15,13 +15,12 @@ from functools import partial
 from pathlib import Path
 
 from shlo_disc.base import flags
-from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.code_key import code_key
-from shlo_disc.lower.cpu.machine import ARCHITECTURES, OTHERS, Machine, machine_of
+from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine
 from shlo_disc.lower.kernel_jobs import KernelJobs
 from shlo_disc.lower.plan import KernelText, is_of_host, named, text_of
 from shlo_disc.lower.recent import Recent
@@ -78,7 +77,7 @@ def _code(text: str, cpu: str, form: str, *, is_host: bool) -> bytes:
 
 @dataclass(frozen=True)
 class Objects:
-    """Makes object files for one architecture; see :func:`objects_for`."""
+    """Makes object files for one architecture, on any machine."""
 
     machine: Machine
     level: str = ""
@@ -138,17 +137,6 @@ def _versions() -> tuple[str, str]:
 
 RECENT: Recent[bytes] = Recent(32 << 20, len)
 """Object files of this process, by key."""
-
-
-def objects_for(architecture: str) -> Objects:
-    """Makes object files for `architecture`, such as "aarch64", on any machine.
-
-    Raises UnsupportedError for an architecture whose code this process compiles by itself.
-    """
-    machine = machine_of(architecture)
-    if machine.instruction_set not in OTHERS:
-        raise UnsupportedError(f"'cpu:{architecture}' is compiled by torch-mlir's LLVM")
-    return Objects(machine)
 
 
 class ForeignFunction:

@@ -30,12 +30,12 @@ from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
+from shlo_disc.dynamic.seen import SHORT
 from shlo_disc.ir.mlir import is_in_loop
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
-from shlo_disc.lower.cpu.short_factors import SHORT
 from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
 from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.kernels.names import fusion_name

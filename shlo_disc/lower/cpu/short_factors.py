@@ -34,23 +34,6 @@ from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
-__all__ = [
-    "CHUNK",
-    "LIKELY",
-    "MOST_OPS",
-    "MOVING",
-    "SHORT",
-    "Factors",
-    "Scheme",
-    "Stores",
-    "Values",
-    "better_at",
-    "constant_scheme",
-    "looks_up",
-    "of_run",
-    "write",
-]
-
 CHUNK = 1024
 """Places of a task along the long factor."""
 

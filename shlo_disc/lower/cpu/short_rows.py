@@ -10,11 +10,12 @@ import functools
 from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
+from shlo_disc.dynamic.seen import SHORT
 from shlo_disc.ir.mlir import ir, is_in_loop
 from shlo_disc.ir.ops import Role, row_of
 from shlo_disc.lower.cpu.interleaved import store_vectors
 from shlo_disc.lower.cpu.machine import Machine
-from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, SHORT, of_run
+from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, of_run
 from shlo_disc.lower.kernels.row_layouts import ShortRowWriter
 from shlo_disc.lower.kernels.row_writer import RowStep
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep

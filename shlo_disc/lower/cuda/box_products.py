@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from shlo_disc.artifacts.manifest import TensorMap
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cuda.instructions import (
@@ -40,7 +41,6 @@ from shlo_disc.lower.cuda.warpgroup_products import (
     WarpgroupTile,
     WarpgroupWriter,
 )
-from shlo_disc.lower.images import TensorMap
 from shlo_disc.lower.plan import Buffer
 from shlo_disc.lower.values.typed import IndexValue, Register, Value
 

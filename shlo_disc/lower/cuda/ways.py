@@ -97,12 +97,6 @@ TOTAL = 4000
 EPILOGUE = 2000
 """What the work behind the sums adds to a turn of blocks that nothing hides, at least."""
 
-ALL = (
-    (WIDE, NARROW, STAYING, LITTLE, FEW_ROWS),
-    (TF32_WIDE, TF32_NARROW, TF32_LITTLE, TF32_FEW_ROWS),
-)
-"""Of elements of 16 bits, and of tf32."""
-
 
 def ways(plan: MatrixProduct) -> list[Way]:
     """The ways to compute a product of one band; the layout is one of warpgroups."""

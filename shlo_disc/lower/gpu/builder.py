@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from shlo_disc.artifacts.manifest import TensorMap
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.gpu.floats import FloatBuilder
-from shlo_disc.lower.images import DESCRIPTOR, GpuText, KernelSignature, TensorMap
+from shlo_disc.lower.images import DESCRIPTOR, GpuText, KernelSignature
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.values.text import V
 from shlo_disc.lower.values.typed import (

@@ -163,11 +163,6 @@ _ONLY: dict[Any, Callable[[Mapping[str, Any]], bool]] = {
 """Overload -> for which arguments its body is; torch-mlir takes the others."""
 
 
-def only_some(op: Any) -> bool:
-    """True for an op whose body is for some arguments only."""
-    return op in _ONLY and op not in _WIDENED
-
-
 def has_body(node: torch.fx.Node) -> bool:
     """True for an op that is written here."""
     if node.op != "call_function":

@@ -1,20 +1,32 @@
-"""Print `docs/coverage.md` from the op table; `--check FILE` compares instead."""
+"""Print `docs/env.md` and `docs/coverage.md` from the tables that they show; `--check` compares."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
-import click
-
+from shlo_disc.base.flags import FLAGS
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
-from shlo_disc.ir.ops import OPS, Op, Role
-from shlo_disc.lower.values.math import FUNCTIONS
-from shlo_disc.tools.acceptance_exceptions import CASES, MISSES
+from shlo_disc.ir.ops import OPS
+from shlo_disc.tools.op_row import coverage
+from tools.acceptance_exceptions import CASES, MISSES
 
-_HEAD = """# Coverage
+_DOCS = Path(__file__).parents[1] / "docs"
 
-<!-- Printed by `python -m shlo_disc.tools.coverage_table` from `shlo_disc/ops/`; do not edit. -->
+_ENV = """# Environment variables
+
+<!-- Printed by `tools/tables.py` from `base/flags.py`; do not edit. -->
+
+Values are read when they are needed; a value that is not allowed raises ValueError. In Python,
+`with shlo_disc.flags.overridden(debug=2):` sets one for a block.
+
+| Variable | Default | Allowed | Meaning |
+|---|---|---|---|
+"""
+_COVERAGE = """# Coverage
+
+<!-- Printed by `tools/tables.py` from `shlo_disc/ir/ops/`; do not edit. -->
 
 Every op of StableHLO, with the way it is compiled. A program with a refused op raises
 `UnsupportedError`; under `shlo_disc.jit` XLA runs that part, unless `on_unsupported="error"`.
@@ -29,7 +41,6 @@ bit.
 | Op | Compiled as | Element types | Error | Note |
 |---|---|---|---|---|
 """
-_KINDS = {"b": "i1", "c": "complex", "f": "floats", "i": "signed", "u": "unsigned"}
 _TAIL = """
 Element types: {names}.
 
@@ -49,27 +60,6 @@ case of `torch_e2e` itself is wrong (its lowering, its input), the cause says so
 |---|---|---|---|
 {archives}
 {exceptions}"""
-
-
-def error(op: Op) -> str:
-    """The error of a function of floats, as the page says it; empty for other ops."""
-    if op.math:
-        function = FUNCTIONS[op.math]
-        single, double = function.ulp
-        return f"{single}, {double}" + (f" ({function.beside_zeros})" * bool(function.beside_zeros))
-    if op.ulp:
-        return f"{op.ulp[0]}, {op.ulp[1]}"
-    is_function = op.role in (Role.ELEMENTWISE, Role.EXPANDED) and "f" in op.types
-    return "exact" if op.exact_bits and is_function else ""
-
-
-def row(op: Op) -> str:
-    """The line of one op."""
-    refused = op.role is Role.UNSUPPORTED
-    how = "refused" if refused else f"`{op.kind}` kernel" if op.kind else op.role.value
-    types = "any" if set(op.types) == set(_KINDS) else ", ".join(_KINDS[k] for k in op.types)
-    covered = "" if refused or op.role in (Role.EXPANDED, Role.CONTROL, Role.RETURN) else types
-    return f"| `{op.name}` | {how} | {covered} | {error(op)} | {op.note} |\n"
 
 
 def archives() -> str:
@@ -95,24 +85,40 @@ def exceptions() -> str:
     return text.removesuffix("\n")
 
 
-def page() -> str:
+def env() -> str:
+    """The whole text of `docs/env.md`."""
+    rows = [
+        f"| `{flag.name}` | {f'`{flag.default}`' if flag.default else 'unset'} "
+        f"| {flag.kind.allowed} | {flag.doc} |\n"
+        for flag in FLAGS.values()
+    ]
+    return _ENV + "".join(rows)
+
+
+def coverage_page() -> str:
     """The whole text of `docs/coverage.md`."""
     ops = sorted(OPS.values(), key=lambda op: (op.name.split(".")[-1], op.name))
     names = ", ".join((*ELEMENT_TYPES, *COMPLEX_TYPES))
     tail = _TAIL.format(names=names, archives=archives(), exceptions=exceptions())
-    return _HEAD + "".join(map(row, ops)) + tail
+    return _COVERAGE + "".join(map(coverage, ops)) + tail
 
 
-@click.command(help=__doc__)
-@click.option("--check", "path", type=click.Path(exists=True, dir_okay=False))
-def main(path: str | None) -> None:
-    """See the module."""
-    if path is None:
-        click.echo(page(), nl=False)
-    elif Path(path).read_text(encoding="utf-8") != page():
-        click.echo(f"{path} is not what shlo_disc/ops says; run `make fix`", err=True)
-        sys.exit(1)
+PAGES = {_DOCS / "env.md": env, _DOCS / "coverage.md": coverage_page}
+
+
+def main() -> int:
+    """See the module; 1 if a page is not as printed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check, wrong = parser.parse_args().check, 0
+    for path, page in PAGES.items():
+        if not check:
+            path.write_text(page(), encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != page():
+            print(f"{path} is not as printed; run `make fix`", file=sys.stderr)
+            wrong = 1
+    return wrong
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
