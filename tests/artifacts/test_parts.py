@@ -106,20 +106,6 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """The artifact of a program, made once."""
-    folder = tmp_path_factory.mktemp("parts")
-
-    def path_of(name):
-        path = folder / f"{name.replace(' ', '-')}.disc"
-        if not path.exists():
-            shlo_disc.compile(PROGRAMS[name][0]).save(path)
-        return path
-
-    return path_of
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_artifact_has_the_bits_of_the_compiled_program(name, saved):
     text, calls = PROGRAMS[name]

@@ -21,19 +21,6 @@ pytest.importorskip("llvmlite")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("artifacts")
-
-    def path_of(name):
-        path = folder / f"{name.replace(' ', '-')}.disc"
-        if not path.exists():
-            shlo_disc.compile(export(PROGRAMS[name])).save(path)
-        return path
-
-    return path_of
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_runtime_has_the_bits_of_the_compiled_program(name, saved):
     program, path = PROGRAMS[name], saved(name)

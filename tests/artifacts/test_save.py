@@ -26,20 +26,6 @@ RUN_HERE = [
 SPEC = jax.ShapeDtypeStruct
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """The artifact of a program, made once."""
-    folder = tmp_path_factory.mktemp("artifacts")
-
-    def path_of(name):
-        path = folder / f"{name.replace(' ', '-')}.disc"
-        if not path.exists():
-            shlo_disc.compile(export(PROGRAMS[name])).save(path)
-        return path
-
-    return path_of
-
-
 def same_bits(first, second):
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
