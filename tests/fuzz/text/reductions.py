@@ -34,10 +34,6 @@ class Monoid:
     identity: tuple[Any, ...]
 
     @property
-    def is_sum(self) -> bool:
-        return self.name in ("add", "multiply", "weighted")
-
-    @property
     def is_idempotent(self) -> bool:
         """True if it does not matter how often an element is taken."""
         return self.name in ("maximum", "minimum", "and", "or")
