@@ -52,8 +52,9 @@ class Facts:
         while pending:
             dead = pending.pop()
             self.dead.add(dead)
-            sources = {producer(value) for value in dead.operands} - {None, *self.dead}
-            pending += [source for source in sources if self._is_dead(source)]
+            for source in {producer(value) for value in dead.operands}:
+                if source is not None and source not in self.dead and self._is_dead(source):
+                    pending.append(source)
 
     def _is_dead(self, op: ir.Operation) -> bool:
         return self.dead.issuperset(

@@ -19,6 +19,7 @@ from shlo_disc.passes.op_classes import (
     FREE,
     MATERIALIZED_OPERANDS,
     RESHAPES,
+    is_flag,
     is_row_reduction,
     is_splat_constant,
 )
@@ -235,6 +236,12 @@ class Graph:
         """The nodes that are `is_row_reduction`."""
         loops = (node for node in self.nodes if node.role == "loop")
         return frozenset(node.index for node in loops if is_row_reduction(node.op))
+
+    @functools.cached_property
+    def flags(self) -> frozenset[int]:
+        """The nodes that are `is_flag`."""
+        loops = (node for node in self.nodes if node.role == "loop")
+        return frozenset(node.index for node in loops if is_flag(node.op))
 
     @functools.cached_property
     def readers(self) -> dict[ir.Value, set[int]]:
