@@ -186,10 +186,10 @@ class RulePass(Pass):
 
         Operands come before their users, so each op is looked at once, and what replaces it again.
         """
+        if shapes.names.isdisjoint(self.rules):
+            return 0
         ops: list[ir.Operation] = []
         walk(module, ops.append)
-        if not any(op.name in self.rules for op in ops):
-            return 0
         facts = Facts(shapes.now())
         changed = 0
         for op in ops:

@@ -14,6 +14,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir, reads
 from shlo_disc.ir.ops import Role, refusal, row_of
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
     FREE,
@@ -230,6 +231,12 @@ class Graph:
     def reads_memory(self) -> frozenset[int]:
         """The nodes that read values at arbitrary indices."""
         return frozenset(node.index for node in self.nodes if node.in_memory)
+
+    @functools.cached_property
+    def memory_readers(self) -> frozenset[int]:
+        """Those of `reads_memory` that are no contraction: these compute their operands."""
+        nodes = self.nodes
+        return frozenset(i for i in self.reads_memory if contraction_kind(nodes[i].op) is None)
 
     @functools.cached_property
     def row_reductions(self) -> frozenset[int]:
