@@ -1,11 +1,11 @@
-"""The shape analysis of a module that passes rewrite: one for each generation of the module."""
+"""What passes that rewrite a module ask of it, found once for each generation of the module."""
 
 from __future__ import annotations
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
-from shlo_disc.ir.mlir import ir
+from shlo_disc.ir.mlir import ir, walk
 
 
 class KnownShapes:
@@ -19,6 +19,14 @@ class KnownShapes:
     def __init__(self, module: ir.Module) -> None:
         self._module = module
         self._known: ShapeAnalysis | None = None
+        self._names: set[str] = set()
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all operations, but of those that planning makes. Some may be gone."""
+        if not self._names:
+            walk(self._module, lambda op: self._names.add(op.name))
+        return self._names
 
     def now(self) -> ShapeAnalysis:
         """The analysis of the module as it is.
@@ -33,4 +41,4 @@ class KnownShapes:
 
     def changed(self) -> None:
         """The module has other operations now than those analysed."""
-        self._known = None
+        self._known, self._names = None, set()

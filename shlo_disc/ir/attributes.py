@@ -19,7 +19,8 @@ def flag(op: ir.Operation, name: str) -> bool:
 
 def integers(op: ir.Operation, name: str) -> list[int]:
     """An array of i64."""
-    return list(ir.DenseI64ArrayAttr(op.attributes[name]))
+    found = ir.DenseI64ArrayAttr(op.attributes[name])
+    return [found[k] for k in range(len(found))]  # the end of the bindings' iterator is slow
 
 
 def integers_or(op: ir.Operation, name: str, count: int, default: int) -> list[int]:

@@ -31,9 +31,10 @@ def dot_sides(dot: ir.Operation) -> tuple[Side, Side]:
     batches = tuple(n.lhs_batching_dimensions), tuple(n.rhs_batching_dimensions)
     contractings = tuple(n.lhs_contracting_dimensions), tuple(n.rhs_contracting_dimensions)
     sides, first = [], len(batches[0])
-    for value, batch, contracting in zip(dot.operands, batches, contractings, strict=True):
-        rank = ir.ShapedType(value.type).rank
-        free = tuple(d for d in range(rank) if d not in (*batch, *contracting))
+    for position, (batch, contracting) in enumerate(zip(batches, contractings, strict=True)):
+        rank = ir.ShapedType(dot.operands[position].type).rank
+        used = {*batch, *contracting}
+        free = tuple(d for d in range(rank) if d not in used)
         sides.append(Side(batch, contracting, free, tuple(range(first, first + len(free)))))
         first += len(free)
     return sides[0], sides[1]

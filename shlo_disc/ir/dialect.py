@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shlo_disc.ir.mlir_libraries import ir
+from shlo_disc.ir.mlir import ir, walk
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "disc.dim": ("dim",),
@@ -175,7 +175,7 @@ def tidy(module: ir.Module) -> int:
     gone: list[ir.Operation] = []
     blocks: dict[ir.Block, int] = {}
 
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    def visit(op: ir.Operation) -> None:
         if op.name in _PURE:
             value = op.results[0]
             block = blocks.setdefault(op.block, len(blocks))
@@ -183,9 +183,8 @@ def tidy(module: ir.Module) -> int:
             if first.setdefault(key, value) != value:
                 value.replace_all_uses_with(first[key])
                 gone.append(op)
-        return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     unused = [v.owner for v in first.values() if not any(True for _ in v.uses)]
     for op in (*gone, *unused):
         op.erase()
@@ -221,14 +220,13 @@ def verify(module: ir.Module) -> None:
     """Raise ValueError, naming the operation, when a `disc` operation is not as described above."""
     wrong: list[str] = []
 
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    def visit(op: ir.Operation) -> None:
         if op.name.startswith("disc."):
             problem = _problem(op)
             if problem:
                 wrong.append(f"{op.name} at {op.location}: {problem}")
-        return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     if wrong:
         raise ValueError("\n".join(wrong))
 

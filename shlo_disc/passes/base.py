@@ -88,7 +88,7 @@ class Late(Pass):
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Run the pass, if it may have something to do."""
-        return self.own.run(module, shapes) if ops_of(module, *self.ops) else 0
+        return 0 if shapes.names.isdisjoint(self.ops) else self.own.run(module, shapes)
 
     @property
     def own(self) -> Pass:

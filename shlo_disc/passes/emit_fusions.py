@@ -13,7 +13,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.dialect import Fusion, Yield
 from shlo_disc.ir.locations import source_line
-from shlo_disc.ir.mlir import clone, ir, reads
+from shlo_disc.ir.mlir import clone, ir
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.kinds import KINDS, kind_of
@@ -283,7 +283,7 @@ class _Emitter:
         clones: dict[ir.Operation, ir.Operation] = {}
         with ir.InsertionPoint(block), location:
             for op in sequence:
-                clones[op] = clone(op, {value: inner[value] for value in reads(op)})
+                clones[op] = clone(op, inner)
                 inner.update(zip(op.results, clones[op].results, strict=True))
                 self._carry(op, clones[op])
             Yield([inner[o] for o in outputs])

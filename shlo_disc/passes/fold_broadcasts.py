@@ -29,11 +29,10 @@ from shlo_disc.passes.rules import Facts, RulePass, Sizes, defined_by
 def of_same_shape(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """broadcast(x) of x's own shape, dimensions in order ==> x."""
     operand = op.operands[0]
-    if broadcast_dims(op) != list(range(operand.type.rank)):
+    shape, result = facts.shape(operand), facts.shape(op.results[0])
+    if len(shape) != len(result) or broadcast_dims(op) != list(range(len(shape))):
         return None
-    if not facts.same_shape(facts.shape(operand), facts.shape(op.results[0])):
-        return None
-    return operand
+    return operand if facts.same_shape(shape, result) else None
 
 
 def of_units_only(op: ir.Operation, facts: Facts) -> ir.Value | None:
@@ -41,9 +40,9 @@ def of_units_only(op: ir.Operation, facts: Facts) -> ir.Value | None:
     operand, result = op.operands[0], op.results[0]
     shape = facts.shape(operand)
     kept, dims = facts.shape(result), broadcast_dims(op)
-    if dims != sorted(dims) or not facts.same_shape(shape, tuple(kept[d] for d in dims)):
-        return None
     if not all(size.is_one for d, size in enumerate(kept) if d not in dims):
+        return None
+    if dims != sorted(dims) or not facts.same_shape(shape, tuple(kept[d] for d in dims)):
         return None
     return facts.reshape(operand, result.type, kept)
 

@@ -28,7 +28,7 @@ from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.ir.ops import OPS, names
 from shlo_disc.ir.ops.folding import Array
 from shlo_disc.passes.base import register
-from shlo_disc.passes.rules import Facts, RulePass
+from shlo_disc.passes.rules import Facts, RulePass, defined_by
 
 MAX_ELEMENTS = 1024
 """Of a constant made by folding, unless all its elements are equal."""
@@ -45,6 +45,8 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 def elementwise(op: ir.Operation, facts: Facts) -> ir.Value | None:
     """An element-wise op on constants, or on scalars spread by broadcasts ==> a constant."""
+    if not all(_may_fold(v, facts) for v in op.operands):
+        return None
     result = op.results[0]
     if _dtype_of(result) is None:
         return None
@@ -159,6 +161,14 @@ def _splat_array(value: ir.Value, facts: Facts) -> Array | None:
     number = facts.splat(value)
     dtype = _dtype_of(value)
     return None if number is None or dtype is None else np.asarray(number).astype(dtype)
+
+
+def _may_fold(value: ir.Value, facts: Facts) -> bool:
+    """False for most values: only of the others is the type worth a look."""
+    return (
+        facts.splat_element(value) is not None
+        or defined_by(value, "stablehlo.constant") is not None
+    )
 
 
 def constant_array(value: ir.Value, facts: Facts) -> Array | None:

@@ -41,7 +41,7 @@ from shlo_disc.dynamic.shapes import (
 )
 from shlo_disc.ir import dialect
 from shlo_disc.ir.builders import rank_of
-from shlo_disc.ir.mlir import ir, ops_of, producer, run_pipeline, walk
+from shlo_disc.ir.mlir import ir, producer, run_pipeline, walk
 from shlo_disc.passes.base import Pass, register
 from shlo_disc.passes.op_classes import RESULT_SHAPE_OPERAND, size_operands
 
@@ -69,13 +69,14 @@ class ResolveShapes(Pass):
         walk(module, ops.append)
         changed = _mark_size_arguments(main.operation, analysis)
         changed += sum(_resolve(op, state) for op in ops)
+        asks_sizes = "stablehlo.get_dimension_size" in shapes.names
         # Ops go only now: a value that is gone could lend its address to another in `analysis`.
         shapes.changed()  # guards are new ones, even where as many were there
-        changed += _place_guards(module, analysis.guards, state.block)
+        changed += _place_guards(ops, analysis.guards, state.block)
         if CONSTRAINTS in main.operation.attributes:
             _keep_lowered_bounds(main.operation, analysis)
         # No kernel computes a size, so one that nothing reads goes, too.
-        if changed or any(op.name == "stablehlo.get_dimension_size" for op in ops):
+        if changed or asks_sizes:
             # Operands that became constants make some dynamic ops static.
             run_pipeline(
                 module, "trivial-dce,func.func(stablehlo-canonicalize-dynamism),trivial-dce"
@@ -256,13 +257,14 @@ def _canonical_shape(
     return state.build(sizes, ir.RankedTensorType(value.type), op, is_size=True)
 
 
-def _place_guards(module: ir.Module, guards: Sequence[Guard], block: ir.Block) -> int:
+def _place_guards(ops: Sequence[ir.Operation], guards: Sequence[Guard], block: ir.Block) -> int:
     """`disc.guard`s at the top of main, once each, in place of assertions; how many are new."""
-    old = ops_of(module, "disc.guard")
+    old = [op for op in ops if op.name == "disc.guard"]
     assertions = [
         op
-        for op in ops_of(module, "stablehlo.custom_call")
-        if ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
+        for op in ops
+        if op.name == "stablehlo.custom_call"
+        and ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
     ]
     locations = [op.location for op in assertions] or [ir.Location.unknown()]
     unique: dict[tuple[Expr, str, Expr], Guard] = {}

@@ -52,8 +52,9 @@ class Facts:
         while pending:
             dead = pending.pop()
             self.dead.add(dead)
-            sources = {producer(value) for value in dead.operands} - {None, *self.dead}
-            pending += [source for source in sources if self._is_dead(source)]
+            for source in {producer(value) for value in dead.operands}:
+                if source is not None and source not in self.dead and self._is_dead(source):
+                    pending.append(source)
 
     def _is_dead(self, op: ir.Operation) -> bool:
         return self.dead.issuperset(
@@ -185,10 +186,10 @@ class RulePass(Pass):
 
         Operands come before their users, so each op is looked at once, and what replaces it again.
         """
+        if shapes.names.isdisjoint(self.rules):
+            return 0
         ops: list[ir.Operation] = []
         walk(module, ops.append)
-        if not any(op.name in self.rules for op in ops):
-            return 0
         facts = Facts(shapes.now())
         changed = 0
         for op in ops:

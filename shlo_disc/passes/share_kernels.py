@@ -16,7 +16,7 @@ know (exponents, divisors, shifts, first values of reductions) stay in it: see `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 from shlo_disc.base import flags
@@ -57,16 +57,18 @@ class ShareKernels(Pass):
 
     def run(self, module: ir.Module, shapes: KnownShapes) -> int:
         """Rewrite `module`; the number of fusions that read numbers now."""
-        groups: dict[object, list[_Member]] = {}
+        members: list[_Member] = []
         for fusion in ops_of(module, "disc.fusion"):
             if KINDS[kind_of(fusion).name].match is None:
                 continue
-            constants = [view.operation for view in fusion.regions[0].blocks[0].operations
-                         if _is_plain(view.operation)]  # fmt: skip
-            if constants:
-                key = structure(fusion, frozenset(constants))
-                groups.setdefault(key, []).append(_Member(fusion, constants))
-        large = [group for group in groups.values() if _kernels_of(group) >= MIN_KERNELS]
+            ops = [view.operation for view in fusion.regions[0].blocks[0].operations]
+            if constants := [op for op in ops if _is_plain(op)]:
+                members.append(_Member(fusion, constants, tuple(op.name for op in ops)))
+        alike = _large(members, lambda member: member.names)  # few need a look at more than names
+        large = _large(
+            [member for group in alike for member in group],
+            lambda member: structure(member.fusion, frozenset(member.constants)),
+        )
         if not large:
             return 0
         known = shapes.now()
@@ -82,6 +84,8 @@ class _Member:
     fusion: ir.Operation
     constants: list[ir.Operation]
     """Those that may become operands, in the order of the body."""
+    names: tuple[str, ...]
+    """Of the ops of the body."""
 
     @property
     def numbers(self) -> tuple[ir.Attribute, ...]:
@@ -107,6 +111,14 @@ def _has_no_number(op: ir.Operation) -> bool:
     """The bindings do not read the element of an array of complex numbers."""
     kind = ir.RankedTensorType(op.results[0].type)
     return bool(kind.rank) and isinstance(kind.element_type, ir.ComplexType)
+
+
+def _large(members: Sequence[_Member], key: Callable[[_Member], Hashable]) -> list[list[_Member]]:
+    """Those of equal `key` together, where they are enough kernels."""
+    groups: dict[Hashable, list[_Member]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return [group for group in groups.values() if _kernels_of(group) >= MIN_KERNELS]
 
 
 def _kernels_of(group: Sequence[_Member]) -> int:

@@ -64,17 +64,19 @@ def _neutral(
     """The rule "op(x, n) ==> x" for the neutral n of an element type; None: there is none."""
 
     def rule(op: ir.Operation, facts: Facts) -> ir.Value | None:
+        left, right = op.operands
+        splats = facts.splat(left) if commutes else None, facts.splat(right)
+        if splats == (None, None):
+            return None
         kind = _element(op)
         if not isinstance(kind, ir.IntegerType | ir.FloatType):
             return None
         neutral = number(kind)
         if neutral is None:
             return None
-        if _is_number(facts.splat(op.operands[1]), neutral, kind):
-            return op.operands[0]
-        if commutes and _is_number(facts.splat(op.operands[0]), neutral, kind):
-            return op.operands[1]
-        return None
+        if _is_number(splats[1], neutral, kind):
+            return left
+        return right if _is_number(splats[0], neutral, kind) else None
 
     rule.__name__ = f"neutral_{name}"
     return rule

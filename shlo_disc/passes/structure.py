@@ -45,9 +45,9 @@ def _form(
             numbers[result] = len(numbers)
         attributes: tuple[object, ...] = ()
         if op not in open_constants:
-            attributes = tuple((n, op.attributes[n]) for n in op.attributes)
+            attributes = tuple(op.attributes.items())
         if size is not None and (own := written_sizes(op)):
             attributes = tuple(map(size, own))
-        types = tuple(result.type for result in op.results)
+        types = tuple(op.results.types)
         found.append((op.name, operands, attributes, types, regions))
     return tuple(found)

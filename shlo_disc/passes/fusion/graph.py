@@ -14,11 +14,13 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir, reads
 from shlo_disc.ir.ops import Role, refusal, row_of
+from shlo_disc.passes.kinds import contraction_kind
 from shlo_disc.passes.machine_model import MachineModel
 from shlo_disc.passes.op_classes import (
     FREE,
     MATERIALIZED_OPERANDS,
     RESHAPES,
+    is_flag,
     is_row_reduction,
     is_splat_constant,
 )
@@ -231,10 +233,22 @@ class Graph:
         return frozenset(node.index for node in self.nodes if node.in_memory)
 
     @functools.cached_property
+    def memory_readers(self) -> frozenset[int]:
+        """Those of `reads_memory` that are no contraction: these compute their operands."""
+        nodes = self.nodes
+        return frozenset(i for i in self.reads_memory if contraction_kind(nodes[i].op) is None)
+
+    @functools.cached_property
     def row_reductions(self) -> frozenset[int]:
         """The nodes that are `is_row_reduction`."""
         loops = (node for node in self.nodes if node.role == "loop")
         return frozenset(node.index for node in loops if is_row_reduction(node.op))
+
+    @functools.cached_property
+    def flags(self) -> frozenset[int]:
+        """The nodes that are `is_flag`."""
+        loops = (node for node in self.nodes if node.role == "loop")
+        return frozenset(node.index for node in loops if is_flag(node.op))
 
     @functools.cached_property
     def readers(self) -> dict[ir.Value, set[int]]:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from shlo_disc.passes.fusion.partition import Cluster, Partition
-from shlo_disc.passes.kinds import KINDS, contraction_kind
+from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.records import match
 
 
 def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
     """Why these ops cannot be one kernel; `parts`: what `union` will inherit from."""
+    graph = p.graph
+    clones = union.clones.union(*(part.clones for part in parts))
     if KINDS[union.kind].grows_by_record:
-        clones = union.clones.union(*(part.clones for part in parts))
         region = p.region(union.members, clones, given=union.given)
         if isinstance(found := match(union.kind, region), str):
             return found
-    graph = p.graph
-    whole = Cluster("", (), members=union.members).inherit(union, *parts)
-    if whole.clones & (whole.in_place | graph.read_in_memory(union.members)):
-        return "it is computed again there, where it is read in memory, too"
+    if clones:
+        in_place = union.in_place.union(*(part.in_place for part in parts))
+        if clones & (in_place | graph.read_in_memory(union.members)):
+            return "it is computed again there, where it is read in memory, too"
     if _reads_itself_in_memory(p, union):
         return "it is read in memory, through integers that another kernel computes"
     if len(union.members) > graph.costs.most_ops:
@@ -31,7 +32,7 @@ def misfit(p: Partition, union: Cluster, *parts: Cluster) -> str | None:
     if inputs > graph.costs.most_inputs:
         return f"more than {graph.costs.most_inputs} inputs"
     results = sum(
-        len(graph.nodes[i].op.results)
+        len(graph.nodes[i].shapes)
         for i in union.members
         if i in p.kept or graph.nodes[i].users - union.members
     )
@@ -48,11 +49,8 @@ def _reads_itself_in_memory(p: Partition, union: Cluster) -> bool:
     Free ops hide such a path from `acyclic`. Integers that one op reads in memory, while another
     computes them itself, are a kernel of their own. Contractions compute their operands.
     """
-    graph = p.graph
-    readers = {
-        i for i in graph.reads_memory & union.members if contraction_kind(graph.nodes[i].op) is None
-    }
-    return not union.members.isdisjoint(graph.read_in_memory(readers))
+    readers = p.graph.memory_readers & union.members
+    return not union.members.isdisjoint(p.graph.read_in_memory(readers))
 
 
 def _emits_too_much(p: Partition, union: Cluster) -> bool:

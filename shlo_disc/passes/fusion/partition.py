@@ -15,13 +15,12 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.memory import value_bytes
 from shlo_disc.dynamic.reductions import reduction_runs
-from shlo_disc.ir.mlir import ir, reads
+from shlo_disc.ir.mlir import ir, producer, reads
 from shlo_disc.ir.ops import ffi
-from shlo_disc.passes.fusion.graph import Graph, Shape, squeezed
+from shlo_disc.passes.fusion.graph import Graph, Node, Shape, squeezed
 from shlo_disc.passes.op_classes import (
     FREE,
     RESHAPES,
-    is_flag,
     is_splat_constant,
 )
 from shlo_disc.passes.records import Record, match
@@ -206,11 +205,11 @@ class Partition:
         are computed in it, too. `given`: the node whose value row work behind a product reads.
         """
         nodes = [self.graph.nodes[i] for i in sorted(members)]
-        ops = [node.op for node in nodes]
-        last = sorted(ops, key=is_flag)  # flags come last
-        results = tuple(r for op in last for r in op.results if self._escapes(r, members))
+        last = sorted(nodes, key=lambda node: node.index in self.graph.flags)  # flags come last
+        made = {node.index: tuple(node.op.results) for node in nodes}
+        results = tuple(r for n in last for r in made[n.index] if self._escapes(r, n, members))
         again = {result for i in clones for result in self.graph.nodes[i].op.results}
-        contents = _Contents({result for op in ops for result in op.results}, again, clone_free)
+        contents = _Contents({r for own in made.values() for r in own}, again, clone_free)
         for node in nodes:
             for position, value in enumerate(reads(node.op)):
                 self._need(value, contents, hard=position in node.in_memory)
@@ -225,10 +224,10 @@ class Partition:
         if value in contents.done:
             return
         contents.done.add(value)
-        owner = value.owner
-        op = None if isinstance(owner, ir.Block) else owner.operation
-        metadata = op is not None and op.name == "disc.shape"
-        free = op is not None and (op.name in FREE or is_splat_constant(op))
+        op = producer(value)
+        name = "" if op is None else op.name
+        metadata = name == "disc.shape"
+        free = name in FREE or (op is not None and is_splat_constant(op))
         free = free or value in contents.again or value in self.graph.recomputed
         if metadata or (free and contents.clone_free and not hard):
             assert op is not None
@@ -238,13 +237,13 @@ class Partition:
         else:
             contents.inputs[value] = None
 
-    def _escapes(self, result: ir.Value, inside: AbstractSet[int]) -> bool:
-        """True if something reads `result` that is not cloned into this or another kernel.
+    def _escapes(self, result: ir.Value, node: Node, inside: AbstractSet[int]) -> bool:
+        """True if something reads `result` of `node` that no kernel clones, this one or another.
 
         The results of a call with an effect escape anyway: the call must stay.
         """
-        made = self.graph.of_value[result]
-        if ffi.has_effect(self.graph.nodes[made].op):
+        made = node.index
+        if ffi.has_effect(node.op):
             return True
         stack = [result]
         while stack:

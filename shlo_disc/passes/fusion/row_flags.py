@@ -13,16 +13,15 @@ from collections.abc import Iterator
 from shlo_disc.passes.fusion.graph import opaque_kind
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed, never
-from shlo_disc.passes.op_classes import is_flag
 
 
 def _seeds(p: Partition) -> Iterator[Seed]:
     """(a flag,) outside of loops, whose kernels hold few elements."""
     if not p.graph.capabilities.raises_flags or p.graph.is_inner:
         return
-    for node in p.graph.nodes:
-        if node.role == "loop" and node.index in p.cluster_of and is_flag(node.op):
-            yield (node.index,)
+    for index in sorted(p.graph.flags):
+        if index in p.cluster_of:
+            yield (index,)
 
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
