@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import secrets
 import stat
@@ -101,7 +102,12 @@ def current(kind: str = "kernels") -> Store | None:
     """The store of this process for one of :data:`KINDS`; None where it is off or of no use."""
     folder = configured()
     found = None if folder is None else opened(folder)
-    return None if found is None else Store(found / "v1", kind)
+    return None if found is None else _store(found, kind)
+
+
+@functools.cache
+def _store(folder: Path, kind: str) -> Store:
+    return Store(folder / "v1", kind)
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class Store:
     def read(self, key: bytes) -> bytes | None:
         """What is kept under `key`; None where there is none that can be used."""
         try:
-            found = unpacked(key, _contents(self.path(key)))
+            found = unpacked(key, _contents(self._file(key)))
         except FileNotFoundError:
             COUNTS.add(_MISSING[self.kind])
         except OSError:
@@ -191,8 +197,11 @@ class Store:
 
     def path(self, key: bytes) -> Path:
         """Where the entry of `key` is, if there is one."""
+        return Path(self._file(key))
+
+    def _file(self, key: bytes) -> str:
         name = key.hex()
-        return self.root / self.kind / name[:2] / name
+        return f"{self.root}/{self.kind}/{name[:2]}/{name}"
 
     def _limit(self) -> None:
         """Keep the store within its limit, unless a process did so a moment ago, or does."""
@@ -231,7 +240,7 @@ def _is_key(name: str) -> bool:
     return len(name) == 2 * KEY_BYTES and not name.strip("0123456789abcdef")
 
 
-def _contents(path: Path) -> bytes:
+def _contents(path: str | Path) -> bytes:
     """What is in a file of ours. Raises OSError, and DamagedError for a file that others may write.
 
     Marks the file as used, once a day: scans remove the files not used for longest.
