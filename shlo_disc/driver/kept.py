@@ -294,6 +294,20 @@ def keep_confirmed(key: bytes) -> None:
     _keep_later("confirmed", key, b"")
 
 
+def kept_choice(key: bytes) -> Any:
+    """The plain data of :func:`keep_choice`; None where there is none."""
+    found = read_record("choices", key, from_bytes)
+    COUNTS.add("choices_loaded", found is not None)
+    return found
+
+
+def keep_choice(key: bytes, plain: object) -> None:
+    """Keep which symbols a search ended with."""
+    store = current("choices")
+    if store is not None:
+        do_later(lambda: store.write(key, to_bytes(plain)))
+
+
 def _is_kept(kind: str, key: bytes) -> bool:
     store = current(kind)
     return store is not None and store.read(key) is not None

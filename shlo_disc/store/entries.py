@@ -33,7 +33,7 @@ class Counts:
     """What this process asked of stores."""
 
     NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
-             "confirmed_loaded", "confirmed_missing",
+             "confirmed_loaded", "confirmed_missing", "choices_loaded", "choices_missing",
              "graphs_loaded", "graphs_missing", "plans_loaded", "plans_missing",
              "functions_loaded", "functions_missing",
              "programs_not_kept", "calls_not_kept", "graphs_not_kept", "damaged", "unreadable",
@@ -89,10 +89,13 @@ class Entry:
         return unpacked(self.key, _contents(self.path))
 
 
-KINDS = ("calls", "confirmed", "functions", "graphs", "kernels", "plans", "programs", "sizes")
+KINDS = ("calls", "choices", "confirmed", "functions", "graphs", "kernels", "plans", "programs",
+         "sizes")  # fmt: skip
 """What is stored: object code, records of programs, and what leads to these (`driver/kept.py`,
-`driver/graphs.py`): first calls, their sizes, and graphs of front ends. And what was compared."""
-_MISSING = {"calls": "calls_missing", "confirmed": "confirmed_missing",
+`driver/graphs.py`): first calls, their sizes, and graphs of front ends. And what was compared, and
+with which symbols."""
+_MISSING = {"calls": "calls_missing", "choices": "choices_missing",
+            "confirmed": "confirmed_missing",
             "functions": "functions_missing", "graphs": "graphs_missing",
             "kernels": "missing", "plans": "plans_missing",
             "programs": "programs_missing", "sizes": "programs_missing"}  # fmt: skip
