@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -255,12 +256,15 @@ def value(key: str) -> str:
     text = _overrides.get().get(key)
     if text is None:
         text = os.environ.get(flag.name, "")
-    _check(flag, text)
+    if text:
+        _check(key, text)
     return text or flag.default
 
 
-def _check(flag: Flag, text: str) -> None:
-    if text and not flag.kind.accepts(text):
+@functools.lru_cache  # what is set is asked for in every call that is new
+def _check(key: str, text: str) -> None:
+    flag = FLAGS[key]
+    if not flag.kind.accepts(text):
         raise ValueError(f"{flag.name} is {text!r}; it must be {flag.kind.allowed}, or unset")
 
 
@@ -284,7 +288,8 @@ def overridden(**values: object) -> Iterator[None]:
         raise ValueError(f"no such flag: {', '.join(sorted(unknown))}; flags: {', '.join(FLAGS)}")
     texts = {key: str(given) for key, given in values.items()}
     for key, text in texts.items():
-        _check(FLAGS[key], text)
+        if text:
+            _check(key, text)
     token = _overrides.set(_overrides.get() | texts)
     try:
         yield
@@ -321,10 +326,9 @@ def cache_bytes() -> int:
     return _number("cache_bytes")
 
 
-def cache_dir() -> Path | None:
-    """`SHLO_DISC_CACHE_DIR`; None where nothing is said."""
-    text = value("cache_dir")
-    return Path(text) if text else None
+def cache_dir() -> str:
+    """`SHLO_DISC_CACHE_DIR`; "" where nothing is said."""
+    return value("cache_dir")
 
 
 def debug_level() -> int:

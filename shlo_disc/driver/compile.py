@@ -20,6 +20,7 @@ from shlo_disc.driver.kept import (
     has_programs,
     keep,
     load,
+    look_at_own_files,
     not_kept,
     place_of,
 )
@@ -169,5 +170,6 @@ def _measured(target: str) -> tuple[float, list[tuple[int, float]]]:
 
 MEASURES.append(_measured)
 
+look_at_own_files()
 if not has_programs():  # else the first program that is not found imports the compiler
     importlib.import_module("shlo_disc.driver.stages")

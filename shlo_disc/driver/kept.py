@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import io
 import logging
 import sys
@@ -24,6 +23,7 @@ import numpy as np
 from shlo_disc.base import flags
 from shlo_disc.base.callbacks import is_callback, without_numbers
 from shlo_disc.base.errors import CacheMismatchError
+from shlo_disc.base.installed import record_beside
 from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import Later
@@ -46,7 +46,7 @@ from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, pro
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.record import texts_of
 from shlo_disc.lower.target import kept_code, parse
-from shlo_disc.ral import file_stamps
+from shlo_disc.ral import FileStamps
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.folder import configured
@@ -294,6 +294,20 @@ def keep_confirmed(key: bytes) -> None:
     _keep_later("confirmed", key, b"")
 
 
+def kept_choice(key: bytes) -> Any:
+    """The plain data of :func:`keep_choice`; None where there is none."""
+    found = read_record("choices", key, from_bytes)
+    COUNTS.add("choices_loaded", found is not None)
+    return found
+
+
+def keep_choice(key: bytes, plain: object) -> None:
+    """Keep which symbols a search ended with."""
+    store = current("choices")
+    if store is not None:
+        do_later(lambda: store.write(key, to_bytes(plain)))
+
+
 def _is_kept(kind: str, key: bytes) -> bool:
     store = current(kind)
     return store is not None and store.read(key) is not None
@@ -472,14 +486,24 @@ def _source(source: Any) -> _Source | NotKept:
 def compiler_id() -> bytes:
     """Which build of this package, its runtime and its dependencies it is."""
     digest = hashlib.blake2b()
-    try:
-        record = importlib.metadata.distribution("shlo_disc").read_text("RECORD") or ""
-    except importlib.metadata.PackageNotFoundError:
-        record = ""
-    if "shlo_disc/driver/compile.py," in record:  # the installer wrote down the digest of each file
-        digest.update(record.encode())
-        return digest.digest()
-    # Reading them all takes longer than loading a program.
-    for folder in sys.modules["shlo_disc"].__path__:
-        digest.update(file_stamps(folder))
+    for part in _own_files():
+        digest.update(part.encode() if isinstance(part, str) else part.get())
     return digest.digest()
+
+
+@functools.cache
+def _own_files() -> list[str] | list[FileStamps]:
+    """The digest of each file of this package, or else its time: to read them all takes long."""
+    folders = sys.modules["shlo_disc"].__path__
+    record = record_beside(folders[0], "shlo_disc")
+    # Of a source tree, installers write down what they built of it.
+    return [record] if "shlo_disc/driver/compile.py," in record else [*map(FileStamps, folders)]
+
+
+def look_at_own_files() -> None:
+    """Begin to name this build, while modules are imported: the first call needs its name.
+
+    So it is the build that is imported, whatever is edited later.
+    """
+    if flags.cache_programs():
+        _own_files()

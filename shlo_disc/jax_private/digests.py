@@ -49,6 +49,8 @@ _OTHERS = frozenset({
 
 def is_known(primitive: Any) -> bool:
     """True for one of JAX that has one meaning: of `jax.extend`, of PRNG keys, or of _OTHERS."""
+    if getattr(primitives(), f"{primitive.name}_p", None) is primitive:
+        return True  # as most are called
     return primitive in _usual() or (primitive.name in _OTHERS and primitive in _others())
 
 

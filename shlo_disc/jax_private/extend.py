@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ ir: Any = _ir
 _PRIMITIVES = "jax.extend.core.primitives"
 
 
+@functools.cache
 def primitives() -> ModuleType:
     """`jax.extend.core.primitives`, whose file imports nothing of `jax.extend`."""
     if (known := sys.modules.get(_PRIMITIVES)) is not None:

@@ -491,8 +491,15 @@ def check_object_code(object: bytes, instruction_set: str = "x86-64") -> None:
 def cpu_identity() -> bytes:
     """What tells CPUs apart that LLVM generates other code for, such as values of CPUID."""
 
-def file_stamps(folder: str) -> bytes:
-    """Path, size and time of every `*.py` and `*.so` below a folder. Raises OSError."""
+class FileStamps:
+    """Path, size and time of every `*.py` and `*.so` below a folder, as they are now.
+
+    A thread reads them, without the interpreter.
+    """
+
+    def __init__(self, folder: str) -> None: ...
+    def get(self) -> bytes:
+        """Raises OSError."""
 
 def ffi_handler(on_gpu: bool = False) -> dict[str, Any]:
     """The capsules to register with JAX, by stage.

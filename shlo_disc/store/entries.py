@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import secrets
 import stat
@@ -32,7 +33,7 @@ class Counts:
     """What this process asked of stores."""
 
     NAMES = ("loaded", "missing", "programs_loaded", "programs_missing", "calls_missing",
-             "confirmed_loaded", "confirmed_missing",
+             "confirmed_loaded", "confirmed_missing", "choices_loaded", "choices_missing",
              "graphs_loaded", "graphs_missing", "plans_loaded", "plans_missing",
              "functions_loaded", "functions_missing",
              "programs_not_kept", "calls_not_kept", "graphs_not_kept", "damaged", "unreadable",
@@ -88,10 +89,13 @@ class Entry:
         return unpacked(self.key, _contents(self.path))
 
 
-KINDS = ("calls", "confirmed", "functions", "graphs", "kernels", "plans", "programs", "sizes")
+KINDS = ("calls", "choices", "confirmed", "functions", "graphs", "kernels", "plans", "programs",
+         "sizes")  # fmt: skip
 """What is stored: object code, records of programs, and what leads to these (`driver/kept.py`,
-`driver/graphs.py`): first calls, their sizes, and graphs of front ends. And what was compared."""
-_MISSING = {"calls": "calls_missing", "confirmed": "confirmed_missing",
+`driver/graphs.py`): first calls, their sizes, and graphs of front ends. And what was compared, and
+with which symbols."""
+_MISSING = {"calls": "calls_missing", "choices": "choices_missing",
+            "confirmed": "confirmed_missing",
             "functions": "functions_missing", "graphs": "graphs_missing",
             "kernels": "missing", "plans": "plans_missing",
             "programs": "programs_missing", "sizes": "programs_missing"}  # fmt: skip
@@ -101,7 +105,12 @@ def current(kind: str = "kernels") -> Store | None:
     """The store of this process for one of :data:`KINDS`; None where it is off or of no use."""
     folder = configured()
     found = None if folder is None else opened(folder)
-    return None if found is None else Store(found / "v1", kind)
+    return None if found is None else _store(found, kind)
+
+
+@functools.cache
+def _store(folder: Path, kind: str) -> Store:
+    return Store(folder / "v1", kind)
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class Store:
     def read(self, key: bytes) -> bytes | None:
         """What is kept under `key`; None where there is none that can be used."""
         try:
-            found = unpacked(key, _contents(self.path(key)))
+            found = unpacked(key, _contents(self._file(key)))
         except FileNotFoundError:
             COUNTS.add(_MISSING[self.kind])
         except OSError:
@@ -191,8 +200,11 @@ class Store:
 
     def path(self, key: bytes) -> Path:
         """Where the entry of `key` is, if there is one."""
+        return Path(self._file(key))
+
+    def _file(self, key: bytes) -> str:
         name = key.hex()
-        return self.root / self.kind / name[:2] / name
+        return f"{self.root}/{self.kind}/{name[:2]}/{name}"
 
     def _limit(self) -> None:
         """Keep the store within its limit, unless a process did so a moment ago, or does."""
@@ -231,7 +243,7 @@ def _is_key(name: str) -> bool:
     return len(name) == 2 * KEY_BYTES and not name.strip("0123456789abcdef")
 
 
-def _contents(path: Path) -> bytes:
+def _contents(path: str | Path) -> bytes:
     """What is in a file of ours. Raises OSError, and DamagedError for a file that others may write.
 
     Marks the file as used, once a day: scans remove the files not used for longest.

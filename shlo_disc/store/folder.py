@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import stat
@@ -27,12 +28,16 @@ def configured() -> Path | None:
     """The folder that environment and JAX's configuration name; None where the store is off."""
     if not flags.cache() or not _jax("jax_enable_compilation_cache"):
         return None
-    if (stated := flags.cache_dir()) is not None:
-        return stated
+    if stated := flags.cache_dir():
+        return _path(stated)
     of_jax = _jax("jax_compilation_cache_dir")
     if of_jax and "://" not in of_jax:  # buckets are no folders
-        return Path(of_jax) / "shlo_disc"
-    return Path(platformdirs.user_cache_dir("shlo_disc"))
+        return _path(f"{of_jax}/shlo_disc")
+    return _path(platformdirs.user_cache_dir("shlo_disc"))
+
+
+_path = functools.cache(Path)
+"""A folder is asked for in every look-up, and takes longer to write down than to read."""
 
 
 def _jax(name: str) -> str:

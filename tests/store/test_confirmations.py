@@ -280,3 +280,62 @@ def test_a_digest_of_code_is_the_same_in_every_process():
         print(code_of(layer(), {"b", "a"}, Model(3)).hex())
         """
     assert python(code, PYTHONHASHSEED="7") == python(code, PYTHONHASHSEED="8")
+
+
+def pattern_of(process: Process) -> str:
+    (family,) = process.jitted._families.values()
+    return family.versions[0].pattern.text()
+
+
+def product(x, w):
+    return jnp.tanh(x @ w).reshape(-1, int(w.shape[1]) // 2)
+
+
+def test_a_later_process_knows_which_sizes_are_constants():
+    """The first trace finds out that the program needs one as a number, and is repeated."""
+    w = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
+    first = Process(product)(X, w)
+    assert first.traces[0] > 1
+    before = cache.stats()["choices_loaded"]
+    later = Process(product)(ROWS, w)
+    assert later.traces == (1, 0)
+    assert cache.stats()["choices_loaded"] == before + 1
+    assert pattern_of(later) == pattern_of(first)
+    # Another number is another version, as in one process.
+    assert Process(product)(X, w[:, :4]).traces[0] == first.traces[0]
+
+
+@pytest.mark.parametrize("rows", [3, 5, 100])
+def test_a_known_choice_serves_calls_that_fit_it(rows):
+    """A size that only short calls need as a number stays a symbol in others."""
+
+    def f(x):
+        return jnp.tanh(x).reshape(int(x.shape[1]), -1) if x.shape[0] < 4 else x * 2
+
+    first = Process(f)(X)
+    assert first.traces[0] > 1
+    alone = Process(f, name="alone")(ROWS[:rows])
+    assert pattern_of(Process(f)(ROWS[:rows])) == pattern_of(alone)
+
+
+def test_a_choice_is_not_that_of_another_function():
+    def of(divisor):
+        def f(x):
+            width = int(x.shape[1]) if divisor == 2 else x.shape[1]
+            return x.reshape(-1, width) * divisor
+
+        return f
+
+    first = Process(of(2))(X)
+    assert first.traces[0] > 1
+    other = Process(of(3))(ROWS)
+    assert "(d0, d1)" in pattern_of(other)
+    assert "(d0, 4)" in pattern_of(first)
+
+
+def test_a_choice_is_compared_once_it_is_doubted(monkeypatch):
+    """SHLO_DISC_CACHE=verify uses none."""
+    w = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
+    first = Process(product)(X, w)
+    monkeypatch.setenv("SHLO_DISC_CACHE", "verify")
+    assert Process(product)(ROWS, w).traces[0] == first.traces[0]

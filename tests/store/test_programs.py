@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import os
+import signal
 import zlib
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -27,7 +28,7 @@ from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.jax_private.modules import generic_text
 from shlo_disc.lower.plan import Kernel
-from shlo_disc.ral import file_stamps
+from shlo_disc.ral import FileStamps
 from shlo_disc.store.entries import current
 from tests.children import python
 
@@ -547,14 +548,14 @@ def test_an_edited_source_is_another_compiler(tmp_path):
     cache.mkdir(parents=True)
     source = inner / "pass.py"
     source.write_text("a = 1")
-    known = [file_stamps(str(tmp_path))]
+    known = [FileStamps(str(tmp_path)).get()]
     (cache / "pass.py").write_text("a = 1")
     (inner / "notes.txt").write_text("a = 1")
     (inner / ".#pass.py").symlink_to("nobody@host")
-    assert file_stamps(str(tmp_path)) == known[0]
+    assert FileStamps(str(tmp_path)).get() == known[0]
 
     def edited() -> None:
-        known.append(file_stamps(str(tmp_path)))
+        known.append(FileStamps(str(tmp_path)).get())
         assert len({*known}) == len(known)
 
     os.utime(source, ns=(1, 1))
@@ -570,4 +571,52 @@ def test_an_edited_source_is_another_compiler(tmp_path):
     linked.symlink_to("inner")
     edited()
     with pytest.raises(FileNotFoundError):
-        file_stamps(str(tmp_path / "missing"))
+        FileStamps(str(tmp_path / "missing")).get()
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")  # the child runs nothing of JAX's
+def test_stamps_are_of_the_time_when_they_were_asked_for_in_forked_children_too(tmp_path):
+    """A child has no thread that reads them: it reads for itself, and waits for nobody."""
+    for number in range(300):
+        (tmp_path / f"pass{number}.py").write_text("a = 1")
+    expected = FileStamps(str(tmp_path)).get()
+    for _ in range(20):
+        late = FileStamps(str(tmp_path))
+        child = os.fork()
+        if not child:
+            signal.alarm(60)  # a child that waits for a thread ends, too
+            os._exit(late.get() != expected)
+        assert os.waitpid(child, 0)[1] == 0
+        assert late.get() == expected
+    known = FileStamps(str(tmp_path))
+    assert known.get() == expected
+    (tmp_path / "pass0.py").write_text("a = 12")
+    assert known.get() == expected
+    assert FileStamps(str(tmp_path)).get() != expected
+
+
+def test_an_installed_package_is_named_by_what_its_installer_wrote_down(tmp_path, monkeypatch):
+    package, info = tmp_path / "shlo_disc", tmp_path / "shlo_disc-0.1.0.dist-info"
+    package.mkdir()
+    (package / "one.py").write_text("a = 1")
+    monkeypatch.setattr(shlo_disc, "__path__", [str(package)])
+
+    def named() -> bytes:
+        kept._own_files.cache_clear()
+        return kept.compiler_id.__wrapped__()
+
+    try:
+        assert named() == named()
+        names = [named()]
+        info.mkdir()
+        assert named() == names[0]
+        (info / "RECORD").write_text("shlo_disc/ral/_ral.so,sha256=1,1\n")  # of a source tree
+        assert named() == names[0]
+        for digest in "12":
+            (info / "RECORD").write_text(f"shlo_disc/driver/compile.py,sha256={digest},1\n")
+            names.append(named())
+        (package / "one.py").write_text("a = 12")
+        assert named() == names[-1]
+        assert len({*names}) == 3
+    finally:
+        kept._own_files.cache_clear()

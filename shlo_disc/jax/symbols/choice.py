@@ -73,6 +73,12 @@ class Choice:
         names = tuple(leaf.name for leaf in self.leaves)
         return Pattern(names, tuple(self.dims), tuple(self.guards), tuple(self.notes))
 
+    def plain(self) -> tuple[Any, ...]:
+        """The choice as plain data, without the sizes of the call; see :func:`choice_of`."""
+        guards = [(g.left, g.relation, g.right, g.reason, g.where, g.stated) for g in self.guards]
+        notes = [(note.text, note.reason, note.where) for note in self.notes]
+        return tuple(self.dims), tuple(guards), tuple(notes), sorted(self.fixed), self.issued
+
     def live(self) -> list[str]:
         """The symbols in use, the likeliest constants first: sizes of 1, then later axes first."""
         order: dict[str, None] = {}
@@ -382,6 +388,26 @@ def first_choice(
     if not before and parameters:
         choice.notes.append(_parameters_note(leaves, parameters))
     return choice
+
+
+def choice_of(plain: tuple[Any, ...], leaves: Sequence[Leaf]) -> Choice | None:
+    """The choice that was `plain`, for other sizes; None where these do not fit it."""
+    dims, guards, notes, fixed, issued = plain
+    pattern = Pattern(
+        tuple(leaf.name for leaf in leaves), dims, tuple(Guard(*row) for row in guards)
+    )
+    values = pattern.solve([leaf.shape for leaf in leaves])
+    if values is None:
+        return None
+    return Choice(
+        leaves,
+        list(dims),
+        dict(zip(pattern.symbols, values, strict=True)),
+        frozenset(fixed),
+        list(pattern.guards),
+        [Note(*row) for row in notes],
+        issued,
+    )
 
 
 def _parameters_note(leaves: Sequence[Leaf], groups: frozenset[int]) -> Note:

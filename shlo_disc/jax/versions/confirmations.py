@@ -12,7 +12,9 @@ second shape is in one process.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from shlo_disc.base import flags
 from shlo_disc.driver.kept import are_kept, call_key, is_confirmed, keep_confirmed
@@ -31,6 +33,7 @@ class Confirmation:
     def __init__(self, options: Options, call: Call) -> None:
         self._options, self._target = options, call.place.target
         self._values = options.function, call.blueprint()
+        self._leaves = call.leaves
         may_be = not (options.checked or call.captured) and are_kept()
         self._code = code_of(*self._values) if may_be else None
 
@@ -54,6 +57,25 @@ class Confirmation:
             str(lowered.out_tree),
             [bool(getattr(aval, "weak_type", False)) for aval in lowered.out_avals],
             *map(_told, (found.traced.pattern, found.choice.pattern)),
+        )
+        return call_key(digest, self._target)
+
+    def choice_key(self, said: Sequence[Any]) -> bytes | None:
+        """What the choice of symbols is kept under; None where it is not kept.
+
+        `said`: what the user said of the sizes of each leaf. The choice is that of an unchanged
+        function, and serves calls whose sizes fit it: as the version does in one process.
+        """
+        if self._code is None or flags.cache_verifies():
+            return None
+        options = self._options
+        digest = digest_of_facts(
+            "choice",
+            self._code,
+            (options.name, options.dynamic),
+            [(x.name, len(x.shape), str(x.dtype), x.weak_type) for x in self._leaves],
+            [None if sizes is None else [*map(str, sizes)] for sizes in said],
+            [constraint.stated for constraint in options.constraints],
         )
         return call_key(digest, self._target)
 

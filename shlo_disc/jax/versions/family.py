@@ -13,6 +13,7 @@ from shlo_disc.base import locks
 from shlo_disc.base.errors import ForkError, ShapeMismatchError, UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
+from shlo_disc.driver.kept import keep_choice, kept_choice
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.arguments.plan import Note, Pattern
 from shlo_disc.jax.arguments.stated import stated_pattern, stated_shapes
@@ -22,7 +23,7 @@ from shlo_disc.jax.equations.parameters import weights
 from shlo_disc.jax.sizes.fresh import FreshSizes, learned
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, one_at_a_time
 from shlo_disc.jax.sizes.spellings import advice
-from shlo_disc.jax.symbols.choice import Choice, data_groups, first_choice
+from shlo_disc.jax.symbols.choice import Choice, choice_of, data_groups, first_choice
 from shlo_disc.jax.symbols.search import Found, Lower, choose_symbols
 from shlo_disc.jax.versions.confirmations import Confirmation
 from shlo_disc.jax.versions.tracing import (
@@ -319,8 +320,12 @@ class Family:
                 may_pin=dynamic is not True,
             )
 
+        choice_key = None if before or self._data else confirmation.choice_key(said)
+        start = self._known_choice(choice_key, call)
         try:
-            found = search()
+            found = search(start)
+            if start is not None and found.traces > 1:  # it does something else here
+                start, found = None, search()
         except (UnsupportedError, ForkError):
             raise
         except Exception:
@@ -328,8 +333,8 @@ class Family:
                 raise
             # Perhaps because of what was assumed of sizes from data.
             fresh = learned(lambda: options.function(*call.args, **call.kwargs))
-            found = search()
-        if not before and dynamic == "auto":
+            start, found = None, search()
+        if not before and dynamic == "auto" and start is None:
             # An argument with many leaves was taken for parameters; its use says more.
             data = data_groups(call.leaves, weights(found.program[1]))
             if data:
@@ -347,6 +352,9 @@ class Family:
             self._differs |= sure is not found  # its answer at other sizes may differ, too
             if sure is found:
                 confirmation.keep(key)
+                if key and choice_key and start is None and (found.traces > 1 or self._data):
+                    choices = found.traced.plain(), found.choice.plain()
+                    keep_choice(choice_key, (*choices, sorted(self._data)))
             found = sure
 
         def again(choice: Choice, known: Mapping[int, int] | None = None) -> Traced:
@@ -359,6 +367,20 @@ class Family:
 
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
         return Version(options, call, found, again)
+
+    def _known_choice(self, key: bytes | None, call: Call) -> Choice | None:
+        """The choice with which an earlier process traced the function, if it fits the call.
+
+        What the trace found out then has to fit, too.
+        """
+        found = None if key is None else kept_choice(key)
+        if found is None:
+            return None
+        start, final, data = found
+        if choice_of(final, call.leaves) is None:
+            return None
+        self._data = frozenset(data)
+        return choice_of(start, call.leaves)
 
     def _report(self, call: Call, version: Version) -> None:
         name, count = self.options.name, len(self.versions)

@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 from pathlib import Path
 
+from shlo_disc.base.installed import record_beside
 from shlo_disc.ir.library_folder import LIBRARY_FOLDER
 from shlo_disc.store.format import VERSION, key_of
 from shlo_disc.store.loader import cpu_identity
@@ -26,10 +27,7 @@ def machine_key(*options: object) -> bytes:
 def _compiler() -> str:
     """Which build of MLIR and LLVM this is."""
     library = LIBRARY_FOLDER / "libTorchMLIRAggregateCAPI.so"
-    try:
-        record = importlib.metadata.distribution("torch-mlir").read_text("RECORD") or ""
-    except importlib.metadata.PackageNotFoundError:
-        record = ""
+    record = record_beside(str(LIBRARY_FOLDER.parent), "torch-mlir")
     found = library.stat()
     # The digest of the library, as its installer wrote it down.
     name = f"/{library.name},"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.lower.cpu import codegen
@@ -12,6 +13,7 @@ from shlo_disc.lower.cpu.machine import HOST_OF_GPUS, machine_of
 from shlo_disc.lower.host.record import CodeNames
 
 
+@functools.cache
 def identity(architecture: str) -> bytes:
     """Names all of this machine, used as `architecture`, that compiled programs depend on.
 

@@ -9,6 +9,8 @@
 #include <memory>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace shlo_disc {
@@ -61,6 +63,28 @@ std::string file_stamps(const std::string& folder) {
   std::string out;
   for (const std::string& stamp : stamps) out += stamp;
   return out;
+}
+
+LateFileStamps::LateFileStamps(std::string folder) : folder_(std::move(folder)) {
+  const auto read = [reading = reading_, folder = folder_] {
+    try {
+      reading->promise.set_value(file_stamps(folder));
+    } catch (...) {
+      reading->promise.set_exception(std::current_exception());
+    }
+    reading->is_done = true;
+  };
+  try {
+    std::thread(read).detach();
+  } catch (const std::system_error&) {  // no more threads
+    read();
+  }
+}
+
+std::string LateFileStamps::get() const {
+  // A forked child has no such thread.
+  const bool reads = getpid() == process_ || reading_->is_done;
+  return reads ? found_.get() : file_stamps(folder_);
 }
 
 }  // namespace shlo_disc

@@ -37,9 +37,13 @@ void init_loaded_code(LoadedCode* self, const nb::bytes& object) {
   }
 }
 
-nb::bytes stamps_of(const std::string& folder) {
+nb::bytes stamps_of(const LateFileStamps& late) {
   try {
-    const std::string stamps = file_stamps(folder);
+    std::string stamps;
+    {
+      const nb::gil_scoped_release others_run;
+      stamps = late.get();
+    }
     return nb::bytes(stamps.data(), stamps.size());
   } catch (const std::system_error& error) {
     raise(error);
@@ -98,7 +102,9 @@ void bind_code(nb::module_& m) {
     const std::string identity = cpu_identity();
     return nb::bytes(identity.data(), identity.size());
   });
-  m.def("file_stamps", &stamps_of, "folder"_a);
+  nb::class_<LateFileStamps>(m, "FileStamps")
+      .def(nb::init<std::string>(), "folder"_a)
+      .def("get", &stamps_of);
   nb::class_<SignalHandlers>(m, "SignalHandlers")
       .def(nb::init<>())
       .def("restore", &SignalHandlers::restore);
