@@ -7,6 +7,8 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.shapes import ShapeAnalysis, analyze
 from shlo_disc.ir.mlir import ir, walk
 
+_SILENT = "a pass has changed operations and has not said so"
+
 
 class KnownShapes:
     """What :func:`analyze` finds of a module; made when asked for, kept until the module changes.
@@ -23,10 +25,19 @@ class KnownShapes:
 
     @property
     def names(self) -> set[str]:
-        """The names of all operations, but of those that planning makes. Some may be gone."""
+        """The names of all operations, but of `disc` ones that planning makes. Some may be gone."""
         if not self._names:
-            walk(self._module, lambda op: self._names.add(op.name))
+            self._names = self._names_now()
+        elif flags.spec_checks():
+            new = self._names_now() - self._names
+            if any(not name.startswith("disc.") for name in new):
+                raise InternalError(_SILENT)
         return self._names
+
+    def _names_now(self) -> set[str]:
+        found: set[str] = set()
+        walk(self._module, lambda op: found.add(op.name))
+        return found
 
     def now(self) -> ShapeAnalysis:
         """The analysis of the module as it is.
@@ -36,7 +47,7 @@ class KnownShapes:
         if self._known is None:
             self._known = analyze(self._module)
         elif flags.spec_checks() and not self._known.agrees_with(analyze(self._module)):
-            raise InternalError("a pass has changed operations and has not said so")
+            raise InternalError(_SILENT)
         return self._known
 
     def changed(self) -> None:
