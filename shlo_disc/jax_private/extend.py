@@ -27,11 +27,13 @@ ir: Any = _ir
 _PRIMITIVES = "jax.extend.core.primitives"
 
 
-@functools.cache
 def primitives() -> ModuleType:
     """`jax.extend.core.primitives`, whose file imports nothing of `jax.extend`."""
-    if (known := sys.modules.get(_PRIMITIVES)) is not None:
-        return known
+    return sys.modules.get(_PRIMITIVES) or _loaded()
+
+
+@functools.cache
+def _loaded() -> ModuleType:
     file = Path(jax.__file__).parent.joinpath(*_PRIMITIVES.split(".")[1:]).with_suffix(".py")
     spec = importlib.util.spec_from_file_location(f"{__name__}.primitives", file)
     assert spec is not None

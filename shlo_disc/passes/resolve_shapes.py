@@ -65,11 +65,11 @@ class ResolveShapes(Pass):
         (main,) = module.body.operations
         analysis = shapes.now()
         state = _State(analysis, main.operation.regions[0].blocks[0])
+        asks_sizes = "stablehlo.get_dimension_size" in shapes.names
         ops: list[ir.Operation] = []
         walk(module, ops.append)
         changed = _mark_size_arguments(main.operation, analysis)
         changed += sum(_resolve(op, state) for op in ops)
-        asks_sizes = "stablehlo.get_dimension_size" in shapes.names
         # Ops go only now: a value that is gone could lend its address to another in `analysis`.
         shapes.changed()  # guards are new ones, even where as many were there
         changed += _place_guards(ops, analysis.guards, state.block)
