@@ -256,15 +256,14 @@ def value(key: str) -> str:
     text = _overrides.get().get(key)
     if text is None:
         text = os.environ.get(flag.name, "")
-    if text:
-        _check(key, text)
+    _check(key, text)
     return text or flag.default
 
 
-@functools.lru_cache  # what is set is asked for in every call that is new
+@functools.lru_cache  # asked for in every call that is new
 def _check(key: str, text: str) -> None:
     flag = FLAGS[key]
-    if not flag.kind.accepts(text):
+    if text and not flag.kind.accepts(text):
         raise ValueError(f"{flag.name} is {text!r}; it must be {flag.kind.allowed}, or unset")
 
 
@@ -288,8 +287,7 @@ def overridden(**values: object) -> Iterator[None]:
         raise ValueError(f"no such flag: {', '.join(sorted(unknown))}; flags: {', '.join(FLAGS)}")
     texts = {key: str(given) for key, given in values.items()}
     for key, text in texts.items():
-        if text:
-            _check(key, text)
+        _check(key, text)
     token = _overrides.set(_overrides.get() | texts)
     try:
         yield

@@ -303,9 +303,7 @@ def kept_choice(key: bytes) -> Any:
 
 def keep_choice(key: bytes, plain: object) -> None:
     """Keep which symbols a search ended with."""
-    store = current("choices")
-    if store is not None:
-        do_later(lambda: store.write(key, to_bytes(plain)))
+    _keep_later("choices", key, to_bytes(plain))
 
 
 def _is_kept(kind: str, key: bytes) -> bool:

@@ -325,7 +325,8 @@ class Family:
         try:
             found = search(start)
             if start is not None and found.traces > 1:  # it does something else here
-                start, found = None, search()
+                start, self._data = None, frozenset()
+                found = search()
         except (UnsupportedError, ForkError):
             raise
         except Exception:
@@ -333,7 +334,9 @@ class Family:
                 raise
             # Perhaps because of what was assumed of sizes from data.
             fresh = learned(lambda: options.function(*call.args, **call.kwargs))
-            start, found = None, search()
+            if start is not None:
+                start, self._data = None, frozenset()
+            found = search()
         if not before and dynamic == "auto" and start is None:
             # An argument with many leaves was taken for parameters; its use says more.
             data = data_groups(call.leaves, weights(found.program[1]))
@@ -377,10 +380,11 @@ class Family:
         if found is None:
             return None
         start, final, data = found
-        if choice_of(final, call.leaves) is None:
+        chosen = choice_of(start, call.leaves)
+        if chosen is None or choice_of(final, call.leaves) is None:
             return None
         self._data = frozenset(data)
-        return choice_of(start, call.leaves)
+        return chosen
 
     def _report(self, call: Call, version: Version) -> None:
         name, count = self.options.name, len(self.versions)
