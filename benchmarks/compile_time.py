@@ -1,10 +1,11 @@
 """What the first call costs, in a process without a cache and in the next one with it.
 
-Every attempt is a process of its own. Seconds of the processor, which count all threads, vary by a
-few percent, so an attempt is made once. XLA compiles for the shapes of the call; `all` is the
-processor time until nothing is left to compile. `import` is what `import shlo_disc` takes beside
-JAX: it has the compiler, where nothing is kept on disk. Else the first call imports the compiler if
-it needs it. So imports count on both sides where an edited program is compared with a cold one.
+Every attempt is a process of its own, and is made in `_ROUNDS` rounds: the medians are compared.
+`cold` and the like are seconds of the processor, which count all threads. XLA compiles for the
+shapes of the call; `all` is the processor time until nothing is left to compile. `import` is what
+`import shlo_disc` and `shlo_disc.jit(f)` take beside JAX: it has the compiler, where nothing is kept
+on disk or a program is edited. An edited program is compared with a cold one twice, with imports
+on both sides (`+ import`) and without.
 
 `beyond` is what we add to the work of JAX's that nobody can save, and to the run of the compiled
 code: in the next process to the trace at the sizes of the call, at other sizes to the trace with
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import compileall
 import functools
+import importlib
 import json
 import os
 import statistics
@@ -38,6 +40,7 @@ _SHAPES = {"cold": (2, 17), "next": (2, 17), "other": (3, 19), "edited": (2, 17)
            "rescaled": (2, 17), "trace": (2, 17)}  # fmt: skip
 """(batch, length) of an attempt: without a cache, after a process of equal and of other sizes, and
 after one of the program without the line of `_EDITS`; and of a trace alone."""
+_ROUNDS = 3
 _MOST, _MEAN = 4.0, 1.5
 """Of XLA's time for one shape, at most."""
 
@@ -48,7 +51,7 @@ def compile_time(console: Console, quick: bool) -> None:
     compileall.compile_dir(Path(__file__).parents[1] / "shlo_disc", quiet=1)
     rows = []
     for name in list(PROGRAMS)[: 2 if quick else None]:
-        seconds = _attempts(name)
+        seconds = _medians([_attempts(name) for _ in range(1 if quick else _ROUNDS)])
         beyond = {kind: _beyond_ms(seconds, kind) for kind in _OF_JAX}
         times = _times(seconds)
         rows.append({"case": name, "seconds": seconds, "times": times, "beyond_ms": beyond})
@@ -70,34 +73,51 @@ def _times(seconds: dict[str, dict[str, float]]) -> dict[str, float]:
         "all": cold["all"] / theirs["processor"],
         "next process": seconds["ours next"]["wall"] / seconds["jax.jit next"]["wall"],
         "next, other sizes": seconds["ours other"]["wall"] / theirs["wall"],
-        **{f"{edit}, of cold": _with_import(seconds[f"ours {edit}"]) / _with_import(cold)
-           for edit in _EDITS},
-    }  # fmt: skip
+        **{
+            f"{edit}{and_import}": processor(seconds[f"ours {edit}"]) / processor(cold)
+            for edit in _EDITS
+            for and_import, processor in _PROCESSOR.items()
+        },
+    }
 
 
-def _with_import(seconds: dict[str, float]) -> float:
-    return seconds["import"] + seconds["processor"]
+_PROCESSOR: dict[str, Callable[[dict[str, float]], float]] = {
+    "": lambda seconds: seconds["processor"],
+    " + import": lambda seconds: seconds["import"] + seconds["processor"],
+}
+
+
+def _edit_columns() -> list[str]:
+    return [f"{edit}{and_import}" for edit in _EDITS for and_import in _PROCESSOR]
+
+
+def _medians(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """The median of each time of each attempt."""
+    return {
+        attempt: {part: statistics.median(r[attempt][part] for r in rounds) for part in parts}
+        for attempt, parts in rounds[0].items()
+    }
 
 
 def _attempts(name: str) -> dict[str, dict[str, float]]:
-    found = {}
-    for system in ("ours", "jax.jit"):
-        with tempfile.TemporaryDirectory() as folder:
-            off = {"SHLO_DISC_CACHE": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
-            found[f"{system} cold"] = _in_a_process(name, system, "cold", off)
-            on = {
-                "SHLO_DISC_CACHE": "1",  # the suites run without it
-                "SHLO_DISC_CACHE_DIR": folder,
-                "JAX_COMPILATION_CACHE_DIR": folder,
-                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-            }
-            _in_a_process(name, system, "cold", on)
-            found[f"{system} next"] = _in_a_process(name, system, "next", on)
-            if system == "jax.jit":
-                found["jax.jit trace"] = _in_a_process(name, system, "trace", off)
-            for kind in ("other", *_EDITS) if system == "ours" else ():
-                found[f"ours {kind}"] = _in_a_process(name, system, kind, on)
+    off = {"SHLO_DISC_CACHE": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    with tempfile.TemporaryDirectory() as folder:
+        on = {
+            "SHLO_DISC_CACHE": "1",  # the suites run without it
+            "SHLO_DISC_CACHE_DIR": folder,
+            "JAX_COMPILATION_CACHE_DIR": folder,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        found = {}
+        for kind, variables in (("cold", off), ("next", on)):
+            for system in ("ours", "jax.jit"):
+                if kind == "next":
+                    _in_a_process(name, system, "cold", on)
+                found[f"{system} {kind}"] = _in_a_process(name, system, kind, variables)
+        for kind in ("other", *_EDITS):
+            found[f"ours {kind}"] = _in_a_process(name, "ours", kind, on)
+    found["jax.jit trace"] = _in_a_process(name, "jax.jit", "trace", off)
     return found
 
 
@@ -204,10 +224,12 @@ def first(name: str, system: str, kind: str) -> None:
     before = time.process_time()
     import shlo_disc
 
-    jit: Any = shlo_disc.jit
+    shlo_disc.jit(lambda: None)  # the first one replaces functions of JAX
+    if kind in _EDITS:
+        importlib.import_module("shlo_disc.driver.stages")
     imported = time.process_time() - before
-    if system == "jax.jit":  # with as much of JAX imported
-        jit = jax.jit
+    # Both with as much of JAX imported.
+    jit: Any = shlo_disc.jit if system == "ours" else jax.jit
     function, arguments = PROGRAMS[name](*_SHAPES[kind])
     if kind in _EDITS:
         function = _EDITS[kind](function)
@@ -261,7 +283,7 @@ def _beyond_table(rows: list[dict[str, Any]]) -> Table:
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="First calls: times as long as jax.jit, and milliseconds")
     for column in ("program", "import ms", "cold", "wall", "all", "ours ms", "jax.jit ms",
-                   "next ms", "jax.jit next ms", "other sizes ms", *_EDITS):  # fmt: skip
+                   "next ms", "jax.jit next ms", "other sizes ms", *_edit_columns()):  # fmt: skip
         table.add_column(column, justify="left" if column == "program" else "right")
     for row in rows:
         times, seconds = row["times"], row["seconds"]
@@ -275,6 +297,6 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             *(f"{1e3 * seconds[key]['processor']:.0f}" for key in ("ours cold", "jax.jit cold")),
             *(f"{1e3 * seconds[key]['wall']:.0f}"
               for key in ("ours next", "jax.jit next", "ours other")),
-            *(f"{times[f'{edit}, of cold']:.2f}" for edit in _EDITS),
+            *(f"{times[column]:.2f}" for column in _edit_columns()),
         )  # fmt: skip
     return table

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 SWITCH_SECONDS = 0.0005
 """After how many seconds of Python another thread may run, while something is compiled."""
 
-COLLECTIONS = (10_000, 10, 1 << 30)
+COLLECTIONS = (100_000, 10, 1 << 30)
 """Thresholds of `gc`, while something is compiled: no full collections.
 
 A trace and a module are many objects that live until they are compiled. Full collections go over

@@ -111,9 +111,10 @@ def replace_functions(replacements: Mapping[str, Callable[..., Any]]) -> None:
     for place, module in list(sys.modules.items()):
         held = getattr(module, "__dict__", {})
         is_of_jax = place == "jax" or place.startswith("jax.")
-        for key, value in list(held.items()):
-            name, original, wrapper = wrappers.get(id(value), ("", None, None))
-            if original is value and wrapper is not None and (key == name or not is_of_jax):
+        # Of 40 000 names 200 are found: the others cost a look at their address.
+        for key in [key for key, value in held.copy().items() if id(value) in wrappers]:
+            name, original, wrapper = wrappers[id(held[key])]
+            if original is held[key] and (key == name or not is_of_jax):
                 held[key] = wrapper
     for key, handler in _einsum_handlers.items():
         _, _, wrapper = wrappers.get(id(handler), ("", None, handler))

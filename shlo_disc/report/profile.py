@@ -8,7 +8,6 @@ take turns, so that the table can say what marking cost.
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -250,7 +249,7 @@ def profile(executable: Reported, leaves: Sequence[Any], calls: int | None = Non
                 where=use.where[0],
                 launches=functions.total(),
                 variants=tuple(functions),
-                ms=statistics.median(times),
+                ms=float(np.median(times)),
                 runs=count,
                 flops=flops,
                 bytes_moved=moved,
@@ -261,8 +260,8 @@ def profile(executable: Reported, leaves: Sequence[Any], calls: int | None = Non
         name=executable.name,
         sizes=dict(sizes),
         calls=calls,
-        call_ms=statistics.median(ordinary),
-        marked_ms=statistics.median(lengths),
+        call_ms=float(np.median(ordinary)),
+        marked_ms=float(np.median(lengths)),
         kernels=tuple(kernels),
         peak=limits,
         dropped=sum(call.dropped for call in marked),
