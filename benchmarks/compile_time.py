@@ -3,9 +3,9 @@
 Every attempt is a process of its own, and is made in `_ROUNDS` rounds: the medians are compared.
 `cold` and the like are seconds of the processor, which count all threads. XLA compiles for the
 shapes of the call; `all` is the processor time until nothing is left to compile. `import` is what
-`import shlo_disc` and `shlo_disc.jit(f)` take beside JAX: it has the compiler, where nothing is kept
-on disk or a program is edited. An edited program is compared with a cold one twice, with imports
-on both sides (`+ import`) and without.
+`import shlo_disc` and `shlo_disc.jit(f)` take beside JAX: it has the compiler, where nothing is on
+disk or a program is edited. An edited program is compared with a cold one twice, with imports on
+both sides (`+ import`) and without.
 
 `beyond` is what we add to the work of JAX's that nobody can save, and to the run of the compiled
 code: in the next process to the trace at the sizes of the call, at other sizes to the trace with
