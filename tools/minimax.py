@@ -13,6 +13,7 @@ reason to round one by one.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -331,14 +332,14 @@ def main() -> None:
     """Print the module."""
     print('"""Minimax polynomials, lowest power first; written by `tools/minimax.py`."""\n')
     print("from __future__ import annotations\n")
-    print('__all__ = ["TABLES"]\n')
+    print("# fmt: off")
     print("TABLES: dict[tuple[str, str], tuple[float, ...]] = {")
     for fit in fits():
         coefficients, error = solve(fit)
         print(f"    # {fit.meaning}:\n    # weighted error 2^{error:.1f}")
         print(f'    ("{fit.name}", "{fit.dtype}"): (')
-        for c in coefficients:
-            print(f"        {c!r},")
+        numbers = " ".join(f"{c!r}," for c in coefficients)
+        print(textwrap.fill(numbers, 100, initial_indent=" " * 8, subsequent_indent=" " * 8))
         print("    ),")
     print("}")
     print('"""(name, dtype) to coefficients; the comment says of which function."""')

@@ -235,7 +235,8 @@ class Loader {
       }
       const std::string_view data = data_of(span);
       // The directory of the file, or the copy's padding, is what masked code may read behind it.
-      if (!out->add_constant(data.data(), data.size(), owner_)) throw std::bad_alloc();
+      const auto memory = folder_ == nullptr ? Executable::Memory::kKept : Executable::Memory::kMappedFile;
+      if (!out->add_constant(data.data(), data.size(), owner_, memory)) throw std::bad_alloc();
     }
     for (const Manifest::Pack& pack : manifest.packs) {
       if (&manifest.targets[pack.target] != &target) continue;
@@ -291,6 +292,8 @@ class Loader {
     for (const Unchecked& one : all) bytes += one.data.size();
     if (bytes < kWorthThreads || !parallel_for(check, args, nullptr, count, 1, 0)) check(args, nullptr, 0, count, nullptr);
     for (const Unchecked& one : all) {
+      // Calls may need the copies alone, or few rows.
+      if (folder_ != nullptr || !one.is_member) drop_file_pages(one.data.data(), one.data.size());
       if (one.is_right) continue;
       if (one.is_member) refuse(one.name + " has a wrong digest");
       in_weights(manifest, [&] { WeightsFile::refuse(one.name + " has other elements than those that were saved"); });
@@ -323,8 +326,8 @@ class Loader {
     const std::string_view data = tensor(manifest, row);
     const std::string_view file = weights_->file()->bytes();
     const ptrdiff_t behind = file.data() + file.size() - (data.data() + data.size());
-    const bool may_stay = behind >= kPadding;
-    if (!executable.add_constant(data.data(), data.size(), weights_->file(), may_stay)) throw std::bad_alloc();
+    const auto memory = behind >= kPadding ? Executable::Memory::kMappedFile : Executable::Memory::kPassing;
+    if (!executable.add_constant(data.data(), data.size(), weights_->file(), memory)) throw std::bad_alloc();
   }
 
   void check_members(const Manifest& manifest) const {

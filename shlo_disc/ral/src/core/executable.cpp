@@ -374,10 +374,13 @@ const LoadedProgram* Executable::loaded_on(GpuDevice& device, Failure* failure) 
 constexpr uintptr_t kConstantAlignment = 64;  // kernels rely on it
 
 bool Executable::add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner,
-                              bool may_stay) {
-  if (may_stay && reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 && bytes != 0) {
+                              Memory memory) {
+  auto packs = std::make_unique<PackOwner>();
+  const bool is_aligned = reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0;
+  if (memory != Memory::kPassing && is_aligned && bytes != 0) {
     constants_.push_back(data);
     constant_holders_.push_back(std::move(owner));
+    if (memory == Memory::kMappedFile) packs->lies_in_file(data, bytes);
   } else {
     ScopedBlock block(pool_acquire(bytes, Hold::kResult));
     if (block.get() == nullptr) return false;
@@ -386,7 +389,7 @@ bool Executable::add_constant(const void* data, size_t bytes, std::shared_ptr<co
     constant_blocks_.push_back(std::move(block));
   }
   constant_bytes_.push_back(bytes);
-  constant_owners_.push_back(std::make_unique<PackOwner>());
+  constant_owners_.push_back(std::move(packs));
   return true;
 }
 

@@ -160,9 +160,11 @@ class Executable {
   explicit Executable(ProgramSpec spec);
 
   // Adds a constant; to be called once per constant, in order, before the first run. Aligned memory
-  // is read where it is if it may stay, and `owner` lives as long as the program; other memory is
-  // copied. False: out of memory.
-  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner, bool may_stay = true);
+  // is read where it is unless it is kPassing, and `owner` lives as long as the program; other memory
+  // is copied. False: out of memory.
+  enum class Memory { kPassing, kKept, kMappedFile };
+  bool add_constant(const void* data, size_t bytes, std::shared_ptr<const void> owner,
+                    Memory memory = Memory::kKept);
 
   // Adds a packed copy of a constant under a slot, which no call packs then; see PackOwner::adopt.
   void add_pack(size_t constant, size_t slot, const void* data, size_t bytes,

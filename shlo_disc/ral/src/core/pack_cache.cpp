@@ -1,6 +1,8 @@
 #include "pack_cache.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <new>
@@ -60,6 +62,14 @@ Pack* find(Pack* pack, uint32_t key) {
 }
 
 }  // namespace
+
+void drop_file_pages(const void* data, size_t bytes) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const auto last = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  // It may fail where pages are locked; they stay then.
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
 
 PackOwner::PackOwner() {
   Registry& all = registry();
@@ -147,6 +157,7 @@ void PackOwner::publish(uint32_t key) {
   Pack* const pack = find(head_.load(std::memory_order_acquire), key);
   if (pack == nullptr) return;
   pack->ready.store(true, std::memory_order_release);
+  drop_file_pages(in_file_, bytes_in_file_);
   Registry& all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
   ++all.filled;

@@ -18,6 +18,10 @@ namespace shlo_disc {
 
 struct Pack;
 
+// Lets the pages that are whole in these bytes leave the process; they come back when they are read. The bytes are
+// of a mapping of a file that nobody writes to.
+void drop_file_pages(const void* data, size_t bytes);
+
 // One immutable buffer that may have packs. Its packs are freed with it; that must not happen
 // while a call uses the buffer (calls keep their arguments and their executable alive).
 class PackOwner {
@@ -26,6 +30,13 @@ class PackOwner {
   ~PackOwner();
   PackOwner(const PackOwner&) = delete;
   PackOwner& operator=(const PackOwner&) = delete;
+
+  // Tells that the buffer is a part of a mapped file, whose pages need not stay once there is a pack. Before the
+  // first call.
+  void lies_in_file(const void* data, size_t bytes) {
+    in_file_ = data;
+    bytes_in_file_ = bytes;
+  }
 
   // The pack, if there is one that is ready; else null. Lock-free.
   void* ready(uint32_t key) const;
@@ -42,6 +53,8 @@ class PackOwner {
   int64_t free_packs();
 
   std::atomic<Pack*> head_{nullptr};
+  const void* in_file_ = nullptr;
+  size_t bytes_in_file_ = 0;
   PackOwner* next_ = nullptr;  // all owners of the process
   PackOwner* previous_ = nullptr;
 };
