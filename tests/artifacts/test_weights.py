@@ -245,8 +245,8 @@ def anonymous():
     return int(text.split("Anonymous:")[1].split()[0]) * 1024
 before = anonymous()
 program = load({path!r})
-results = [{call} for i in numpy.arange(64, dtype="i4")]  # which reads all pages
-del results
+for i in numpy.arange(64, dtype="i4"):  # which reads all pages
+    {call}
 print(anonymous() - before, flush=True)
 input()
 sizes = {{}}
