@@ -303,4 +303,4 @@ def test_fork(standins):
     """
     # Up to eight workers are moved between cores. Beside moves for callers that take turns, Linux
     # 6.18 lets the parent wait up to 30 s for a child that has ended.
-    assert python(code, SHLO_DISC_NUM_THREADS="9", JAX_PLATFORMS="cpu") == "ok"
+    assert python(code, timeout=300, SHLO_DISC_NUM_THREADS="9", JAX_PLATFORMS="cpu") == "ok"
