@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from shlo_disc.artifacts import manifest
 from shlo_disc.artifacts.container import Contents
 from shlo_disc.artifacts.read import record_name
+from shlo_disc.artifacts.shared_library import head
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
@@ -67,10 +69,13 @@ def save(
     fixed: Mapping[int, npt.NDArray[Any]],
     weights: str,
     packed_for: Arguments | None,
+    format: str,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
         raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
+    if format not in ("disc", "so"):
+        raise ValueError(f"format must be 'disc' or 'so', got {format!r}")
     platform = request.options.target.partition(":")[0]
     if targets is None:
         targets = ARTIFACT_TARGETS if platform == "cpu" else (request.options.target,)
@@ -80,6 +85,12 @@ def save(
     if known < 1:
         raise ValueError(f"cores must be at least 1, got {cores}")
     machines = [artifact_target(name, known) for name in dict.fromkeys(targets)]
+    families = sorted({machine.family for machine in machines})
+    if format == "so" and len(families) > 1:
+        raise UnsupportedError(
+            f"a shared library is for one family of processors, not for {' and '.join(families)}; "
+            "save one for each, or an artifact without format='so'"
+        )
     # The first one that a machine can run is taken.
     machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
@@ -131,7 +142,8 @@ def save(
     if packed_for is not None:
         packs = _packs(contents, whole, Path(path).parent, packed_for)
         whole = replace(whole, members=contents.members(), packs=packs)
-    contents.write(path, whole)
+    front = partial(head, whole.name, families[0], Path(path).name) if format == "so" else None
+    contents.write(path, whole, front)
     _log.info("saved %s for %s", whole.name, ", ".join(machine.name for machine in machines))
 
 
