@@ -95,12 +95,10 @@ def save(
     machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
     made = [compile_code(request, machine.target, fixed) for machine in machines]
-    for machine, (record, _) in zip(machines, made, strict=True):
+    for record, _ in made:
         for program in programs_of(record):
             if why := _why_not_saved(program):
                 raise UnsupportedError(f"{record.name} cannot be saved: it {why}")
-        if machine.is_gpu and (why := _why_not_for_gpus(record)):
-            raise UnsupportedError(f"{record.name} cannot be saved for {machine.name}: it {why}")
     rows = [
         row
         for machine, (record, codes) in zip(machines, made, strict=True)
@@ -116,9 +114,10 @@ def save(
             raise InternalError(f"{record.name} has other parts for each of {', '.join(targets)}")
     is_one = isinstance(record, ProgramRecord)
     devices = tuple(
-        _device(contents, number, machine, codes[one.name])
-        for number, (machine, (one, codes)) in enumerate(zip(machines, made, strict=True))
+        _device(contents, first * len(programs) + number, machine, codes[program.name])
+        for first, (machine, (one, codes)) in enumerate(zip(machines, made, strict=True))
         if machine.is_gpu
+        for number, program in enumerate(programs_of(one))
     )
     whole_is = parts[_last(record, programs)]
     count = record.arguments if isinstance(record, PartsRecord) else len(whole_is.arguments)
@@ -265,21 +264,6 @@ def _why_not_saved(record: ProgramRecord) -> str:
             f"calls the FFI target @{call.target} at {where}, whose handler is in the library "
             "that registered it"
         )
-    return ""
-
-
-def _why_not_for_gpus(record: Record) -> str:
-    """Why an artifact for GPUs cannot have a program, behind "it"; "" if it can."""
-    match record:
-        case PartsRecord():
-            return "is several programs in turn, as sizes come from data"
-        case GuardedRecord():
-            checks = record.program.program.checks
-            needed = next(check.message for check in checks if check.in_region)
-            return (
-                f"has a region that may not run, and that needs {needed}; calls without that run "
-                "another program"
-            )
     return ""
 
 

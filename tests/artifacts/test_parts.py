@@ -12,7 +12,7 @@ import shlo_disc
 import shlo_disc_runtime
 from shlo_disc.artifacts import container, manifest
 from shlo_disc.artifacts.read import read
-from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from tests import test_region_sizes as region_sizes
 from tests.artifacts.building import HERE, built, manifest_of, parts_of, put_together
@@ -182,20 +182,6 @@ def test_a_branch_that_is_valid_at_no_size_fails_where_it_runs(tmp_path):
         alone(x, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("in turn", "is several programs in turn, as sizes come from data"),
-        ("guarded", "has a region that may not run, and that needs .*; calls without that run"),
-    ],
-)
-def test_parts_for_gpus_are_refused(name, why, tmp_path):
-    made = shlo_disc.compile(PROGRAMS[name][0])
-    with pytest.raises(UnsupportedError, match=f"cannot be saved for cuda:sm_90: it {why}"):
-        made.save(tmp_path / "m.disc", ["x86-64-v3", "cuda:sm_90"])
-    assert not [*tmp_path.iterdir()]
-
-
 def test_threads_call_one_program_at_once(saved):
     alone = shlo_disc_runtime.load(saved("loop"))
     calls = PROGRAMS["loop"][1]
@@ -309,7 +295,7 @@ LIES = [
             "targets": (replace(k.targets[0], kernels=()), *k.targets[1:]),
             "devices": (manifest.Device(0, "cuda", "sm_90", (), (), ()),),
         },
-        "a target for GPUs has several programs",
+        "the programs of a target are for several GPUs",
     ),
 ]
 
