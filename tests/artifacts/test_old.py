@@ -100,7 +100,7 @@ def test_there_are_artifacts_of_this_format():
     """If this fails: `python -m tests.artifacts.test_old DATE`, and commit what it writes."""
     now = [path for path in FILES if path.name.startswith(f"format-{manifest.VERSION}-")]
     assert {path.stem.split("-")[-1] for path in now} >= {"plain", "parts", "weights"}
-    assert all(path.stat().st_size <= 40 * 1024 for path in FILES)
+    assert sum(path.stat().st_size for path in now) <= 256 * 1024
 
 
 here = pytest.mark.skipif(TARGET not in RUN_HERE, reason="this processor has no AVX2")
