@@ -97,19 +97,19 @@ def test_loaders_of_plugins_find_it_mapped_and_read_only(folder):
 
 @pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
 def test_a_program_of_c_is_linked_with_it(kind, folder, wanted, tmp_path):
-    (tmp_path / "calls").write_bytes(calls_in(wanted))
+    (tmp_path / "given").write_bytes(calls_in(wanted))
     places = f"-L{folder}", "-l:libmodel.so", f"-Wl,-rpath,{folder}"
     program = built(HERE / "calls.c", tmp_path, f"-DLINKED={FUNCTION}", kind, *places)
-    command = [program, "", tmp_path / "calls"]
+    command = [program, "", tmp_path / "given"]
     assert subprocess.check_output(command, text=True) == "right\n"
     needed = subprocess.check_output(["ldd", program], text=True)
     assert f"libmodel.so => {folder}/libmodel.so" in needed
 
 
 def test_a_program_of_c_opens_it_by_its_path(folder, wanted, tmp_path):
-    (tmp_path / "calls").write_bytes(calls_in(wanted))
+    (tmp_path / "given").write_bytes(calls_in(wanted))
     program = built(HERE / "calls.c", tmp_path)
-    command = [program, folder / "libmodel.so", tmp_path / "calls"]
+    command = [program, folder / "libmodel.so", tmp_path / "given"]
     assert subprocess.check_output(command, text=True) == "right\n"
 
 
@@ -234,7 +234,7 @@ def test_heads_are_of_the_machine_and_the_name():
     for family, number in (("x86-64", 62), ("aarch64", 183)):
         made = shared_library.head("größe 9", family, "libmodel.so", 1 << 31)
         assert made[18] == number
-        assert b"\0disc_artifact_gr_e_9\0libm.so\0" in made
+        assert b"\0disc_artifact_gr_e_9\0libmodel.so\0" in made
 
 
 @needs_emulator
