@@ -62,12 +62,18 @@ def kernel(path, stand_in):
     return launches
 
 
+def run_alone(path):
+    """A call of the artifact without the compiler."""
+    program = shlo_disc_runtime.load(path, target=TARGET)
+    return lambda given: program(*given)
+
+
 def test_a_code_object_is_loaded_and_launched(path, kernel, stand_in):
-    for load in (shlo_disc.load, shlo_disc_runtime.load):
-        program, before = load(path), len(kernel)
+    for program in (shlo_disc.load(path).run_numpy, run_alone(path)):
+        before = len(kernel)
         for n in SIZES:
             x = np.arange(n, dtype="f4")
-            (y,) = program(x)
+            (y,) = program([x])
             np.testing.assert_array_equal(y, 2 * x)
         assert len(kernel) == before + len(SIZES)
     assert shlo_disc.load(path).record.target == shlo_disc_runtime.load(path).target == TARGET
@@ -152,9 +158,10 @@ def test_damaged_code_objects_are_refused(path, tmp_path):
         shlo_disc_runtime.load(damaged)
     # The driver refuses what is no code object, and the call says so.
     damaged.write_bytes(changed_code(path, lambda code: code[:64] + bytes(len(code) - 64)))
-    for load, error in ((shlo_disc.load, DeviceError), (shlo_disc_runtime.load, ValueError)):
+    loaded = shlo_disc.load(damaged, TARGET).run_numpy
+    for program, error in ((loaded, DeviceError), (run_alone(damaged), ValueError)):
         with pytest.raises(error, match=r"\(rocm:0, gfx942\) does not load kernel"):
-            load(damaged, target=TARGET)(np.ones(3, "f4"))
+            program([np.ones(3, "f4")])
 
 
 def test_kernels_that_lie_are_refused(path, tmp_path):
