@@ -57,7 +57,7 @@ def test_an_artifact_has_the_bits_of_the_compiled_program(name, saved, stand_in)
         launches = stand_in.count("launches")
         same_bits(alone(*given), want)
         launched += stand_in.count("launches") - launches
-    assert launched > len(calls)
+    assert launched > 0
     assert not stand_in.pending
 
 

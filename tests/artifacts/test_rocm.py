@@ -157,7 +157,7 @@ def test_damaged_code_objects_are_refused(path, tmp_path):
     with pytest.raises(shlo_disc_runtime.ArtifactError, match=r"rocm-gfx942\.bin has a wrong"):
         shlo_disc_runtime.load(damaged)
     # The driver refuses what is no code object, and the call says so.
-    damaged.write_bytes(changed_code(path, lambda code: code[:64] + bytes(len(code) - 64)))
+    damaged.write_bytes(changed_code(path, lambda code: b"refused" + code[7:]))
     loaded = shlo_disc.load(damaged, TARGET).run_numpy
     for program, error in ((loaded, DeviceError), (run_alone(damaged), ValueError)):
         with pytest.raises(error, match=r"\(rocm:0, gfx942\) does not load kernel"):
