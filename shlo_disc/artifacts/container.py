@@ -12,7 +12,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +130,18 @@ class Contents:
             rows.append(Member(name, self._sizes[name], digest.digest()))
         return tuple(rows)
 
-    def write(self, path: str | os.PathLike[str], manifest: Manifest) -> None:
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        manifest: Manifest,
+        front: Callable[[int], bytes] | None = None,
+    ) -> None:
         """Write the weights file, if there is one, then the file.
 
         Each replaces an old one in a single step, and a weights file that the old artifact had and
         this one has not is removed. The manifest's `members` and `tensors` are those
-        of :meth:`members` and :meth:`tensors`. Raises UnsupportedError for members of more than
+        of :meth:`members` and :meth:`tensors`. `front` gives what is in front of the container, of
+        whole pages, for the container's size. Raises UnsupportedError for members of more than
         4 GB.
         """
         path, head = Path(path), packed(manifest)
@@ -147,14 +153,17 @@ class Contents:
                 f"the artifact would take {total} bytes, and a file holds at most {MOST_BYTES}; "
                 "save it with weights='separate', or pass the weights as arguments"
             )
+        members = [(MANIFEST, [head]), *((name, self._parts[name]) for name in self._names)]
+        pieces = [*_zip(members, digest_of(head))]
+        if front is not None:
+            pieces.insert(0, front(sum(map(len, pieces))))
         if manifest.weights_file:
             stored = {
                 row.name: safetensors.Stored(row.dtype, row.sizes, data)
                 for row, data in self._tensors.values()
             }
             _replace(path.parent / manifest.weights_file, safetensors.written(stored))
-        members = [(MANIFEST, [head]), *((name, self._parts[name]) for name in self._names)]
-        _replace(path, _zip(members, digest_of(head)))
+        _replace(path, pieces)
         if before not in ("", manifest.weights_file):
             (path.parent / before).unlink(missing_ok=True)
 

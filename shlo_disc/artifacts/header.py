@@ -36,6 +36,7 @@ def cpp_header(manifest: Manifest) -> str:
     The name is that of the program, as far as C++ has such names.
     """
     space = _identifier(manifest.name, "program")
+    where = function_name(manifest.name)
     takes = _members(manifest.arguments, "argument")
     gives = _members(manifest.results, "result")
     guard = f"DISC_ARTIFACT_{space.upper()}_HPP"
@@ -44,6 +45,9 @@ def cpp_header(manifest: Manifest) -> str:
         f"#ifndef {guard}",
         f"#define {guard}",
         "#include <disc.hpp>",
+        "",
+        "// Of the shared library that `save(..., format='so')` writes.",
+        f'extern "C" const void* {where}(size_t* bytes);',
         "",
         f"namespace artifact::{space} {{",
         "",
@@ -60,7 +64,18 @@ def cpp_header(manifest: Manifest) -> str:
         "  // Throws disc::Error, also for an artifact of other arguments or results.",
         "  explicit Program(const std::string& path, const disc_options* options = nullptr)",
         "      : disc::Program(path, options) {",
-        f"    expect({_types(manifest.arguments)}, {_types(_with_sizes(manifest.results))});",
+        "    expect_types();",
+        "  }",
+        "  // Of an artifact in memory.",
+        "  Program(const void* data, size_t bytes, const disc_options* options)",
+        "      : disc::Program(data, bytes, options) {",
+        "    expect_types();",
+        "  }",
+        "  // Of the shared library of the artifact, with which the caller is linked.",
+        "  static Program linked(const disc_options* options = nullptr) {",
+        "    size_t bytes = 0;",
+        f"    const void* const data = {where}(&bytes);",
+        "    return Program(data, bytes, options);",
         "  }",
         "",
         "  // Throws disc::Error, which tells the argument and its sizes.",
@@ -77,6 +92,11 @@ def cpp_header(manifest: Manifest) -> str:
         f"                                 {_given('results', gives)}));",
         *(f"    results.{name}.take(untyped_results[{k}]);" for k, name in enumerate(gives)),
         "  }",
+        "",
+        " private:",
+        "  void expect_types() const {",
+        f"    expect({_types(manifest.arguments)}, {_types(_with_sizes(manifest.results))});",
+        "  }",
         "};",
         "",
         f"}}  // namespace artifact::{space}",
@@ -86,8 +106,13 @@ def cpp_header(manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
+def function_name(program: str) -> str:
+    """That tells where the artifact is in its shared library: `const void* NAME(size_t* bytes)`."""
+    return f"disc_artifact_{_identifier(program, 'program')}"
+
+
 def _identifier(text: str, otherwise: str) -> str:
-    """A name for C++ that is like `text`."""
+    """A name for C and C++ that is like `text`."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_") or otherwise
     return f"{otherwise}_{name}" if name[0].isdigit() or name in _WORDS else name
 

@@ -271,7 +271,7 @@ class Manifest:
     steps: tuple[Step, ...] = ()
     """How they run; the last one is the whole, a sequence."""
     devices: tuple[Device, ...] = ()
-    """One for each target for GPUs; there are none where there are `parts`."""
+    """One for each row of a target for GPUs."""
 
     @property
     def programs(self) -> int:

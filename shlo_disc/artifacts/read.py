@@ -12,7 +12,7 @@ import struct
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from shlo_disc.artifacts.container import COMMENT, MANIFEST, digest_of, digests_of
 from shlo_disc.artifacts.manifest import (
@@ -26,6 +26,7 @@ from shlo_disc.artifacts.manifest import (
     unpacked,
 )
 from shlo_disc.artifacts.safetensors import stored
+from shlo_disc.artifacts.shared_library import end_of_artifact
 from shlo_disc.base.errors import ArtifactError
 from shlo_disc.base.records import dataclass
 
@@ -55,13 +56,18 @@ class Artifact:
 
 
 def read(path: str | os.PathLike[str]) -> Artifact:
-    """The artifact at `path`.
+    """The artifact at `path`, which may be a shared library: none of its code is run.
 
     Raises ArtifactError for another file and a damaged one, OSError for one that cannot be read.
     """
     try:
         with open(path, "rb") as file:
-            manifest, members = _checked(_mapped(file), zipfile.ZipFile(file))
+            mapped = _mapped(file)
+            if (end := end_of_artifact(mapped)) != len(mapped):
+                mapped = mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)
+        # A map is a file, too. What is in front of the first member is none of the artifact.
+        zipped = zipfile.ZipFile(cast(BinaryIO, mapped))
+        manifest, members = _checked(memoryview(mapped), zipped)
     except (zipfile.BadZipFile, ManifestError, struct.error, ValueError) as error:
         raise ArtifactError(f"{path} is no artifact, or damaged: {error}") from None
     if not manifest.weights_file:
@@ -69,16 +75,16 @@ def read(path: str | os.PathLike[str]) -> Artifact:
     beside = Path(path).parent / manifest.weights_file
     try:
         with open(beside, "rb") as file:
-            tensors = tuple(_tensors(_mapped(file), manifest.tensors))
+            tensors = tuple(_tensors(memoryview(_mapped(file)), manifest.tensors))
         return Artifact(manifest, members, tensors)
     except ArtifactError as error:
         raise ArtifactError(f"{beside}, the weights of {path}: {error}") from None
 
 
-def _mapped(file: BinaryIO) -> memoryview:
+def _mapped(file: BinaryIO) -> mmap.mmap:
     if not os.fstat(file.fileno()).st_size:
         raise ArtifactError("it is empty")
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _tensors(file: memoryview, rows: Sequence[Tensor]) -> Iterator[memoryview]:

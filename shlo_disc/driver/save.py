@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from shlo_disc.artifacts import manifest
 from shlo_disc.artifacts.container import Contents
 from shlo_disc.artifacts.read import record_name
+from shlo_disc.artifacts.shared_library import head
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.base.records import dataclass
@@ -67,10 +69,13 @@ def save(
     fixed: Mapping[int, npt.NDArray[Any]],
     weights: str,
     packed_for: Arguments | None,
+    format: str,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
         raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
+    if format not in ("disc", "so"):
+        raise ValueError(f"format must be 'disc' or 'so', got {format!r}")
     platform = request.options.target.partition(":")[0]
     if targets is None:
         targets = ARTIFACT_TARGETS if platform == "cpu" else (request.options.target,)
@@ -80,16 +85,20 @@ def save(
     if known < 1:
         raise ValueError(f"cores must be at least 1, got {cores}")
     machines = [artifact_target(name, known) for name in dict.fromkeys(targets)]
+    families = sorted({machine.family for machine in machines})
+    if format == "so" and len(families) > 1:
+        raise UnsupportedError(
+            f"a shared library is for one family of processors, not for {' and '.join(families)}; "
+            "save one for each, or an artifact without format='so'"
+        )
     # The first one that a machine can run is taken.
     machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
     made = [compile_code(request, machine.target, fixed) for machine in machines]
-    for machine, (record, _) in zip(machines, made, strict=True):
+    for record, _ in made:
         for program in programs_of(record):
             if why := _why_not_saved(program):
                 raise UnsupportedError(f"{record.name} cannot be saved: it {why}")
-        if machine.is_gpu and (why := _why_not_for_gpus(record)):
-            raise UnsupportedError(f"{record.name} cannot be saved for {machine.name}: it {why}")
     rows = [
         row
         for machine, (record, codes) in zip(machines, made, strict=True)
@@ -105,9 +114,10 @@ def save(
             raise InternalError(f"{record.name} has other parts for each of {', '.join(targets)}")
     is_one = isinstance(record, ProgramRecord)
     devices = tuple(
-        _device(contents, number, machine, codes[one.name])
-        for number, (machine, (one, codes)) in enumerate(zip(machines, made, strict=True))
+        _device(contents, first * len(programs) + number, machine, codes[program.name])
+        for first, (machine, (one, codes)) in enumerate(zip(machines, made, strict=True))
         if machine.is_gpu
+        for number, program in enumerate(programs_of(one))
     )
     whole_is = parts[_last(record, programs)]
     count = record.arguments if isinstance(record, PartsRecord) else len(whole_is.arguments)
@@ -131,7 +141,8 @@ def save(
     if packed_for is not None:
         packs = _packs(contents, whole, Path(path).parent, packed_for)
         whole = replace(whole, members=contents.members(), packs=packs)
-    contents.write(path, whole)
+    front = partial(head, whole.name, families[0], Path(path).name) if format == "so" else None
+    contents.write(path, whole, front)
     _log.info("saved %s for %s", whole.name, ", ".join(machine.name for machine in machines))
 
 
@@ -253,21 +264,6 @@ def _why_not_saved(record: ProgramRecord) -> str:
             f"calls the FFI target @{call.target} at {where}, whose handler is in the library "
             "that registered it"
         )
-    return ""
-
-
-def _why_not_for_gpus(record: Record) -> str:
-    """Why an artifact for GPUs cannot have a program, behind "it"; "" if it can."""
-    match record:
-        case PartsRecord():
-            return "is several programs in turn, as sizes come from data"
-        case GuardedRecord():
-            checks = record.program.program.checks
-            needed = next(check.message for check in checks if check.in_region)
-            return (
-                f"has a region that may not run, and that needs {needed}; calls without that run "
-                "another program"
-            )
     return ""
 
 

@@ -54,6 +54,12 @@ _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
     help="Arguments of a call, as disc-run takes them: the copies of weights that it packs are in "
     "the artifact.",
 )
+@click.option(
+    "--format",
+    type=click.Choice(["disc", "so"]),
+    default="disc",
+    help="An artifact, or a shared library that has it.",
+)
 @click.option("--name", help="Of the program, for messages; by default that of the module.")
 @click.option(
     "--constraint",
@@ -77,6 +83,7 @@ def main(
     cores: int | None,
     weights: str,
     packed_for: Path | None,
+    format: str,
     name: str | None,
     constraints: tuple[str, ...],
     likely: dict[str, int],
@@ -90,7 +97,7 @@ def main(
         stated = Stated.of(path, None, None, constraints, None)
         request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=True)
         given = None if packed_for is None else partial(arrays.read, packed_for)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given)
+        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given, format)
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

@@ -124,7 +124,7 @@ def main(
         raise click.UsageError(f"{path} is a folder: use --bisect")
     if bisects and not path.is_dir():
         raise click.UsageError(f"--bisect takes a folder of SHLO_DISC_DUMP; {path} is a file")
-    is_artifact = path.suffix == ".disc"
+    is_artifact = path.suffix in (".disc", ".so")
     if is_artifact and (modes or engine is not None or likely):
         raise click.UsageError(f"{path} is compiled: it takes inputs, sizes and outputs alone")
 

@@ -8,26 +8,41 @@ import shlex
 import struct
 import subprocess
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from shlo_disc import ral
 from shlo_disc.artifacts import container, manifest
+from shlo_disc_runtime.program import _names
 
 HERE = Path(__file__).parent
 
 
 def built(source: Path, folder: Path, *flags: str) -> Path:
-    """A program of C99 that is linked with the library."""
+    """A program of C99 that is linked with the library; `flags` may name more files."""
     program, library = folder / source.stem, Path(ral.library())
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    flags = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", *flags)
+    common = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1")
     places = [f"-I{ral.include_dir()}", f"-L{library.parent}", f"-Wl,-rpath,{library.parent}"]
-    subprocess.run(
-        [*compiler, *flags, *places, str(source), "-o", str(program), "-ldisc_ral", "-pthread"],
-        check=True,
-    )
+    files = [str(source), "-o", str(program), *flags, "-ldisc_ral", "-pthread"]
+    subprocess.run([*compiler, *common, *places, *files], check=True)
     return program
+
+
+def calls_in(calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> bytes:
+    """The file of `calls.c`: arguments and results of each call."""
+    numbers = {name: number for number, name in _names().items()}
+    out = [len(calls).to_bytes(8, "little")]
+    for arrays in (arrays for call in calls for arrays in call):
+        out.append(len(arrays).to_bytes(8, "little"))
+        for array in map(np.asarray, arrays):
+            row = (numbers[array.dtype.name], array.ndim, *array.shape, array.nbytes)
+            out += [struct.pack(f"<{len(row)}q", *row), array.tobytes()]
+    return b"".join(out)
 
 
 def parts_of(file: bytes) -> dict[str, bytes]:

@@ -5,6 +5,8 @@ from operator import itemgetter
 import pytest
 
 import shlo_disc
+from tests.artifacts.cards import Card
+from tests.gpu.stand_in import StandIn
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +22,21 @@ def saved(request, tmp_path_factory):
         return path
 
     return path_of
+
+
+@pytest.fixture
+def stand_in():
+    """The stand-in of drivers of GPUs, in which no kernel fails."""
+    driver = StandIn.started()
+    driver.reset()
+    yield driver
+    assert not driver.errors
+    driver.reset()
+
+
+@pytest.fixture
+def card(stand_in):
+    """Its first GPU."""
+    made = Card(stand_in)
+    yield made
+    made.close()

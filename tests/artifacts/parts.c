@@ -124,7 +124,7 @@ static void check_refusals(const disc_program* program) {
   CHECK(spec.rank == 1 && spec.sizes[0] == -1);
   FAILS(disc_program_argument(program, 1, &spec), DISC_MISUSE, "there is no such argument");
   FAILS(disc_program_measure(program, &given, 1, sizes, NULL), DISC_DATA_SIZED, "sizes that come from data");
-  FAILS(disc_program_enqueue(program, NULL, &given, 1, results, 3), DISC_DATA_SIZED, "is put into no stream");
+  FAILS(disc_program_enqueue(program, NULL, &given, 1, results, 3), DISC_DEVICE, "runs on the CPU, and has no stream");
   FAILS(disc_program_run(program, &given, 2, results, 3), DISC_MISUSE, "the number of arguments");
   given.data = NULL;
   FAILS(disc_program_run(program, &given, 1, results, 3), DISC_NULL, "argument 0");

@@ -19,28 +19,21 @@ from shlo_disc.base import flags
 from shlo_disc.base.errors import ArtifactError, DeviceError, UnsupportedError
 from shlo_disc.lower.cuda import assembler
 from shlo_disc.tools import disc_compile, disc_dump
-from shlo_disc_runtime.library import POINTER, Array, Buffer, check, library
+from shlo_disc_runtime.library import POINTER, Buffer, check, library
 from tests.artifacts.building import parts_of, put_together
+from tests.artifacts.cards import enqueue, rows_of
 from tests.artifacts.programs import PROGRAMS, arguments, export
 from tests.artifacts.test_save import same_bits
 from tests.children import python
-from tests.gpu.stand_in import StandIn
 
 pytest.importorskip("llvmlite")
+
+pytestmark = pytest.mark.usefixtures("stand_in")
 
 TARGET = "cuda:sm_90"
 RUN = ("element-wise", "product", "weights", "integers", "scan")
 """Element-wise work, products, constants, and a loop that reads memory of the device."""
 SMALL = [{"n": n} for n in (1, 7, 20)]
-
-
-@pytest.fixture(autouse=True)
-def stand_in():
-    driver = StandIn.started()
-    driver.reset()
-    yield driver
-    assert not driver.errors
-    driver.reset()
 
 
 @pytest.fixture(scope="module")
@@ -176,65 +169,6 @@ def test_what_no_artifact_for_a_gpu_is(tmp_path):
         compiled.save(tmp_path / "m.disc", ["cuda:sm_1"])
     with pytest.raises(UnsupportedError, match="'cuda:sm_90a'"):
         compiled.save(tmp_path / "m.disc", ["metal:m4"])
-
-
-class Card:
-    """Memory and streams of the stand-in, as a C program has them of the driver."""
-
-    def __init__(self, driver):
-        self.driver, self.held = driver.library, []
-        context = ctypes.c_void_p()
-        self.call("cuInit", 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.call("cuCtxPushCurrent_v2", context)
-
-    def call(self, name, *given):
-        assert getattr(self.driver, name)(*given) == 0, name
-
-    def memory(self, array):
-        """The address of a copy of `array` on the device."""
-        address = ctypes.c_void_p()
-        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(array.nbytes, 1)))
-        ctypes.memmove(address.value, array.ctypes.data, array.nbytes)
-        self.held.append(address)
-        return address.value
-
-    def stream(self):
-        made = ctypes.c_void_p()
-        self.call("cuStreamCreate", ctypes.byref(made), 1)
-        return made
-
-    def wait(self, stream):
-        self.call("cuStreamSynchronize", stream)
-
-    def close(self):
-        for address in self.held:
-            self.call("cuMemFree_v2", address)
-        self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-
-@pytest.fixture
-def card(stand_in):
-    made = Card(stand_in)
-    yield made
-    made.close()
-
-
-def rows_of(card, arrays):
-    numbers = {"float32": 11, "int32": 3, "float64": 12}
-    rows = (Array * len(arrays))()
-    for row, array in zip(rows, arrays, strict=True):
-        row.data, row.dtype, row.rank = card.memory(array), numbers[array.dtype.name], array.ndim
-        row.sizes = (ctypes.c_int64 * array.ndim)(*array.shape)
-    return rows
-
-
-def enqueue(program, stream, rows, results):
-    function = library().disc_program_enqueue
-    function.restype, function.argtypes = POINTER, [
-        POINTER, POINTER, POINTER, ctypes.c_size_t, POINTER, ctypes.c_size_t,
-    ]  # fmt: skip
-    check(function(program._handle, stream, rows, len(rows), results, len(results)))
 
 
 def test_memory_of_the_device_and_a_stream_of_the_caller(saved, card, stand_in):

@@ -1,5 +1,6 @@
 """Artifacts of several parts: sizes that come from data, and regions with sizes of their own."""
 
+import ctypes
 import itertools
 import random
 import subprocess
@@ -12,8 +13,9 @@ import shlo_disc
 import shlo_disc_runtime
 from shlo_disc.artifacts import container, manifest
 from shlo_disc.artifacts.read import read
-from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
+from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.executables.data_sized import DataSizedExecutable
+from shlo_disc_runtime.library import Array, Buffer, check, library
 from tests import test_region_sizes as region_sizes
 from tests.artifacts.building import HERE, built, manifest_of, parts_of, put_together
 from tests.artifacts.mutate import mutated
@@ -182,18 +184,13 @@ def test_a_branch_that_is_valid_at_no_size_fails_where_it_runs(tmp_path):
         alone(x, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("in turn", "is several programs in turn, as sizes come from data"),
-        ("guarded", "has a region that may not run, and that needs .*; calls without that run"),
-    ],
-)
-def test_parts_for_gpus_are_refused(name, why, tmp_path):
-    made = shlo_disc.compile(PROGRAMS[name][0])
-    with pytest.raises(UnsupportedError, match=f"cannot be saved for cuda:sm_90: it {why}"):
-        made.save(tmp_path / "m.disc", ["x86-64-v3", "cuda:sm_90"])
-    assert not [*tmp_path.iterdir()]
+def test_arguments_that_steps_alone_read_have_memory(saved):
+    alone, x = shlo_disc_runtime.load(saved("branches")), np.ones(3, "f4")
+    rows, sizes = (Array * 3)(), (ctypes.c_int64 * 1)(3)
+    for row in rows[:2]:
+        row.data, row.sizes, row.dtype, row.rank = x.ctypes.data, sizes, 11, 1
+    with pytest.raises(ValueError, match=r"argument 2 .*its memory is a null pointer"):
+        check(library().disc_program_run(alone._handle, rows, 3, (Buffer * 2)(), 2))
 
 
 def test_threads_call_one_program_at_once(saved):
@@ -309,7 +306,7 @@ LIES = [
             "targets": (replace(k.targets[0], kernels=()), *k.targets[1:]),
             "devices": (manifest.Device(0, "cuda", "sm_90", (), (), ()),),
         },
-        "a target for GPUs has several programs",
+        "the programs of a target are for several GPUs",
     ),
 ]
 

@@ -108,13 +108,14 @@ typedef struct disc_options {
 /* The digests of constants are not checked: opening does not read weights. Without this flag it does. */
 #define DISC_TRUST_CONSTANTS 1u
 
-/* `options` may be null. The file is mapped: replace it, never write into it while it is open. Anyone may own it,
- * but a file that everyone may write to is refused. Weights that were saved separately are in the same folder. Texts
- * are UTF-8. */
+/* `options` may be null. `path` is an artifact, or a shared library that has one, of which no code is run. The file is
+ * mapped: replace it, never write into it while it is open. Anyone may own it, but a file that everyone may write to is
+ * refused. Weights that were saved separately are in the same folder. Texts are UTF-8. */
 DISC_CHECKED disc_error* disc_program_open(const char* path, const disc_options* options,
                                            disc_program** program);
 /* The same for bytes in memory, which stay as they are until the program is closed. Constants are read
- * there if `data` is a multiple of 64, else copied. The artifact has its weights inside. */
+ * there if `data` is a multiple of 64, else copied. The artifact has its weights inside. A shared library with an
+ * artifact has `const void* disc_artifact_NAME(size_t* bytes)`, which gives them; NAME is that of the program. */
 DISC_CHECKED disc_error* disc_program_open_memory(const void* data, size_t bytes, const disc_options* options,
                                                   disc_program** program);
 /* Results that are not released yet stay. Null is fine. */
@@ -190,8 +191,8 @@ DISC_API void disc_memory_release(disc_memory* memory); /* null is fine */
 
 /* The same with all memory on the GPU of the program. The work is given to `stream` (a CUstream or hipStream_t of the
  * device's primary context) behind what it has, and need not be done on return; null: a stream of the library, which is
- * waited for. Arguments stay until the work is done. A buffer with memory of the library belongs to one stream.
- * DISC_DATA_SIZED for a program whose sizes come from data. */
+ * waited for. Arguments stay until the work is done. A buffer with memory of the library belongs to one stream. A
+ * program whose sizes come from data waits for the stream where these are read. */
 DISC_CHECKED disc_error* disc_program_enqueue(const disc_program* program, void* stream, const disc_array* arguments,
                                               size_t argument_count, disc_buffer* results, size_t result_count);
 

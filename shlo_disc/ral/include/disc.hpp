@@ -163,6 +163,12 @@ class Program {
     check(disc_program_open(path.c_str(), options, &opened));
     program_.reset(opened);
   }
+  // In memory, see disc_program_open_memory. Throws Error.
+  Program(const void* data, size_t bytes, const disc_options* options) {
+    disc_program* opened = nullptr;
+    check(disc_program_open_memory(data, bytes, options, &opened));
+    program_.reset(opened);
+  }
 
   const disc_program* get() const { return program_.get(); }
   std::string name() const { return disc_program_name(get()); }

@@ -172,7 +172,7 @@ PyObject* PyExecutable::run_gpu(disc_run host, Marks* marks, int ordinal, PyObje
   {
     const WithoutGil without_gil;
     GpuDevice* const device = GpuDevice::get(spec.gpu->platform, ordinal, &call.failure);
-    done = device != nullptr && CopiedCall(call, *device, results).run();
+    done = device != nullptr && CopiedCall(call, {device, device->stream()}, results).run();
   }
   if (!done) return raise_failure(call);
   return result_list(call, [&](size_t i, const ResultSpec& result, const int64_t* shape) {

@@ -56,7 +56,7 @@ static int is_strict = 1;                   /* memory must be the driver's */
 static int is_eager;                        /* nothing is late */
 
 static struct {
-  int64_t launches, early, graphs, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps;
+  int64_t launches, early, graphs, kernels, waits, allocations, bytes, modules, events, streams, most_bytes, maps, to_host_bytes;
 } counts;
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -344,7 +344,7 @@ API int64_t stand_in_count(const char* what) {
       {"launches", counts.launches}, {"early", counts.early}, {"graphs", counts.graphs}, {"kernels", counts.kernels}, {"waits", counts.waits},
       {"allocations", counts.allocations}, {"bytes", counts.bytes}, {"modules", counts.modules},
       {"events", counts.events}, {"streams", counts.streams}, {"most_bytes", counts.most_bytes},
-      {"maps", counts.maps},
+      {"maps", counts.maps}, {"to_host_bytes", counts.to_host_bytes},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     if (strcmp(rows[i].name, what) == 0) return rows[i].value;
@@ -577,6 +577,7 @@ static int copy_to_device(void* to, const void* from, size_t bytes, void* stream
   return is_ours(to, bytes) ? copy(to, from, bytes, stream, 1) : INVALID_VALUE;
 }
 static int copy_to_host(void* to, const void* from, size_t bytes, void* stream) {
+  counts.to_host_bytes += (int64_t)bytes;
   return is_ours(from, bytes) ? copy(to, from, bytes, stream, 0) : INVALID_VALUE;
 }
 static int copy_on_device(void* to, const void* from, size_t bytes, void* stream) {

@@ -217,33 +217,13 @@ disc_code code_of(const Failure& failure) {
   refuse(code_of(call.failure), std::move(message));
 }
 
-// Reads the elements that are sizes from memory of a device.
-void read_size_elements(Call& call, const GpuPlace& place) {
-  const ProgramSpec& spec = call.executable.spec();
-  if (spec.size_arguments.empty()) return call.read_size_elements(call.arguments());
-  std::vector<void*> on_host(call.arguments(), call.arguments() + spec.arguments.size());
-  std::vector<std::unique_ptr<char[]>> copies;
-  const GpuScope scope(*place.device);
-  for (const size_t i : spec.size_arguments) {
-    const ArgumentSpec& argument = spec.arguments[i];  // whose sizes are numbers
-    const int64_t bytes = array_bytes(argument.dtype, static_cast<int64_t>(argument.sizes.size()), argument.sizes.data());
-    copies.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
-    on_host[i] = copies.back().get();
-    const int error = place.device->call().copy_to_host(on_host[i], call.arguments()[i], static_cast<size_t>(bytes),
-                                                        place.stream);
-    if (bytes != 0 && !place.device->driver().check(error, "sizes cannot be copied", &call.failure)) return;
-  }
-  if (place.device->wait(place.stream, "when sizes are read", &call.failure)) call.read_size_elements(on_host.data());
-}
-
 // Computes the sizes of results, with all arguments given. `place`: where these are; null: on the CPU. False with the
 // failure of the call set.
 bool prepare(Call& call, const GpuPlace* place = nullptr) {
   if (place == nullptr) {
     call.read_size_elements(call.arguments());
-  } else {
-    read_size_elements(call, *place);
-    if (call.failure.failed()) return false;
+  } else if (!read_size_elements(call, *place)) {
+    return false;
   }
   return call.prepare();
 }
@@ -464,31 +444,23 @@ class BetweenParts : public PartMemory {
   const disc_options& options_;
 };
 
-// The results of the last program of a sequence, in the caller's buffers. False: it failed, and another sequence gives
-// them; otherwise a failure is the caller's error.
-bool run_last(const disc_program& program, size_t sequence, Call& call, const disc_array* arguments,
-              disc_buffer* results, size_t result_count) {
-  Memory memory(program, call.executable, results, result_count);
-  GpuDevice* const device = program.artifact->device;
-  const auto runs = [&] {
-    memory.check(call);
-    return device == nullptr ? call.run(memory) : CopiedCall(call, *device, memory).run();
-  };
-  const bool done = prepare(call) && runs();
-  if (done) {
-    memory.keep(call);
-  } else if (!program.artifact->parts().apart(sequence, call.failure)) {
-    refuse_call(program, call, arguments);
-  }
-  return done;
-}
+// Between programs on a GPU.
+class BetweenPartsOnGpu : public PartMemory {
+ public:
+  explicit BetweenPartsOnGpu(const GpuPlace& place) : place_(place) {}
 
-// Gives a call the arrays of `values` from `first` on.
-bool take_values(Call& call, const std::vector<PartArray>& values, size_t first) {
-  return std::all_of(values.begin() + static_cast<ptrdiff_t>(first), values.end(), [&](const PartArray& value) {
-    return call.take(value.data, value.dtype, static_cast<int64_t>(value.sizes.size()), value.sizes.data());
-  });
-}
+  std::shared_ptr<void> take(int64_t bytes, void** data) override {
+    GpuBlock* const block = place_.device->acquire(bytes, Hold::kCall, place_.stream, nullptr, "a value", &unsaid_);
+    if (block == nullptr) return nullptr;
+    *data = block->data;
+    return {block, gpu_release};
+  }
+  const GpuPlace* place() const override { return &place_; }
+
+ private:
+  const GpuPlace place_;
+  Failure unsaid_;  // the program tells what it has no memory for
+};
 
 // Of a call whose memory is a device's: results are where `memory` says, or in the device's pool.
 class MemoryOnGpu : public DeviceMemory {
@@ -511,68 +483,139 @@ class MemoryOnGpu : public DeviceMemory {
   Memory& memory_;
 };
 
+// A run of all programs of an artifact.
+struct Run {
+  const disc_program& program;
+  const disc_array* arguments;
+  size_t argument_count;
+  disc_buffer* results;
+  size_t result_count;
+  const GpuPlace* device = nullptr;  // that the programs run on; null: the CPU
+  bool are_there = false;            // the caller's memory is on the device
+  bool is_waited = true;             // for the work, where it is
+
+  // `call`: of the last program of all, which has the arguments.
+  void all(Call& call, PartMemory& memory) {
+    const Parts parts = program.artifact->parts();
+    size_t sequence = parts.whole();
+    if (parts.is_one(sequence) && last(sequence, call, are_there)) return;
+    std::vector<PartArray> values = given(call, memory);
+    const auto run_first = [&](Call& of) {
+      const size_t before = values.size();
+      if (!parts.run_first(sequence, values, argument_count, call.owners, memory, of.failure) ||
+          !take_values(of, values, &of == &call ? before : 0)) {
+        refuse_call(program, of, arguments);
+      }
+      for (size_t i = 0; i < argument_count; ++i) of.arguments()[i] = values[i].data;
+    };
+    if (!parts.is_one(sequence)) {
+      run_first(call);
+      if (last(sequence, call, device != nullptr)) return;
+    }
+    // Only a sequence without a choice is in place of another.
+    sequence = *parts.apart(sequence, call.failure);
+    Call other(parts.last(sequence));
+    run_first(other);
+    last(sequence, other, device != nullptr);
+  }
+
+ private:
+  // The results of the last program of a sequence, in the caller's buffers. False: it failed, and another sequence
+  // gives them; otherwise a failure is the caller's error. `has_there`: its arguments are on the device.
+  bool last(size_t sequence, Call& call, bool has_there) {
+    Memory memory(program, call.executable, results, result_count);
+    bool done = prepare(call, has_there ? device : nullptr);
+    if (done) {
+      memory.check(call);
+      done = runs(call, memory, has_there);
+    }
+    if (done) {
+      memory.keep(call);
+    } else if (!program.artifact->parts().apart(sequence, call.failure)) {
+      refuse_call(program, call, arguments);
+    }
+    return done;
+  }
+
+  bool runs(Call& call, Memory& memory, bool has_there) {
+    if (device == nullptr) return call.run(memory);
+    if (!are_there) return CopiedCall(call, *device, memory, has_there).run();
+    MemoryOnGpu there(call, *device, memory);
+    ++call.executable.gpu_calls().enqueued;
+    return call.run(there) &&
+           (!is_waited || device->device->wait(device->stream, "at the end of the call", &call.failure));
+  }
+
+  // The arguments as values, where the programs run.
+  std::vector<PartArray> given(Call& call, PartMemory& memory) {
+    std::vector<PartArray> out;
+    for (size_t i = 0; i < argument_count; ++i) {
+      const ArgumentSpec& spec = program.executable().spec().arguments[i];
+      const int64_t* const sizes = arguments[i].sizes;
+      const int32_t rank = arguments[i].rank;
+      out.push_back({call.arguments()[i], spec.dtype, std::vector(sizes, sizes + rank), nullptr});
+      if (device == nullptr || are_there) continue;
+      PartArray& value = out.back();
+      const int64_t bytes = spec.unread ? 0 : array_bytes(spec.dtype, rank, sizes);
+      value.memory = memory.take(bytes, &value.data);
+      if (value.memory == nullptr) {
+        refuse_argument(program, i, arguments[i], DISC_OUT_OF_MEMORY, "there is no memory for it on the device");
+      }
+      const GpuScope scope(*device->device);
+      const int error = bytes == 0 ? kGpuSuccess
+                                   : device->device->call().copy_to_device(value.data, arguments[i].data,
+                                                                           static_cast<size_t>(bytes), device->stream);
+      if (!device->device->driver().check(error, "an argument cannot be copied to the device", &call.failure)) {
+        refuse_call(program, call, arguments);
+      }
+    }
+    return out;
+  }
+
+  // Gives a call the arrays of `values` from `first` on.
+  static bool take_values(Call& call, const std::vector<PartArray>& values, size_t first) {
+    return std::all_of(values.begin() + static_cast<ptrdiff_t>(first), values.end(), [&](const PartArray& value) {
+      return call.take(value.data, value.dtype, static_cast<int64_t>(value.sizes.size()), value.sizes.data());
+    });
+  }
+};
+
+void check_results(const disc_program& program, const disc_buffer* results, size_t count) {
+  require(count == program.executable().spec().results.size(), "the number of results is not that of the program");
+  require(results != nullptr || count == 0, "the results are a null pointer");
+}
+
 // All memory is on the device of `place`; without a stream there its own is waited for.
 void enqueue(const disc_program& program, void* stream, const disc_array* arguments, size_t argument_count,
              disc_buffer* results, size_t result_count) {
-  const Executable& executable = program.executable();
-  const Parts parts = program.artifact->parts();
-  if (!parts.is_one(parts.whole())) {
-    refuse(DISC_DATA_SIZED, program.manifest().name + " has sizes that come from data, and is put into no stream");
-  }
   GpuDevice* const device = program.artifact->device;
   if (device == nullptr) refuse(DISC_DEVICE, program.manifest().name + " runs on the CPU, and has no stream");
-  require(result_count == executable.spec().results.size(), "the number of results is not that of the program");
-  require(results != nullptr || result_count == 0, "the results are a null pointer");
+  check_results(program, results, result_count);
   const GpuPlace place = {device, stream != nullptr ? stream : device->stream()};
-  Call call(executable);
+  Call call(program.executable());
   take(program, call, arguments, argument_count, true, nullptr, &place);
-  if (!prepare(call, &place)) refuse_call(program, call, arguments);
-  Memory memory(program, executable, results, result_count);
-  memory.check(call);
-  MemoryOnGpu there(call, place, memory);
-  ++executable.gpu_calls().enqueued;
-  const bool done = call.run(there) && (stream != nullptr || device->wait(place.stream, "at the end of the call", &call.failure));
-  if (!done) refuse_call(program, call, arguments);
-  memory.keep(call);
+  BetweenPartsOnGpu memory(place);
+  Run{program, arguments, argument_count, results, result_count, &place, true, stream == nullptr}.all(call, memory);
 }
 
 void run(const disc_program& program, const disc_array* arguments, size_t argument_count, disc_buffer* results,
          size_t result_count) {
-  const Executable& executable = program.executable();
-  require(result_count == executable.spec().results.size(), "the number of results is not that of the program");
-  require(results != nullptr || result_count == 0, "the results are a null pointer");
-  const Parts parts = program.artifact->parts();
-  Call call(executable);
-  SmallVector<PackOwner*, 64> owners(executable.spec().arguments.size());
+  check_results(program, results, result_count);
+  Call call(program.executable());
+  SmallVector<PackOwner*, 64> owners(program.executable().spec().arguments.size());
   take(program, call, arguments, argument_count, true, owners.data());
   std::fill(owners.begin() + argument_count, owners.end(), nullptr);
   const Threads threads(program);
-  size_t sequence = parts.whole();
-  if (parts.is_one(sequence) && run_last(program, sequence, call, arguments, results, result_count)) return;
-
-  std::vector<PartArray> values;
-  for (size_t i = 0; i < argument_count; ++i) {
-    const int64_t* const sizes = arguments[i].sizes;
-    const DType dtype = executable.spec().arguments[i].dtype;
-    values.push_back({call.arguments()[i], dtype, std::vector(sizes, sizes + arguments[i].rank), nullptr});
+  Run run{program, arguments, argument_count, results, result_count};
+  GpuDevice* const device = program.artifact->device;
+  if (device == nullptr) {
+    BetweenParts memory(program.options);
+    return run.all(call, memory);
   }
-  BetweenParts memory(program.options);
-  const auto run_first = [&](Call& of) {
-    const size_t before = values.size();
-    if (!parts.run_first(sequence, values, argument_count, call.owners, memory, of.failure) ||
-        !take_values(of, values, &of == &call ? before : 0)) {
-      refuse_call(program, of, arguments);
-    }
-  };
-  if (!parts.is_one(sequence)) {
-    run_first(call);
-    if (run_last(program, sequence, call, arguments, results, result_count)) return;
-  }
-  // Only a sequence without a choice is in place of another.
-  sequence = *parts.apart(sequence, call.failure);
-  Call other(parts.last(sequence));
-  run_first(other);
-  run_last(program, sequence, other, arguments, results, result_count);
+  const GpuPlace place = {device, device->stream()};
+  BetweenPartsOnGpu memory(place);
+  run.device = &place;
+  run.all(call, memory);
 }
 
 void open(const disc_options* given, disc_program** out,

@@ -402,7 +402,7 @@ class Loader {
     return spec;
   }
 
-  // Has the last program tell of the arguments of the call what holds for all programs.
+  // Has the last program tell of the arguments of the call what holds for all programs, and steps.
   static void tell_of_all(const Manifest& manifest, const Manifest::Target* first, ProgramSpec& last) {
     const size_t count = manifest.arguments.size();
     std::vector<bool> is_read(count);
@@ -414,6 +414,13 @@ class Loader {
       for (size_t i = 0; i < count; ++i) is_read[i] = is_read[i] || is_read_here[i];
       for (const size_t i : target->packable) {
         if (i < count) last.arguments[i].packable = true;
+      }
+    }
+    for (const Manifest::Step& step : manifest.steps) {
+      if (step.kind == Manifest::Step::kBranches && step.number < count) is_read[step.number] = true;
+      if (step.kind != Manifest::Step::kLoop) continue;
+      for (const size_t i : step.numbers) {
+        if (i < count) is_read[i] = true;
       }
     }
     for (size_t i = 0; i < count; ++i) last.arguments[i].unread = !is_read[i];

@@ -83,7 +83,31 @@ Digest digest_from(std::string_view hex) {
 
 }  // namespace
 
-Container::Container(std::string_view file) {
+std::string_view artifact_in(std::string_view file) {
+  constexpr std::string_view kMagic = "\x7f" "ELF";
+  if (file.substr(0, kMagic.size()) != kMagic) return file;
+  constexpr size_t kHeadBytes = 64, kSegmentBytes = 56;
+  constexpr uint32_t kLoaded = 1;
+  if (file.size() < kHeadBytes) refuse("a truncated shared library");
+  const auto number = [file](size_t at, auto value) {
+    std::memcpy(&value, file.data() + at, sizeof value);
+    return value;
+  };
+  const size_t table = number(32, uint64_t{});
+  const size_t count = number(54, uint16_t{}) == kSegmentBytes ? number(56, uint16_t{}) : 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (table > file.size() || file.size() - table < (i + 1) * kSegmentBytes) break;
+    const size_t at = table + i * kSegmentBytes;
+    const size_t begin = number(at + 8, uint64_t{}), bytes = number(at + 32, uint64_t{});
+    if (number(at, uint32_t{}) != kLoaded || begin > file.size() || file.size() - begin < bytes) continue;
+    const std::string_view segment = file.substr(begin, bytes);
+    if (segment.substr(0, 4) == "PK\3\4") return segment;
+  }
+  refuse("a shared library without an artifact");
+}
+
+Container::Container(std::string_view whole) {
+  const std::string_view file = artifact_in(whole);
   if (file.size() < kEndBytes + kCommentBytes || file.substr(0, 4) != "PK\3\4") {
     refuse("no artifact of shlo_disc, or a truncated one");
   }

@@ -25,7 +25,11 @@ class ArtifactError : public std::runtime_error {
   const Kind kind;
 };
 
-// Every byte of the file is in a member, in a header that names it, or in the directory at its end.
+// The artifact in a file that is one, or that is a shared library (shlo_disc/artifacts/shared_library.py), nothing of
+// which is run. Throws ArtifactError.
+std::string_view artifact_in(std::string_view file);
+
+// Every byte of the artifact is in a member, in a header that names it, or in the directory at its end.
 // Refers to the bytes it was made from.
 class Container {
  public:
@@ -35,7 +39,7 @@ class Container {
   };
 
   // Checks all but the digests of members. Throws ArtifactError.
-  explicit Container(std::string_view file);
+  explicit Container(std::string_view whole);
 
   std::string_view manifest() const { return manifest_; }
   const std::vector<Member>& members() const { return members_; }  // the manifest is not among them

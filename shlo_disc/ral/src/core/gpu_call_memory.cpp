@@ -1,5 +1,6 @@
 #include "gpu_call_memory.h"
 
+#include <memory>
 #include <utility>
 
 namespace shlo_disc {
@@ -13,10 +14,33 @@ bool DeviceMemory::copy_argument(size_t i, int64_t bytes, bool is_there) {
                                   "an argument cannot be copied to ");
 }
 
+bool read_from(const GpuPlace& place, void* to, const void* from, int64_t bytes, const char* what, Failure* failure) {
+  if (bytes == 0) return true;
+  const GpuScope scope(*place.device);
+  const int error = place.device->call().copy_to_host(to, from, static_cast<size_t>(bytes), place.stream);
+  return place.device->driver().check(error, std::string(what) + " cannot be copied", failure) &&
+         place.device->wait(place.stream, (std::string("when ") + what + " are read").c_str(), failure);
+}
+
+bool read_size_elements(Call& call, const GpuPlace& place) {
+  const ProgramSpec& spec = call.executable.spec();
+  std::vector<void*> on_host(call.arguments(), call.arguments() + spec.arguments.size());
+  std::vector<std::unique_ptr<char[]>> copies;
+  for (const size_t i : spec.size_arguments) {
+    const ArgumentSpec& argument = spec.arguments[i];  // whose sizes are numbers
+    const int64_t bytes = array_bytes(argument.dtype, static_cast<int64_t>(argument.sizes.size()), argument.sizes.data());
+    copies.push_back(std::make_unique<char[]>(static_cast<size_t>(bytes)));
+    on_host[i] = copies.back().get();
+    if (!read_from(place, on_host[i], call.arguments()[i], bytes, "sizes", &call.failure)) return false;
+  }
+  call.read_size_elements(on_host.data());
+  return true;
+}
+
 bool CopiedCall::run() {
   const ProgramSpec& spec = call_.executable.spec();
   const int64_t* sizes = call_.sizes();
-  for (size_t i = 0; i < spec.arguments.size(); ++i) {
+  for (size_t i = 0; i < spec.arguments.size() && !are_there_; ++i) {
     const auto rank = static_cast<int64_t>(spec.arguments[i].sizes.size());
     const int64_t bytes = array_bytes(spec.arguments[i].dtype, rank, sizes);
     sizes += rank;

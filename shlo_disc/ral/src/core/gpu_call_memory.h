@@ -51,12 +51,17 @@ class DeviceMemory : public CallMemory {
   const GpuScope scope_;
 };
 
-// Of a call on memory of the host: arguments are copied to the device, and results back.
+// Copies `bytes` of a device to the host and waits for them; `what` is read. False with `failure` set.
+bool read_from(const GpuPlace& place, void* to, const void* from, int64_t bytes, const char* what, Failure* failure);
+// Reads the elements that are sizes, with all arguments of the call on the device. False with its failure set.
+bool read_size_elements(Call& call, const GpuPlace& place);
+
+// Of a call whose results go to memory of the host.
 class CopiedCall : public DeviceMemory {
  public:
-  // `host`: gives memory for results.
-  CopiedCall(Call& call, GpuDevice& device, CallMemory& host)
-      : DeviceMemory(call, {&device, device.stream()}, nullptr), host_(host) {}
+  // `host`: gives memory for results. `are_there`: arguments are on the device, else they are copied there.
+  CopiedCall(Call& call, const GpuPlace& place, CallMemory& host, bool are_there = false)
+      : DeviceMemory(call, place, nullptr), host_(host), are_there_(are_there) {}
 
   // Work may still read or write what the caller frees next.
   ~CopiedCall() override {
@@ -73,6 +78,7 @@ class CopiedCall : public DeviceMemory {
 
  private:
   CallMemory& host_;
+  const bool are_there_;
   bool is_done_ = false;
 };
 

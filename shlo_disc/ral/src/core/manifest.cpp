@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "container.h"
 #include "parts.h"
@@ -293,12 +294,21 @@ class ManifestReader {
   void check_targets() const {
     const size_t programs = out_.parts.size();
     if (out_.targets.size() % programs != 0) refuse("a target lacks programs");
-    if (programs > 1 && !out_.devices.empty()) refuse("a target for GPUs has several programs");
+    std::vector<const Manifest::Device*> kernels(out_.targets.size());
+    for (const Manifest::Device& device : out_.devices) {
+      if (std::exchange(kernels[device.target], &device) != nullptr) refuse("a target has kernels twice");
+    }
     for (size_t i = 0; i < out_.targets.size(); ++i) {
       const Manifest::Target& target = out_.targets[i];
       const Manifest::Target& first = out_.targets[i - i % programs];
       if (target.name != first.name || target.machine != first.machine || target.features != first.features) {
         refuse("the programs of a target are for several machines");
+      }
+      const Manifest::Device* const here = kernels[i];
+      const Manifest::Device* const there = kernels[i - i % programs];
+      if ((here == nullptr) != (there == nullptr) ||
+          (here != nullptr && (here->platform != there->platform || here->architecture != there->architecture))) {
+        refuse("the programs of a target are for several GPUs");
       }
       const auto& arguments = out_.parts[i % programs].arguments;
       const auto& results = out_.parts[i % programs].results;

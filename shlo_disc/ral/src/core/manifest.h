@@ -100,7 +100,7 @@ struct Manifest {
   std::vector<Pack> packs;
   std::vector<Part> parts;  // one at least
   std::vector<Step> steps;
-  std::vector<Device> devices;  // none where there are several parts
+  std::vector<Device> devices;  // one for each row of a target for GPUs
 };
 
 // Checks every length, every index, and the types between parts. Throws ArtifactError.

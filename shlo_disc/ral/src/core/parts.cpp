@@ -8,6 +8,7 @@
 
 #include "call.h"
 #include "container.h"
+#include "gpu_call_memory.h"
 
 namespace shlo_disc {
 namespace {
@@ -171,6 +172,7 @@ class OnePart : public CallMemory {
     made_[i] = memory_.take(bytes, data);
     return made_[i] != nullptr;
   }
+  const GpuPlace* place() const override { return memory_.place(); }
   bool arena(int64_t bytes, void** data) override {
     arena_ = memory_.take(bytes, data);
     return arena_ != nullptr;
@@ -227,7 +229,11 @@ struct Parts::Run {
       }
       call.owners = own.data();
     }
-    call.read_size_elements(call.arguments());
+    if (const GpuPlace* const place = memory.place(); place == nullptr) {
+      call.read_size_elements(call.arguments());
+    } else if (!read_size_elements(call, *place)) {
+      return failed(call);
+    }
     const std::vector<ResultSpec>& results = executable.spec().results;
     OnePart one(memory, results.size());
     if (!call.prepare() || !call.run(one)) return failed(call);
@@ -267,7 +273,7 @@ struct Parts::Run {
   bool branches(const Step& step, std::vector<PartArray>& out) {
     const PartArray& chosen = values[step.number];
     int32_t number = 0;
-    std::memcpy(&number, chosen.data, chosen.dtype == DType::kBool ? 1 : sizeof number);
+    if (!read(&number, chosen)) return false;
     const size_t last = step.steps.size() - 1;
     return this->step(step.steps[number < 0 ? last : std::min(static_cast<size_t>(number), last)], out);
   }
@@ -288,12 +294,25 @@ struct Parts::Run {
     while (true) {
       std::vector<PartArray> goes_on;
       if (!this->step(step.steps[0], goes_on)) return false;
-      if (*static_cast<const uint8_t*>(goes_on[0].data) == 0) return true;
+      int32_t is_true = 0;
+      if (!read(&is_true, goes_on[0])) return false;
+      if (is_true == 0) return true;
       has_run = true;
       std::vector<PartArray> carried;
       if (!this->step(step.steps[1], carried)) return false;
       std::move(carried.begin(), carried.end(), values.begin() + static_cast<ptrdiff_t>(first));
     }
+  }
+
+  // Reads a scalar of bool or int32 into `to`, which is zero.
+  bool read(int32_t* to, const PartArray& value) {
+    const size_t bytes = value.dtype == DType::kBool ? 1 : sizeof *to;
+    if (memory.place() != nullptr) {
+      return read_from(*memory.place(), to, value.data, static_cast<int64_t>(bytes), "values that steps depend on",
+                       &failure);
+    }
+    std::memcpy(to, value.data, bytes);
+    return true;
   }
 
   // Gives each array memory of its own: a later program may write a result over a donated argument.
@@ -305,11 +324,23 @@ struct Parts::Run {
       if (own == nullptr) {
         return failure.set(Failure::Kind::kOutOfMemory, "there is no memory for what a loop carries");
       }
-      std::memcpy(data, array.data, static_cast<size_t>(bytes));
+      if (!copy(data, array.data, bytes)) return false;
       array.data = data;
       array.memory = std::move(own);
     }
     return true;
+  }
+
+  bool copy(void* to, const void* from, int64_t bytes) {
+    if (bytes == 0) return true;
+    const GpuPlace* const place = memory.place();
+    if (place == nullptr) {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+      return true;
+    }
+    const GpuScope scope(*place->device);
+    const int error = place->device->call().copy_on_device(to, from, static_cast<size_t>(bytes), place->stream);
+    return place->device->driver().check(error, "what a loop carries cannot be copied", &failure);
   }
 
   bool failed(const Call& call) {

@@ -11,6 +11,7 @@
 
 #include "executable.h"
 #include "failure.h"
+#include "gpu_device.h"
 #include "manifest.h"
 
 namespace shlo_disc {
@@ -32,6 +33,8 @@ class PartMemory {
   virtual ~PartMemory() = default;
   // As CallMemory::result. Null: there is no memory.
   virtual std::shared_ptr<void> take(int64_t bytes, void** data) = 0;
+  // As CallMemory::place: where all values are.
+  virtual const GpuPlace* place() const { return nullptr; }
 };
 
 // The steps of an artifact. Immutable: any number of threads may run them at once.
