@@ -30,6 +30,7 @@ class BehindTensors(OfThisProcess):
         cores: int | None = None,
         weights: str = "inside",
         packed_for: Sequence[Any] | None = None,
+        ffi: str | None = None,
     ) -> None:
         """Write an artifact, which runs without the framework: see :meth:`Executable.save`.
 
@@ -50,7 +51,13 @@ class BehindTensors(OfThisProcess):
         fixed = {} if weights == "arguments" else self._weight_arrays()
         place = "separate" if weights == "separate" else "inside"
         self.executable.save(
-            path, targets, cores=cores, fixed=fixed, weights=place, packed_for=packed_for
+            path,
+            targets,
+            cores=cores,
+            fixed=fixed,
+            weights=place,
+            packed_for=packed_for,
+            ffi=ffi,
         )
 
     def _why_not_saved(self) -> str:

@@ -26,6 +26,7 @@ class Saver(Protocol):
         fixed: Mapping[int, npt.NDArray[Any]],
         weights: str,
         packed_for: Sequence[Any] | None,
+        ffi: str | None,
     ) -> None:
         """As :meth:`Executable.save`."""
 
@@ -46,6 +47,7 @@ class Savable(OfThisProcess):
         fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
         weights: str = "inside",
         packed_for: Sequence[Any] | None = None,
+        ffi: str | None = None,
     ) -> None:
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
@@ -62,6 +64,10 @@ class Savable(OfThisProcess):
         `packed_for`: arguments of a call of the artifact, which is run here for each of `targets`.
         The copies of weights that it packs are in the artifact, and no process packs them then.
 
+        `ffi="extern"`: calls of FFI handlers of the user's are in the artifact by the names of
+        their targets. Who loads it has the handlers; :func:`shlo_disc.load` takes those that JAX
+        knows. Functions of LAPACK need no option: the runtime finds a LAPACK where there is no JAX.
+
         An existing file is replaced in one step. Raises UnsupportedError for a program that an
         artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
         cannot be written, TypeError and ValueError for wrong options. With `packed_for` it raises
@@ -72,4 +78,4 @@ class Savable(OfThisProcess):
                 f"{self.name} cannot be saved: nobody knows its source; save what "
                 "shlo_disc.compile or f.lower(*args).compile() gives"
             )
-        self.saver(path, targets, cores, fixed, weights, packed_for)
+        self.saver(path, targets, cores, fixed, weights, packed_for, ffi)

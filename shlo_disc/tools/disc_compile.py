@@ -54,6 +54,11 @@ _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
     help="Arguments of a call, as disc-run takes them: the copies of weights that it packs are in "
     "the artifact.",
 )
+@click.option(
+    "--ffi",
+    type=click.Choice(["extern"]),
+    help="What becomes of calls of FFI handlers: who loads the artifact gives the handlers.",
+)
 @click.option("--name", help="Of the program, for messages; by default that of the module.")
 @click.option(
     "--constraint",
@@ -77,6 +82,7 @@ def main(
     cores: int | None,
     weights: str,
     packed_for: Path | None,
+    ffi: str | None,
     name: str | None,
     constraints: tuple[str, ...],
     likely: dict[str, int],
@@ -90,7 +96,7 @@ def main(
         stated = Stated.of(path, None, None, constraints, None)
         request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=True)
         given = None if packed_for is None else partial(arrays.read, packed_for)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given)
+        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given, ffi)
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import shlex
@@ -28,6 +29,15 @@ def built(source: Path, folder: Path, *flags: str) -> Path:
         check=True,
     )
     return program
+
+
+def bundled(name: str) -> Path:
+    """The OpenBLAS in the wheel of SciPy or NumPy."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (folder,) = spec.submodule_search_locations
+    return next(Path(f"{folder}.libs").glob("libscipy_openblas*"))
 
 
 def parts_of(file: bytes) -> dict[str, bytes]:

@@ -41,6 +41,7 @@ class CompiledCall(Protocol):
         cores: int | None,
         weights: str,
         packed_for: Sequence[Any] | None,
+        ffi: str | None,
     ) -> None:
         """Write an artifact."""
 

@@ -175,13 +175,16 @@ class Compiled(_OfCall):
         cores: int | None = None,
         weights: str = "inside",
         packed_for: Sequence[Any] | None = None,
+        ffi: str | None = None,
     ) -> None:
         """Write an artifact: see :meth:`shlo_disc.Executable.save`.
 
         It takes the leaves of the arguments that the program reads, in order, and gives the leaves
         of the results.
         """
-        self.executable.save(path, targets, cores=cores, weights=weights, packed_for=packed_for)
+        self.executable.save(
+            path, targets, cores=cores, weights=weights, packed_for=packed_for, ffi=ffi
+        )
 
     def runtime_executable(self) -> CompiledCall:
         """The object that runs, `executable`."""
