@@ -7,6 +7,7 @@ program.signature     # (x: float32[batch, 24]) -> (float32[batch, 5])
 
 from shlo_disc_runtime.errors import (
     ArtifactError,
+    ForeignCallError,
     InternalError,
     RuntimeLibraryError,
     ShapeMismatchError,
@@ -17,6 +18,7 @@ from shlo_disc_runtime.program import ArraySpec, Program, Signature, load
 __all__ = [
     "ArraySpec",
     "ArtifactError",
+    "ForeignCallError",
     "InternalError",
     "Program",
     "RuntimeLibraryError",

@@ -10,11 +10,15 @@ class ArtifactError(ValueError):
 
 
 class UnsupportedError(NotImplementedError):
-    """An artifact has no code for this processor."""
+    """An artifact has no code for this processor, or calls code that this process lacks."""
 
 
 class ShapeMismatchError(TypeError):
     """The arguments of a call break a shape constraint of the program."""
+
+
+class ForeignCallError(RuntimeError):
+    """A handler that the program calls has failed."""
 
 
 class InternalError(RuntimeError):
@@ -42,6 +46,8 @@ _OF_CODE: dict[int, Callable[[str], Exception]] = {
     14: ValueError,  # DISC_TOO_SMALL
     15: ValueError,  # DISC_DEVICE
     16: MemoryError,  # DISC_OUT_OF_MEMORY
+    19: UnsupportedError,  # DISC_NO_HANDLER
+    20: ForeignCallError,  # DISC_HANDLER
 }
 """The error of each code of `disc.h`; of others it is InternalError."""
 

@@ -17,6 +17,20 @@ POINTER = ctypes.c_void_p
 INT64S = ctypes.POINTER(ctypes.c_int64)
 
 
+class Handler(ctypes.Structure):
+    """`disc_handler`."""
+
+    _fields_ = [
+        ("target", ctypes.c_char_p),
+        ("instantiate", POINTER),
+        ("prepare", POINTER),
+        ("initialize", POINTER),
+        ("execute", POINTER),
+        ("state_type_id", POINTER),
+        ("state_type_info", POINTER),
+    ]
+
+
 class Options(ctypes.Structure):
     """`disc_options`."""
 
@@ -32,6 +46,9 @@ class Options(ctypes.Structure):
         ("log", POINTER),
         ("device", ctypes.c_int32),
         ("reserved", ctypes.c_uint32),
+        ("handlers", ctypes.POINTER(Handler)),
+        ("handler_count", ctypes.c_size_t),
+        ("lapack", ctypes.c_char_p),
     ]
 
 

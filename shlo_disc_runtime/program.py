@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import importlib.util
 import itertools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from shlo_disc_runtime.library import (
     TRUST_CONSTANTS,
     Array,
     Buffer,
+    Handler,
     Options,
     Spec,
     check,
@@ -63,6 +66,8 @@ def load(
     threads: int = 0,
     trust_constants: bool = False,
     device: int = 0,
+    handlers: Mapping[str, Any] | None = None,
+    lapack: str | os.PathLike[str] | None = None,
 ) -> Program:
     """The program that `shlo_disc` saved at `path`, for this processor.
 
@@ -71,11 +76,19 @@ def load(
     back. `threads`: how many work on a call, by default as many as there are cores. With
     `trust_constants` the weights are not read to check them.
 
+    `handlers`: those of XLA's FFI that the program calls, by the names of their targets: what
+    `jax.ffi.register_ffi_target` takes, so a capsule, or several by stage ("instantiate",
+    "prepare", "initialize", "execute"). Addresses and functions of ctypes do as well, and
+    "type_id" and "type_info" of `jax.ffi.register_ffi_type` beside stages. `lapack`: the library
+    with LAPACK's functions, for a program that calls them. By default it is that of the environment
+    variable DISC_LAPACK, else the OpenBLAS in the wheels of SciPy or NumPy, else one of the system.
+
     The file is mapped: replace it, never write into it. Raises ArtifactError for another file, a
     damaged one and one of a later version. Raises UnsupportedError where it has no code for this
-    processor, OSError for a file that cannot be read.
+    processor, and where a handler or LAPACK is missing. Raises OSError for a file that cannot be
+    read.
     """
-    return Program(path, target, threads, trust_constants, device)
+    return Program(path, target, threads, trust_constants, device, handlers or {}, lapack)
 
 
 class Program:
@@ -88,11 +101,18 @@ class Program:
         threads: int,
         trust_constants: bool,
         device: int,
+        handlers: Mapping[str, Any],
+        lapack: str | os.PathLike[str] | None,
     ) -> None:
         functions = library()
         options = Options(struct_size=ctypes.sizeof(Options), threads=threads, device=device)
         options.target = None if target is None else target.encode()
         options.flags = TRUST_CONSTANTS if trust_constants else 0
+        rows = (Handler * len(handlers))(*map(_handler, handlers.items()))
+        options.handlers, options.handler_count = rows, len(rows)
+        lapack = _bundled_lapack() if lapack is None else lapack
+        options.lapack = None if lapack is None else os.fsencode(lapack)
+        self._handlers = dict(handlers)  # which may own their code
         handle = ctypes.c_void_p()
         error = functions.disc_program_open(os.fsencode(path), options, ctypes.byref(handle))
         check(error)
@@ -180,6 +200,55 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<shlo_disc_runtime.Program {self.name}{self.signature} for {self.target}>"
+
+
+_STAGES = ("instantiate", "prepare", "initialize", "execute")
+
+
+def _handler(item: tuple[str, Any]) -> Handler:
+    name, given = item
+    stages = given if isinstance(given, Mapping) else {"execute": given}
+    known = (*_STAGES, "type_id", "type_info")
+    if unknown := [stage for stage in stages if stage not in known]:
+        raise ValueError(f"the handler {name!r} has {unknown[0]!r}, which is none of {known}")
+    return Handler(name.encode(), *(_address(name, stages.get(stage)) for stage in known))
+
+
+def _address(name: str, given: Any) -> int | None:
+    """What a capsule, a function or pointer of ctypes, or an integer points to."""
+    if given is None or isinstance(given, int):
+        return given
+    if type(given).__name__ == "PyCapsule":
+        api = ctypes.pythonapi
+        api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = _NAME_OF_CAPSULE
+        api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = _POINTER_OF_CAPSULE
+        pointer: int = api.PyCapsule_GetPointer(given, api.PyCapsule_GetName(given))
+        return pointer
+    try:
+        return ctypes.cast(given, ctypes.c_void_p).value
+    except (TypeError, ctypes.ArgumentError):
+        raise TypeError(
+            f"the handler {name!r} must be a capsule, a function of ctypes or an address, got "
+            f"{type(given).__name__}"
+        ) from None
+
+
+_NAME_OF_CAPSULE = ctypes.c_char_p, [ctypes.py_object]
+_POINTER_OF_CAPSULE = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+@functools.cache
+def _bundled_lapack() -> str | None:
+    """The OpenBLAS in the wheel of SciPy or NumPy; None: DISC_LAPACK names one, or none is there."""
+    if os.environ.get("DISC_LAPACK"):
+        return None
+    for name in ("scipy", "numpy"):
+        spec = importlib.util.find_spec(name)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            found = sorted(Path(f"{folder}.libs").glob("libscipy_openblas*"))
+            if found:
+                return os.fspath(found[0])
+    return None
 
 
 class _Memory:

@@ -17,11 +17,19 @@ from typing import Any
 from shlo_disc.base.records import dataclass
 
 MAGIC = b"\x93discmf\n"
-VERSION = 3
+VERSION = 4
 """Of the fields below. A reader knows all versions up to its own."""
 
 
-_SINCE = {"weights_file": 2, "tensors": 2, "packs": 2, "parts": 3, "steps": 3, "devices": 3}
+_SINCE = {
+    "weights_file": 2,
+    "tensors": 2,
+    "packs": 2,
+    "parts": 3,
+    "steps": 3,
+    "devices": 3,
+    "foreign": 4,
+}
 """The version of fields of `Manifest` that the first one lacks."""
 
 
@@ -249,6 +257,47 @@ class Device:
 
 
 @dataclass(frozen=True)
+class ForeignBuffer:
+    """An operand or a result of a handler."""
+
+    dtype: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class ForeignAttribute:
+    """An attribute of a call, in the terms of `XLA_FFI_Attrs`; see `lower.plan.FfiAttribute`."""
+
+    name: str
+    kind: int
+    data_type: int
+    size: int
+    bytes: bytes
+    entries: tuple[ForeignAttribute, ...]
+
+
+@dataclass(frozen=True)
+class ForeignCall:
+    """A call of a handler of XLA's FFI. Who loads the artifact has the handler."""
+
+    target: int
+    """Its place in `Manifest.targets`."""
+    name: str
+    """Of the FFI target: `lapack_spotrf_ffi`."""
+    where: str
+    """Its source line."""
+    on_device: int
+    """1 for handlers of GPUs, 0 for those of the host."""
+    stages: tuple[int, ...]
+    """Those that the handler has, by number: `ffi.targets.STAGES`."""
+    operands: tuple[ForeignBuffer, ...]
+    results: tuple[ForeignBuffer, ...]
+    attributes: tuple[ForeignAttribute, ...]
+    size_attributes: tuple[int, ...]
+    """Attributes, by place, that are sizes of the call."""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of an artifact but the contents of its members."""
 
@@ -272,6 +321,8 @@ class Manifest:
     """How they run; the last one is the whole, a sequence."""
     devices: tuple[Device, ...] = ()
     """One for each row of a target for GPUs."""
+    foreign: tuple[ForeignCall, ...] = ()
+    """Those of each target in the order in which its code counts them."""
 
     @property
     def programs(self) -> int:
@@ -299,7 +350,10 @@ def unpacked(data: bytes) -> Manifest:
         raise ManifestError(
             f"format {version}, made by {made_by}; this shlo_disc reads up to format {VERSION}"
         )
-    manifest: Manifest = reader.value(Manifest)
+    try:
+        manifest: Manifest = reader.value(Manifest)
+    except RecursionError:
+        raise ManifestError("too many dictionaries in each other") from None
     if reader.at != len(data):
         raise ManifestError("bytes behind the manifest")
     return manifest

@@ -137,6 +137,8 @@ def _checked(file: memoryview, zipped: zipfile.ZipFile) -> tuple[Manifest, dict[
         _check_pack(manifest, pack)
     for device in manifest.devices:
         _check_device(manifest, device)
+    if not all(0 <= call.target < len(manifest.targets) for call in manifest.foreign):
+        raise ArtifactError("a call of a handler is of no target")
     name = manifest.weights_file
     if bool(name) != bool(manifest.tensors) or name != os.path.basename(name) or name in _FOLDERS:
         raise ArtifactError(f"{name!r} is no file of weights beside it")

@@ -86,17 +86,22 @@ def compile_several(stated: Stated, options: Options, name: str | None) -> DataS
 
 @lets_others_run
 def compile_code(
-    request: Request, target: Target, fixed: Mapping[int, npt.NDArray[Any]]
+    request: Request,
+    target: Target,
+    fixed: Mapping[int, npt.NDArray[Any]],
+    *,
+    extern: bool = False,
 ) -> tuple[Record, Mapping[str, Code]]:
     """What `request` asks for, compiled for `target` in place of its own, and its programs by name.
 
-    Arguments with an array in `fixed` become constants. Raises what :func:`compile` raises.
+    Arguments with an array in `fixed` become constants. With `extern` FFI targets may be called that
+    are not registered. Raises what :func:`compile` raises.
     """
     donated = [k - sum(j < k for j in fixed) for k in request.options.donated if k not in fixed]
     options = replace(request.options, donated=donated)
 
     def module(log: PassLog) -> ir.Module:
-        made = ingested(request.stated, target, log)
+        made = ingested(request.stated, target, log, extern=extern)
         if fixed:
             with made.context, ir.Location.unknown():
                 fix_arguments(main_function(made).opview, fixed)

@@ -41,10 +41,12 @@ from shlo_disc.executables.record import (
     programs_of,
     with_programs,
 )
-from shlo_disc.executables.signature import ArraySpec, Signature, signature_of
+from shlo_disc.executables.signature import ArraySpec, Signature, dtype_of, signature_of
+from shlo_disc.ffi.targets import ffi_target, is_lapack
 from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
 from shlo_disc.lower.images import KernelImage
+from shlo_disc.lower.plan import FfiAttribute
 from shlo_disc.lower.target import (
     ARTIFACT_TARGETS,
     ArtifactTarget,
@@ -70,12 +72,15 @@ def save(
     weights: str,
     packed_for: Arguments | None,
     format: str,
+    ffi: str | None,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):
         raise ValueError(f"weights must be 'inside' or 'separate', got {weights!r}")
     if format not in ("disc", "so"):
         raise ValueError(f"format must be 'disc' or 'so', got {format!r}")
+    if ffi not in (None, "extern"):
+        raise ValueError(f"ffi must be None or 'extern', got {ffi!r}")
     platform = request.options.target.partition(":")[0]
     if targets is None:
         targets = ARTIFACT_TARGETS if platform == "cpu" else (request.options.target,)
@@ -94,10 +99,13 @@ def save(
     # The first one that a machine can run is taken.
     machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
-    made = [compile_code(request, machine.target, fixed) for machine in machines]
+    made = [
+        compile_code(request, machine.target, fixed, extern=ffi is not None)
+        for machine in machines
+    ]
     for record, _ in made:
         for program in programs_of(record):
-            if why := _why_not_saved(program):
+            if why := _why_not_saved(program, ffi):
                 raise UnsupportedError(f"{record.name} cannot be saved: it {why}")
     rows = [
         row
@@ -120,6 +128,8 @@ def save(
         for number, program in enumerate(programs_of(one))
     )
     whole_is = parts[_last(record, programs)]
+    compiled = [program for record, _ in made for program in programs_of(record)]
+    foreign = tuple(call for n, program in enumerate(compiled) for call in _foreign(n, program, ffi))
     count = record.arguments if isinstance(record, PartsRecord) else len(whole_is.arguments)
     told = [describe_program(_Described.of(program)) for program in programs]
     plain = told[0] if is_one else told
@@ -135,6 +145,7 @@ def save(
         weights_file=f"{Path(path).name}.safetensors" if tensors else "",
         tensors=tensors,
         devices=devices,
+        foreign=foreign,
     )
     if not is_one:
         whole = replace(whole, parts=parts, steps=steps)
@@ -255,16 +266,50 @@ def _steps_of(node: Node, numbers: Iterator[int], before: int) -> list[manifest.
     return [*steps, replace(own, steps=tuple(places))]
 
 
-def _why_not_saved(record: ProgramRecord) -> str:
+def _why_not_saved(record: ProgramRecord, ffi: str | None) -> str:
     """What an artifact cannot have of a program, behind "it"; "" if there is nothing."""
     for call, where in record.host.foreign:
         if is_callback(call.target):
             return f"calls back into Python at {where}, where an artifact has no Python"
-        return (
-            f"calls the FFI target @{call.target} at {where}, whose handler is in the library "
-            "that registered it"
-        )
+        if ffi is None and not is_lapack(call.target):
+            return (
+                f"calls the FFI target @{call.target} at {where}, whose handler is in the library "
+                "that registered it; with ffi='extern' the artifact has the call, and who loads it "
+                "gives the handler"
+            )
     return ""
+
+
+def _foreign(
+    number: int, record: ProgramRecord, ffi: str | None
+) -> Iterator[manifest.ForeignCall]:
+    """The calls of handlers of a program, target `number`."""
+    platform = record.target.partition(":")[0]
+    for call, where in record.host.foreign:
+        target = ffi_target(call.target, where, platform, extern=ffi is not None)
+        count = len(call.operands)
+        buffers = tuple(
+            manifest.ForeignBuffer(dtype_of(element).name, rank)
+            for element, rank in zip(call.elements, call.ranks, strict=True)
+        )
+        yield manifest.ForeignCall(
+            target=number,
+            name=call.target,
+            where=where,
+            on_device=int(target.platform != "cpu"),
+            stages=tuple(stage for stage, at in enumerate(target.addresses) if at),
+            operands=buffers[:count],
+            results=buffers[count:],
+            attributes=tuple(map(_attribute, call.attributes)),
+            size_attributes=tuple(position for position, _ in call.size_attributes),
+        )
+
+
+def _attribute(one: FfiAttribute) -> manifest.ForeignAttribute:
+    entries = tuple(map(_attribute, one.entries))
+    return manifest.ForeignAttribute(
+        one.name, one.kind, one.data_type, one.size, one.bytes, entries
+    )
 
 
 def _rows(

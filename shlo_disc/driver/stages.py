@@ -81,8 +81,10 @@ def compile_request(request: Request) -> Executable | DataSizedExecutable:
         return made
 
 
-def ingested(stated: Stated, target: Target, log: PassLog) -> ir.Module:
-    """A new module for `target`, in a context of its own."""
+def ingested(
+    stated: Stated, target: Target, log: PassLog, *, extern: bool = False
+) -> ir.Module:
+    """A new module for `target`, in a context of its own; `extern`: see :func:`ingest`."""
     return ingest(
         stated.source,
         new_context(),
@@ -92,6 +94,7 @@ def ingested(stated: Stated, target: Target, log: PassLog) -> ir.Module:
         platform=target.platform,
         seen=stated.seen,
         log=log,
+        extern=extern,
     )
 
 

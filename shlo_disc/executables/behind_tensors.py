@@ -31,6 +31,7 @@ class BehindTensors(OfThisProcess):
         weights: str = "inside",
         packed_for: Sequence[Any] | None = None,
         format: str = "disc",
+        ffi: str | None = None,
     ) -> None:
         """Write an artifact, which runs without the framework: see :meth:`Executable.save`.
 
@@ -58,6 +59,7 @@ class BehindTensors(OfThisProcess):
             weights=place,
             packed_for=packed_for,
             format=format,
+            ffi=ffi,
         )
 
     def _why_not_saved(self) -> str:

@@ -27,6 +27,7 @@ class Saver(Protocol):
         weights: str,
         packed_for: Sequence[Any] | None,
         format: str,
+        ffi: str | None,
     ) -> None:
         """As :meth:`Executable.save`."""
 
@@ -48,6 +49,7 @@ class Savable(OfThisProcess):
         weights: str = "inside",
         packed_for: Sequence[Any] | None = None,
         format: str = "disc",
+        ffi: str | None = None,
     ) -> None:
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
@@ -68,6 +70,10 @@ class Savable(OfThisProcess):
         with it and loaders of plug-ins. It runs on processors of one family; a linker is not
         needed.
 
+        `ffi="extern"`: calls of FFI handlers of the user's are in the artifact by the names of
+        their targets. Who loads it has the handlers; :func:`shlo_disc.load` takes those that JAX
+        knows. Functions of LAPACK need no option: the runtime finds a LAPACK where there is no JAX.
+
         An existing file is replaced in one step. Raises UnsupportedError for a program that an
         artifact cannot hold, by name, and where llvmlite is missing. Raises OSError where the file
         cannot be written, TypeError and ValueError for wrong options. With `packed_for` it raises
@@ -78,4 +84,4 @@ class Savable(OfThisProcess):
                 f"{self.name} cannot be saved: nobody knows its source; save what "
                 "shlo_disc.compile or f.lower(*args).compile() gives"
             )
-        self.saver(path, targets, cores, fixed, weights, packed_for, format)
+        self.saver(path, targets, cores, fixed, weights, packed_for, format, ffi)

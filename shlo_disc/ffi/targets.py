@@ -5,7 +5,7 @@ before that. LAPACK is registered by jaxlib itself, and gets its functions from 
 
 A program for a GPU calls the handler of the GPU's platform. A handler of the CPU is called where
 there is no other: the runtime copies operands to the host and results back
-(`ral/src/gpu_foreign.cpp`).
+(`ral/src/core/gpu_foreign.cpp`).
 """
 
 from __future__ import annotations
@@ -55,11 +55,17 @@ class FfiTarget:
     """More i64 attributes of its calls, by name."""
 
 
-def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
+def is_lapack(name: str) -> bool:
+    """True for the targets of LAPACK, which jaxlib registers. The runtime has some of its own."""
+    return name.startswith("lapack_")
+
+
+def ffi_target(name: str, where: str, platform: str, *, extern: bool = False) -> FfiTarget:
     """The target that JAX knows by `name`, for programs of `platform`; else that of the CPU.
 
     `where` is the source line of a call, for messages. Raises UnsupportedError where none is
-    registered, where it is of the API before FFI, and for those that only XLA can call.
+    registered, where it is of the API before FFI, and for those that only XLA can call. With
+    `extern` a target that is not registered is one of the CPU without handlers.
     """
     advice = "keep it outside shlo_disc.jit, or have XLA run it: on_unsupported='xla'"
     if is_callback(name):
@@ -71,6 +77,8 @@ def ffi_target(name: str, where: str, platform: str) -> FfiTarget:
     found, of = jax_private.ffi.ffi_handlers(name, PLATFORMS[platform]), platform
     if found is None and platform != "cpu":
         found, of = jax_private.ffi.ffi_handlers(name, PLATFORMS["cpu"]), "cpu"
+    if found is None and extern:
+        return FfiTarget(name, "cpu", (0,) * len(STAGES), ())
     if found is None:
         raise UnsupportedError(_not_registered(name, where, platform))
     if not isinstance(found, dict):
@@ -107,13 +115,13 @@ def _not_registered(name: str, where: str, platform: str) -> str:
     if platform == "cpu":
         return (
             f"{where}: custom_call @{name}: no FFI target of this name is registered for the CPU; "
-            f"register it before the program is compiled: {register}'cpu')"
+            f"register it before the program is compiled or loaded: {register}'cpu')"
         )
     title = PLATFORMS[platform]
     return (
         f"{where}: custom_call @{name}: no FFI target of this name is registered for {title} or "
-        "for the CPU; import jax, then shlo_disc, and register it before the program is compiled: "
-        f"{register}{title!r}), or platform='cpu' to have it called on the host, with copies"
+        "for the CPU; import jax, then shlo_disc, and register it before the program is compiled or "
+        f"loaded: {register}{title!r}), or platform='cpu' to have it called on the host, with copies"
     )
 
 

@@ -34,6 +34,7 @@ def ingest(
     platform: str = "cpu",
     seen: Mapping[str, int] | None = None,
     log: PassLog | None = None,
+    extern: bool = False,
 ) -> ir.Module:
     """The program in `source` as one module in normal form, verified, in `context`.
 
@@ -49,6 +50,7 @@ def ingest(
     constraint such as "b >= 0" lowers that bound. Of an export for several platforms, whose
     names `platforms` gives in order, the one for `platform` is taken. `seen` are values of symbols
     in a call (`dynamic/seen.py`). `log` gets what each pass did.
+    With `extern` FFI targets may be called that are not registered here.
 
     Raises InvalidModuleError (malformed, with the line), UnsupportedError (with the operation and
     its source line), OSError (a file that cannot be read).
@@ -71,6 +73,7 @@ def ingest(
         own=own,
         sizes=sizes,
         seen=seen,
+        extern=extern,
     )
     with context, ir.Location.unknown():
         if isinstance(source, JaxModule) and source.weights:

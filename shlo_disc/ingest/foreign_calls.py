@@ -37,15 +37,15 @@ _OF_STABLEHLO = ("chlo.", "mhlo.", "stablehlo.")
 """Operations of these dialects that JAX writes as custom calls; some have a dictionary, too."""
 
 
-def expand_foreign_calls(module: ir.Module, platform: str) -> int:
+def expand_foreign_calls(module: ir.Module, platform: str, *, extern: bool = False) -> int:
     """Every FFI call of `module` is in the form above; how many there are.
 
     Raises UnsupportedError for a target that is registered neither for `platform` nor for the CPU,
-    or that only XLA can call.
+    unless `extern`, and for one that only XLA can call.
     """
     found = [op for op in ops_of(module, "stablehlo.custom_call") if _is_foreign(op)]
     for op in found:
-        _expand(op, platform)
+        _expand(op, platform, extern)
     return len(found)
 
 
@@ -58,14 +58,14 @@ def _is_foreign(op: ir.Operation) -> bool:
     return version is not None and ir.IntegerAttr(version).value == _TYPED
 
 
-def _expand(op: ir.Operation, platform: str) -> None:
+def _expand(op: ir.Operation, platform: str, extern: bool) -> None:
     target = target_of(op)
     if ffi.has_effect(op) and not is_callback(target):
         raise UnsupportedError(
             f"{source_line(op)}: custom_call @{target} has a side effect, which shlo_disc does not "
             f"order; {ELSEWHERE}"
         )
-    ffi_target(target, source_line(op), platform)
+    ffi_target(target, source_line(op), platform, extern=extern)
     sizes: list[int] = []
     if "indices_of_shape_operands" in op.attributes:
         indices = ir.DenseIntElementsAttr(op.attributes["indices_of_shape_operands"])

@@ -255,7 +255,7 @@ def _state_sizes(module: ir.Module, known: Known) -> None:
 
 
 def _expand_foreign_calls(module: ir.Module, known: Known) -> int:
-    count: int = expand_foreign_calls(module, known.platform)
+    count: int = expand_foreign_calls(module, known.platform, extern=known.extern)
     if count:
         order_effects(_entry(module).operation)
     return count

@@ -42,6 +42,8 @@ class Known:
     """Paths of the array arguments."""
     is_bounded: bool = False
     """Types had bounds, which are attributes of the arguments."""
+    extern: bool = False
+    """FFI targets may be called that are not registered in this process."""
     _present: set[str] = field(default_factory=set)
     _collected: dict[str, list[ir.Operation]] = field(default_factory=dict)
     _kinds: set[ir.Type] = field(default_factory=set)

@@ -60,6 +60,11 @@ _PYTHONS = (MemoryError, OSError, TypeError, ValueError)
     default="disc",
     help="An artifact, or a shared library that has it.",
 )
+@click.option(
+    "--ffi",
+    type=click.Choice(["extern"]),
+    help="What becomes of calls of FFI handlers: who loads the artifact gives the handlers.",
+)
 @click.option("--name", help="Of the program, for messages; by default that of the module.")
 @click.option(
     "--constraint",
@@ -84,6 +89,7 @@ def main(
     weights: str,
     packed_for: Path | None,
     format: str,
+    ffi: str | None,
     name: str | None,
     constraints: tuple[str, ...],
     likely: dict[str, int],
@@ -97,7 +103,7 @@ def main(
         stated = Stated.of(path, None, None, constraints, None)
         request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=True)
         given = None if packed_for is None else partial(arrays.read, packed_for)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given, format)
+        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given, format, ffi)
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

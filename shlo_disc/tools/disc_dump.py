@@ -106,6 +106,10 @@ def _about(artifact: Artifact, number: int) -> Iterator[str]:
     ):
         if numbers:
             yield f"  {what} {', '.join(names[number] for number in numbers)}"
+    calls = [call for call in manifest.foreign if call.target == number]
+    for name in dict.fromkeys(call.name for call in calls):
+        lines = ", ".join(call.where for call in calls if call.name == name)
+        yield f"  calls the FFI target @{name} ({lines})"
     for guard in target.guards[:-1]:
         yield f"  guard: {guard}"
 

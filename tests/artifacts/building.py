@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import shlex
@@ -43,6 +44,15 @@ def calls_in(calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> bytes:
             row = (numbers[array.dtype.name], array.ndim, *array.shape, array.nbytes)
             out += [struct.pack(f"<{len(row)}q", *row), array.tobytes()]
     return b"".join(out)
+
+
+def bundled(name: str) -> Path:
+    """The OpenBLAS in the wheel of SciPy or NumPy."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (folder,) = spec.submodule_search_locations
+    return next(Path(f"{folder}.libs").glob("libscipy_openblas*"))
 
 
 def parts_of(file: bytes) -> dict[str, bytes]:

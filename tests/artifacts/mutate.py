@@ -16,11 +16,12 @@ from collections import Counter
 from pathlib import Path
 
 from shlo_disc.artifacts import container
+from shlo_disc_runtime.library import Handler, Options
 from tests.artifacts.building import manifest_of, parts_of, put_together, with_code
 
-FILE, DAMAGED, NEWER, NO_TARGET = 2, 3, 4, 5
+FILE, DAMAGED, NEWER, NO_TARGET, NO_HANDLER = 2, 3, 4, 5, 19
 KINDS = ("file", "manifest", "code", "weights", "manifest of weights", "manifest of packs",
-         "manifest of kernels")  # fmt: skip
+         "manifest of kernels", "manifest of calls")  # fmt: skip
 EDGES = (0, 1, 2, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**63 - 1, 2**63, 2**64 - 1)
 
 
@@ -80,12 +81,19 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 class Opener:
     """The library; it checks what opened artifacts tell and give."""
 
-    def __init__(self, library: str, folder: Path):
+    def __init__(self, library: str, folder: Path | None = None):
         self.library = lib = ctypes.CDLL(library)
         lib.disc_error_message.restype = ctypes.c_char_p
         lib.disc_program_arguments.restype = lib.disc_program_results.restype = ctypes.c_size_t
         for name in ("open", "open_memory", "argument", "result", "run"):
             getattr(lib, f"disc_program_{name}").restype = ctypes.c_void_p
+        self.handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: None)
+        address = ctypes.cast(self.handler, ctypes.c_void_p)
+        self.handlers = Handler(b"nobody.has_it", execute=address)
+        self.options = Options(ctypes.sizeof(Options), handler_count=1)
+        self.options.handlers = ctypes.pointer(self.handlers)
+        if folder is None:
+            return
         self.inputs = [(folder / name).read_bytes() for name in ("x", "y", "w")]
         self.wanted = [(folder / f"want{i}").read_bytes() for i in range(2)]
 
@@ -118,16 +126,18 @@ class Opener:
         """The code and the message of the error; (0, ""): it is opened, and right."""
         program = ctypes.c_void_p()
         if isinstance(file, Path):
-            error = self.library.disc_program_open(bytes(file), None, ctypes.byref(program))
+            opened = self.library.disc_program_open
+            error = opened(bytes(file), ctypes.byref(self.options), ctypes.byref(program))
         else:
             opened, size = self.library.disc_program_open_memory, ctypes.c_size_t(len(file))
-            error = opened(file, size, None, ctypes.byref(program))
+            options = ctypes.byref(self.options)
+            error = opened(file, size, options, ctypes.byref(program))
         if error is not None:
             error = ctypes.c_void_p(error)
             code = self.library.disc_error_code(error)
             message = self.library.disc_error_message(error).decode()
             self.library.disc_error_free(error)
-            assert code in (FILE, DAMAGED, NEWER, NO_TARGET), message
+            assert code in (FILE, DAMAGED, NEWER, NO_TARGET, NO_HANDLER), message
             assert message
             return code, message
         self.ask(program)
@@ -171,6 +181,7 @@ def _main(opener: Opener, apart: Apart, folder: Path, count: int, seed: int) -> 
         "manifest": parts,
         "manifest of packs": parts_of((folder / "packed.disc").read_bytes()),
         "manifest of kernels": parts_of((folder / "gpu.disc").read_bytes()),
+        "manifest of calls": parts_of((folder / "calls.disc").read_bytes()),
     }
     host = next(i for i, m in enumerate(known.members) if m.name == "code/x86-64-v3.bin")
     assert opener.outcome(file, True) == (0, "")

@@ -83,3 +83,13 @@ def export(program: Program) -> Any:
         for text, dtype in zip(program.shapes, dtypes_of(program), strict=True)
     ]
     return jax.export.export(jax.jit(program.function))(*specs)
+
+EXTERN = """
+func.func public @main(%x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<3xf32>) {
+  %l = stablehlo.cholesky %x, lower = true : tensor<3x3xf32>
+  %y = stablehlo.custom_call @nobody.has_it(%l) {mhlo.backend_config =
+    {a = {b = {c = "d", e = array<i16: 1, 2>}}, f = dense<1.5> : tensor<2xf64>, g = 7 : i32}}
+    : (tensor<3x3xf32>) -> tensor<3xf32>
+  return %l, %y : tensor<3x3xf32>, tensor<3xf32>
+}"""
+"""Calls LAPACK, and a target that no process has registered."""

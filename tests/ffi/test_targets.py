@@ -1,11 +1,6 @@
 """FFI targets of the user's, called from compiled programs as XLA calls them."""
 
-import ctypes
 import gc
-import shlex
-import subprocess
-from os import environ
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,34 +11,15 @@ import shlo_disc
 from shlo_disc import ShapeMismatchError, UnsupportedError
 from shlo_disc.base.errors import ForeignCallError
 from tests.children import at_once
+from tests.ffi.building import built, registered
 
 F32 = jnp.float32
-PLAIN = "affine bump checked dump memory pooled later streamed later_api"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def handlers(tmp_path_factory):
     """All handlers, registered under `test_ffi.NAME`."""
-    library = tmp_path_factory.mktemp("ffi") / "handlers.so"
-    source = Path(__file__).with_name("handlers.cpp")
-    compiler = shlex.split(environ.get("CXX", "c++"))
-    ours = Path(shlo_disc.__file__).parent / "ral" / "src"
-    flags = ["-std=c++17", "-shared", "-fPIC", "-pthread", f"-I{ours}"]
-    flags.append(f"-I{jax.ffi.include_dir()}")
-    subprocess.run([*compiler, *flags, str(source), "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
-    jax.devices("cpu")
-    for name in PLAIN.split():
-        capsule = jax.ffi.pycapsule(getattr(loaded, name))
-        jax.ffi.register_ffi_target(f"test_ffi.{name}", capsule, platform="cpu")
-    loaded.power_id.restype = loaded.power_info.restype = ctypes.c_void_p
-    ids = {"type_id": loaded.power_id(), "type_info": loaded.power_info()}
-    type_ = {key: jax.ffi.pycapsule(ctypes.c_void_p(value)) for key, value in ids.items()}
-    jax.ffi.register_ffi_type("test_ffi.Power", type_, platform="cpu")
-    stages = {"instantiate": loaded.power_instantiate, "execute": loaded.power}
-    capsules = {stage: jax.ffi.pycapsule(function) for stage, function in stages.items()}
-    jax.ffi.register_ffi_target("test_ffi.power", capsules, platform="cpu")
-    return loaded
+    return registered(built(tmp_path_factory.mktemp("ffi")))
 
 
 def call(name, *results, **options):

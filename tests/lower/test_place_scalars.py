@@ -421,7 +421,7 @@ def test_a_kernel_is_told_what_it_gets_by_value(name):
 
 def test_a_call_of_the_runtime_gets_addresses_of_the_device(monkeypatch):
     # It is registered.
-    monkeypatch.setattr(foreign_calls, "ffi_target", lambda name, where, platform: None)
+    monkeypatch.setattr(foreign_calls, "ffi_target", lambda *_, **__: None)
     text = """func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<3xf32>

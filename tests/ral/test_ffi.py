@@ -66,7 +66,7 @@ def test_dtypes(standins, dtype):
 
 def test_declarations_are_those_of_the_installed_xla():
     here = Path(__file__).parent
-    source = here.parents[1] / "shlo_disc" / "ral" / "src"
+    source = here.parents[1] / "shlo_disc" / "ral" / "src" / "core"
     includes = [f"-I{source}", f"-I{jax.ffi.include_dir()}"]
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     command = [*compiler, "-std=c++17", "-fsyntax-only", *includes, str(here / "xla_ffi_abi.cpp")]

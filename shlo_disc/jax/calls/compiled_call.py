@@ -42,6 +42,7 @@ class CompiledCall(Protocol):
         weights: str,
         packed_for: Sequence[Any] | None,
         format: str,
+        ffi: str | None,
     ) -> None:
         """Write an artifact."""
 

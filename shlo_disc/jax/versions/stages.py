@@ -176,6 +176,7 @@ class Compiled(_OfCall):
         weights: str = "inside",
         packed_for: Sequence[Any] | None = None,
         format: str = "disc",
+        ffi: str | None = None,
     ) -> None:
         """Write an artifact: see :meth:`shlo_disc.Executable.save`.
 
@@ -183,7 +184,13 @@ class Compiled(_OfCall):
         of the results.
         """
         self.executable.save(
-            path, targets, cores=cores, weights=weights, packed_for=packed_for, format=format
+            path,
+            targets,
+            cores=cores,
+            weights=weights,
+            packed_for=packed_for,
+            format=format,
+            ffi=ffi,
         )
 
     def runtime_executable(self) -> CompiledCall:

@@ -50,7 +50,9 @@ typedef enum disc_code {
   DISC_DEVICE,        /* an array is elsewhere than the program wants it, or a GPU or its driver fails */
   DISC_OUT_OF_MEMORY,
   DISC_INTERNAL,      /* a mistake of ours */
-  DISC_DATA_SIZED     /* sizes come from data: they are known after a run, not before */
+  DISC_DATA_SIZED,    /* sizes come from data: they are known after a run, not before */
+  DISC_NO_HANDLER,    /* the artifact calls code that was not given, or that cannot be called: a handler, LAPACK */
+  DISC_HANDLER        /* a handler has failed in a call */
 } disc_code;
 
 DISC_API disc_code disc_error_code(const disc_error* error);
@@ -79,6 +81,20 @@ DISC_API int64_t disc_dtype_bytes(int32_t dtype);    /* of an element; 0: there 
 
 /* ---- Programs ---- */
 
+/* The handlers of an FFI target of XLA, as `jax.ffi.register_ffi_target` takes them: addresses of functions
+ * XLA_FFI_Handler, by stage; null where there is none. Fixed for ever. */
+typedef struct disc_handler {
+  const char* target; /* the name of the target */
+  void* instantiate;
+  void* prepare;
+  void* initialize;
+  void* execute;
+  /* Of states that the first three leave: an XLA_FFI_TypeId* and an XLA_FFI_TypeInfo*, with which they are deleted.
+   * A type that no XLA has numbered gets a number. Both are null where there are no states. */
+  void* state_type_id;
+  void* state_type_info;
+} disc_handler;
+
 typedef struct disc_options {
   size_t struct_size;
   /* The target to load, as `x86-64-v3`; null: the first that this processor can run. */
@@ -103,6 +119,16 @@ typedef struct disc_options {
    * it, and `threads` and `parallel_for` do nothing there. */
   int32_t device;
   uint32_t reserved; /* zero */
+  /* Handlers that the program may call, `handler_count` of them. What was saved with ffi="extern" needs its own: where
+   * one is missing, opening fails with DISC_NO_HANDLER, and the error names it. Their code and their types live as
+   * long as the program. */
+  const disc_handler* handlers;
+  size_t handler_count;
+  /* The library with the functions of LAPACK, for a program that calls them (cholesky, solve, qr, svd, eigh ...): a
+   * path or a name, as dlopen takes it. Null: the environment variable DISC_LAPACK, else the first of liblapack.so.3,
+   * libopenblas.so.0, libmkl_rt.so.2 and libflexiblas.so.3. Its functions are named as `spotrf_`, `scipy_spotrf_`, or, with
+   * integers of 64 bits, `spotrf_64_` or `scipy_spotrf_64_`. It is opened for programs alone that need it, and stays open. */
+  const char* lapack;
 } disc_options;
 
 /* The digests of constants are not checked: opening does not read weights. Without this flag it does. */

@@ -1,7 +1,6 @@
 #include "ffi_call.h"
 
 #include <algorithm>
-#include <array>
 #include <new>
 #include <string>
 
@@ -10,20 +9,6 @@
 namespace shlo_disc {
 
 using namespace xla_ffi;  // NOLINT: this file speaks nothing else
-
-DType dtype_of(DataType type) {
-  static constexpr auto kTable = [] {
-    std::array<DType, 64> table{};
-    for (DType& dtype : table) dtype = DType::kOther;
-    for (size_t i = 0; i < kDTypeCount; ++i) {
-      if (kDataTypes[i] == DataType::kInvalid) continue;
-      table[static_cast<size_t>(kDataTypes[i])] = static_cast<DType>(i);
-    }
-    return table;
-  }();
-  const auto number = static_cast<size_t>(type);
-  return number < kTable.size() ? kTable[number] : DType::kOther;
-}
 
 Error* ffi_error(const CallFrame* frame, ErrorCode code, const std::string& message) {
   ErrorCreateArgs args{size_up_to(&ErrorCreateArgs::code), nullptr, message.c_str(), code};

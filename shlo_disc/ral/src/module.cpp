@@ -155,7 +155,6 @@ void init_foreign_call(SharedForeignCall* self, std::string target, std::string 
   }
   ForeignSpec spec;
   spec.is_on_device = on_device;
-  spec.is_lapack = target.rfind("lapack_", 0) == 0;
   spec.target = std::move(target);
   spec.where = std::move(where);
   for (size_t i = 0; i < handlers.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -14,6 +15,8 @@
 #include "buffer_pool.h"
 #include "call.h"
 #include "dlpack_result.h"
+#include "foreign_api.h"
+#include "foreign_call.h"
 #include "gpu_call_memory.h"
 #include "object_code.h"
 #include "pack_cache.h"
@@ -80,7 +83,7 @@ disc_error* guarded(const Body& body) noexcept {
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const ArtifactError& error) {
-    static constexpr disc_code kCodes[] = {DISC_FILE, DISC_DAMAGED, DISC_NEWER, DISC_NO_TARGET};
+    static constexpr disc_code kCodes[] = {DISC_FILE, DISC_DAMAGED, DISC_NEWER, DISC_NO_TARGET, DISC_NO_HANDLER};
     return made({kCodes[error.kind], error.what(), -1, -1});
   } catch (const std::exception& error) {
     return made({DISC_INTERNAL, error.what(), -1, -1});
@@ -199,6 +202,7 @@ disc_code code_of(const Failure& failure) {
     case Failure::Kind::kGuard: return DISC_CONSTRAINT;
     case Failure::Kind::kOutOfMemory: return DISC_OUT_OF_MEMORY;
     case Failure::Kind::kDevice: return DISC_DEVICE;
+    case Failure::Kind::kForeign: return DISC_HANDLER;
     default: return DISC_INTERNAL;
   }
 }
@@ -618,6 +622,26 @@ void run(const disc_program& program, const disc_array* arguments, size_t argume
   run.all(call, memory);
 }
 
+// The handlers of the caller, by target.
+std::map<std::string, ForeignHandlers> handlers_of(const disc_options& options) {
+  std::map<std::string, ForeignHandlers> out;
+  require(options.handlers != nullptr || options.handler_count == 0, "options.handlers is a null pointer");
+  for (size_t i = 0; i < options.handler_count; ++i) {
+    const disc_handler& one = options.handlers[i];
+    require(one.target != nullptr, "a handler has no target");
+    require((one.state_type_id == nullptr) == (one.state_type_info == nullptr),
+            "a handler's state_type_id and state_type_info come together");
+    if (one.state_type_id != nullptr) {
+      number_state_type(static_cast<xla_ffi::TypeId*>(one.state_type_id),
+                        *static_cast<const xla_ffi::TypeInfo*>(one.state_type_info));
+    }
+    ForeignHandlers& stages = out[one.target];
+    void* const addresses[] = {one.instantiate, one.prepare, one.initialize, one.execute};
+    for (size_t k = 0; k < stages.size(); ++k) stages[k] = reinterpret_cast<xla_ffi::Handler*>(addresses[k]);
+  }
+  return out;
+}
+
 void open(const disc_options* given, disc_program** out,
           const std::function<std::unique_ptr<Artifact>(const ArtifactOptions&)>& artifact) {
   require(out != nullptr, "the place of the program is a null pointer");
@@ -637,6 +661,8 @@ void open(const disc_options* given, disc_program** out,
   ArtifactOptions how;
   if (options.target != nullptr) how.target = options.target;
   how.device = options.device;
+  how.handlers = handlers_of(options);
+  if (options.lapack != nullptr) how.lapack = options.lapack;
   how.trusts_constants = (options.flags & DISC_TRUST_CONSTANTS) != 0;
   if (options.log != nullptr) {
     how.log = [&options](const std::string& message) { options.log(options.context, message.c_str()); };
@@ -645,7 +671,8 @@ void open(const disc_options* given, disc_program** out,
     const Threads threads(*program);
     program->artifact = artifact(how);
   }
-  program->options.target = nullptr;  // the caller's
+  program->options.target = program->options.lapack = nullptr;  // the caller's
+  program->options.handlers = nullptr;
   const Manifest& manifest = program->manifest();
   for (const auto& argument : manifest.arguments) program->argument_texts.push_back(pointers(argument.texts));
   for (const auto& result : manifest.results) {

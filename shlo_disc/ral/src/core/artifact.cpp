@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include "lapack.h"
 #include "object_code.h"
 #include "safetensors.h"
 #include "thread_pool.h"
@@ -399,7 +401,37 @@ class Loader {
     spec.pack_layouts = target.pack_layouts;
     spec.guards = target.guards;
     if (const Manifest::Device* const kernels = device_of(manifest, target)) spec.gpu = gpu_program(*kernels);
+    for (const Manifest::Foreign& row : manifest.foreign) {
+      if (&manifest.targets[row.target] == &target) spec.foreign.push_back(foreign_call(row));
+    }
     return spec;
+  }
+
+  // A call of the handler that was given, or of LAPACK.
+  std::shared_ptr<const ForeignCall> foreign_call(const Manifest::Foreign& row) const {
+    ForeignSpec spec = row.call;
+    const std::string title = spec.where + ": FFI target @" + spec.target + " cannot be called: ";
+    try {
+      const auto given = options_.handlers.find(spec.target);
+      if (given != options_.handlers.end()) {
+        spec.handlers = given->second;
+      } else if (spec.is_lapack()) {
+        use_lapack(&spec, options_.lapack);
+      } else {
+        throw std::runtime_error("its handler was not given: give it by this name in disc_options.handlers "
+                                 "(handlers={'" + spec.target + "': ...} in Python)");
+      }
+      static constexpr const char* kStageNames[] = {"instantiate", "prepare", "initialize", "execute"};
+      for (const size_t stage : row.stages) {
+        if (spec.handlers[stage] == nullptr) {
+          throw std::runtime_error(std::string("it needs a handler of the stage ") + kStageNames[stage] +
+                                   ", which was not given");
+        }
+      }
+      return std::make_shared<const ForeignCall>(std::move(spec));
+    } catch (const std::runtime_error& error) {
+      throw ArtifactError(ArtifactError::kNoHandler, title + error.what());
+    }
   }
 
   // Has the last program tell of the arguments of the call what holds for all programs, and steps.

@@ -3,6 +3,7 @@
 #define SHLO_DISC_RAL_ARTIFACT_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ namespace shlo_disc {
 struct ArtifactOptions {
   std::string target;            // the one to load; empty: the first that this processor can run
   int device = 0;                // the GPU that a target with kernels of one runs on
+  std::map<std::string, ForeignHandlers> handlers;  // of FFI, by the names of their targets
+  std::string lapack;            // the library that functions of LAPACK are of; empty: see use_lapack
   bool trusts_constants = false;  // their digests are not checked
   std::function<void(const std::string&)> log;  // may be empty
 };

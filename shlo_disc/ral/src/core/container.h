@@ -19,6 +19,7 @@ class ArtifactError : public std::runtime_error {
     kDamaged,   // the bytes are not what was written
     kNewer,     // a later version of shlo_disc made it
     kNoTarget,  // it has no code for this processor
+    kNoHandler,  // it calls code that was not given, or that cannot be called
   };
   ArtifactError(Kind what, const std::string& message) : std::runtime_error(message), kind(what) {}
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "container.h"
+#include "ffi_types.h"
 #include "parts.h"
 #include "utf8.h"
 
@@ -13,9 +14,11 @@ namespace shlo_disc {
 namespace {
 
 constexpr std::string_view kMagic = "\x93" "discmf\n";
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 constexpr int64_t kMostSymbols = 1 << 20;
 constexpr int64_t kMostSizeElements = 1 << 20;
+constexpr int64_t kMostDimensions = 64;  // of an array that a handler is given
+constexpr int kMostDictionaries = 64;    // one in the other
 
 [[noreturn]] void refuse(const std::string& why) {
   throw ArtifactError(ArtifactError::kDamaged, "the manifest: " + why);
@@ -51,11 +54,12 @@ class Reader {
   }
   // C programs read it, so it has no null; those of Python decode it.
   std::string text() {
-    const std::string_view found = bytes(index(rest_.size() + 1));
+    const std::string found = some_bytes();
     if (found.find('\0') != found.npos) refuse("a null in a text");
     if (!is_utf8(found)) refuse("a text that is not UTF-8");
-    return std::string(found);
+    return found;
   }
+  std::string some_bytes() { return std::string(bytes(index(rest_.size() + 1))); }
   template <typename Read>
   auto all(const Read& read) {
     std::vector<decltype(read())> out;
@@ -97,6 +101,7 @@ class ManifestReader {
       out_.steps = in_.all([this] { return step(); });
       out_.devices = in_.all([this] { return device(); });
     }
+    if (version >= 4) out_.foreign = in_.all([this] { return foreign(); });
     if (!in_.at_end()) refuse("bytes behind its end");
     if (out_.parts.empty() && out_.steps.empty()) {
       out_.parts.push_back({out_.name, out_.arguments, out_.results});
@@ -281,6 +286,55 @@ class ManifestReader {
     out.steps = indices();
     out.numbers = indices();
     out.text = in_.text();
+    return out;
+  }
+
+  Manifest::Foreign foreign() {
+    Manifest::Foreign out;
+    out.target = in_.index(out_.targets.size());
+    out.call.target = in_.text();
+    out.call.where = in_.text();
+    out.call.is_on_device = in_.number(0, 1) != 0;
+    const auto is_it = [&out](const Manifest::Device& device) { return device.target == out.target; };
+    if (out.call.is_on_device && std::none_of(out_.devices.begin(), out_.devices.end(), is_it)) {
+      refuse("a handler of GPUs in a program of the processor");
+    }
+    out.stages = in_.all([this] { return in_.index(xla_ffi::kStages); });
+    const auto buffer = [this] { return ForeignBuffer{dtype(), in_.number(0, kMostDimensions)}; };
+    out.call.operands = in_.all(buffer);
+    out.call.results = in_.all(buffer);
+    out.call.attributes = attributes(kMostDictionaries);
+    out.call.size_attributes = in_.all([this, &out] {
+      const size_t index = in_.index(out.call.attributes.size());
+      if (out.call.attributes[index].type != xla_ffi::AttributeType::kScalar) refuse("a size is no scalar");
+      return index;
+    });
+    return out;
+  }
+
+  // `depth`: the dictionaries that may be in each other here.
+  std::vector<ForeignAttribute> attributes(int depth) {
+    return in_.all([this, depth] { return attribute(depth); });
+  }
+
+  ForeignAttribute attribute(int depth) {
+    using Type = xla_ffi::AttributeType;
+    ForeignAttribute out;
+    out.name = in_.text();
+    out.type = static_cast<Type>(in_.number(1, 4));
+    out.dtype = static_cast<xla_ffi::DataType>(in_.number(0, INT32_MAX));
+    out.size = static_cast<size_t>(in_.number(0, INT64_MAX));
+    out.bytes = in_.some_bytes();
+    if (depth == 0) refuse("too many dictionaries in each other");
+    out.entries = attributes(depth - 1);
+    if (out.type != Type::kDictionary && !out.entries.empty()) refuse("an attribute with entries is no dictionary");
+    if (out.type == Type::kScalar || out.type == Type::kArray) {
+      const auto item = static_cast<size_t>(dtype_bytes(dtype_of(out.dtype)));
+      const bool is_one = out.type == Type::kArray || out.size == 1;
+      if (item == 0 || !is_one || out.bytes.size() % item != 0 || out.bytes.size() / item != out.size) {
+        refuse("an attribute has other bytes than its type");
+      }
+    }
     return out;
   }
 

@@ -11,6 +11,7 @@
 
 #include "blake2b.h"
 #include "executable.h"
+#include "foreign_call.h"
 
 namespace shlo_disc {
 
@@ -69,6 +70,11 @@ struct Manifest {
     std::vector<Span> images, machine_code;  // of the latter one an image, which may be empty
     std::vector<GpuKernel> kernels;
   };
+  struct Foreign {
+    size_t target;               // that calls it
+    std::vector<size_t> stages;  // its handler has
+    ForeignSpec call;            // without handlers
+  };
 
   struct Part {
     std::string name;
@@ -101,6 +107,7 @@ struct Manifest {
   std::vector<Part> parts;  // one at least
   std::vector<Step> steps;
   std::vector<Device> devices;  // one for each row of a target for GPUs
+  std::vector<Foreign> foreign;  // of each target as its code counts them
 };
 
 // Checks every length, every index, and the types between parts. Throws ArtifactError.

@@ -1,6 +1,7 @@
 #include "foreign_call.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -86,6 +87,20 @@ class OwnMemory : public ForeignMemory {
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAlignment == 0; }
 
 }  // namespace
+
+DType dtype_of(DataType type) {
+  static constexpr auto kTable = [] {
+    std::array<DType, 64> table{};
+    for (DType& dtype : table) dtype = DType::kOther;
+    for (size_t i = 0; i < kDTypeCount; ++i) {
+      if (kDataTypes[i] == DataType::kInvalid) continue;
+      table[static_cast<size_t>(kDataTypes[i])] = static_cast<DType>(i);
+    }
+    return table;
+  }();
+  const auto number = static_cast<size_t>(type);
+  return number < kTable.size() ? kTable[number] : DType::kOther;
+}
 
 // The attributes as handlers read them; addresses in it stay as they are.
 class ForeignCall::Attributes {
@@ -201,7 +216,7 @@ bool ForeignCall::run_in(ForeignMemory& memory, const GpuPlace* place, void* con
   }
   // XLA computes no empty results, either, and LAPACK calls an empty matrix an error.
   const auto is_empty = [](size_t size) { return size == 0; };
-  if (count != operands && (spec_.is_lapack ? bytes[operands] == 0
+  if (count != operands && (spec_.is_lapack() ? bytes[operands] == 0
                                             : std::all_of(bytes.data() + operands, bytes.end(),
                                                           is_empty))) {
     for (size_t i = operands; i < count; ++i) {

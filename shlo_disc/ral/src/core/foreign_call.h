@@ -3,6 +3,7 @@
 #ifndef SHLO_DISC_RAL_FOREIGN_CALL_H_
 #define SHLO_DISC_RAL_FOREIGN_CALL_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,14 +30,19 @@ struct ForeignBuffer {
   int64_t rank;
 };
 
+// By stage; null: nothing to do.
+using ForeignHandlers = std::array<xla_ffi::Handler*, xla_ffi::kStages>;
+
 struct ForeignSpec {
+  // The first result of LAPACK's functions is a matrix, and with it everything is empty.
+  bool is_lapack() const { return target.rfind("lapack_", 0) == 0; }
+
   std::string target;
   std::string where;  // the source line of the op, for messages
-  xla_ffi::Handler* handlers[xla_ffi::kStages] = {};  // by stage; null: nothing to do
+  ForeignHandlers handlers{};
   std::vector<ForeignBuffer> operands;
   std::vector<ForeignBuffer> results;
   std::vector<ForeignAttribute> attributes;
-  bool is_lapack = false;  // the first result is a matrix, and with it everything is empty
   std::vector<size_t> size_attributes;  // scalars among them that every call gives
   bool is_on_device = false;  // the handlers are of a GPU's platform: they take its memory
 };

@@ -76,7 +76,8 @@ template <bool is_on_device>
 Error* register_type(TypeRegisterArgs* args) {
   if (args->type_id->type_id == 0) {
     return error(ErrorCode::kUnimplemented,
-                 "register the type of a handler's state with jax.ffi.register_ffi_type");
+                 "register the type of a handler's state with jax.ffi.register_ffi_type; who opens an "
+                 "artifact in C gives it in disc_handler");
   }
   if (args->type_info != nullptr) know_state_type(*args->type_id, *args->type_info, is_on_device);
   return nullptr;
@@ -288,6 +289,16 @@ void know_state_type(const TypeId& id, const TypeInfo& info, bool is_on_device) 
   if (id.type_id == 0 || info.deleter == nullptr) return;
   const std::lock_guard<std::mutex> lock(deleters().mutex);
   deleters().of_type[is_on_device][id.type_id] = info.deleter;
+}
+
+void number_state_type(TypeId* id, const TypeInfo& info) {
+  static std::mutex mutex;
+  static int64_t last = int64_t{1} << 62;  // XLA counts from 1
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (id->type_id == 0) id->type_id = ++last;
+  }
+  for (const bool is_on_device : {false, true}) know_state_type(*id, info, is_on_device);
 }
 
 void delete_state(const ForeignState& state, bool is_on_device) {

@@ -48,6 +48,9 @@ xla_ffi::Error* wait_for(xla_ffi::Future* future);
 // plugin numbers by itself.
 void know_state_type(const xla_ffi::TypeId& id, const xla_ffi::TypeInfo& info, bool is_on_device);
 
+// The same for handlers of the host and of GPUs that JAX does not know. A type that no XLA has numbered gets a number.
+void number_state_type(xla_ffi::TypeId* id, const xla_ffi::TypeInfo& info);
+
 // Deletes a state, if its type came with a deleter.
 void delete_state(const ForeignState& state, bool is_on_device);
 
