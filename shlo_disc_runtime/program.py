@@ -225,12 +225,14 @@ def _address(name: str, given: Any) -> int | None:
         pointer: int = api.PyCapsule_GetPointer(given, api.PyCapsule_GetName(given))
         return pointer
     try:
-        return ctypes.cast(given, ctypes.c_void_p).value
+        if not isinstance(given, str | bytes):
+            return ctypes.cast(given, ctypes.c_void_p).value
     except (TypeError, ctypes.ArgumentError):
-        raise TypeError(
-            f"the handler {name!r} must be a capsule, a function of ctypes or an address, got "
-            f"{type(given).__name__}"
-        ) from None
+        pass  # as below
+    raise TypeError(
+        f"the handler {name!r} must be a capsule, a function of ctypes or an address, got "
+        f"{type(given).__name__}"
+    )
 
 
 _NAME_OF_CAPSULE = ctypes.c_char_p, [ctypes.py_object]

@@ -94,8 +94,8 @@ def compile_code(
 ) -> tuple[Record, Mapping[str, Code]]:
     """What `request` asks for, compiled for `target` in place of its own, and its programs by name.
 
-    Arguments with an array in `fixed` become constants. With `extern` FFI targets may be called that
-    are not registered. Raises what :func:`compile` raises.
+    Arguments with an array in `fixed` become constants. With `extern` FFI targets may be called
+    that are not registered. Raises what :func:`compile` raises.
     """
     donated = [k - sum(j < k for j in fixed) for k in request.options.donated if k not in fixed]
     options = replace(request.options, donated=donated)

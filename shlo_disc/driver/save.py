@@ -100,8 +100,7 @@ def save(
     machines.sort(key=lambda one: (not one.is_gpu, -one.generation, -len(one.features)))
     contents = Contents()
     made = [
-        compile_code(request, machine.target, fixed, extern=ffi is not None)
-        for machine in machines
+        compile_code(request, machine.target, fixed, extern=ffi is not None) for machine in machines
     ]
     for record, _ in made:
         for program in programs_of(record):
@@ -129,7 +128,9 @@ def save(
     )
     whole_is = parts[_last(record, programs)]
     compiled = [program for record, _ in made for program in programs_of(record)]
-    foreign = tuple(call for n, program in enumerate(compiled) for call in _foreign(n, program, ffi))
+    foreign = tuple(
+        call for n, program in enumerate(compiled) for call in _foreign(n, program, ffi)
+    )
     count = record.arguments if isinstance(record, PartsRecord) else len(whole_is.arguments)
     told = [describe_program(_Described.of(program)) for program in programs]
     plain = told[0] if is_one else told
@@ -280,9 +281,7 @@ def _why_not_saved(record: ProgramRecord, ffi: str | None) -> str:
     return ""
 
 
-def _foreign(
-    number: int, record: ProgramRecord, ffi: str | None
-) -> Iterator[manifest.ForeignCall]:
+def _foreign(number: int, record: ProgramRecord, ffi: str | None) -> Iterator[manifest.ForeignCall]:
     """The calls of handlers of a program, target `number`."""
     platform = record.target.partition(":")[0]
     for call, where in record.host.foreign:

@@ -81,9 +81,7 @@ def compile_request(request: Request) -> Executable | DataSizedExecutable:
         return made
 
 
-def ingested(
-    stated: Stated, target: Target, log: PassLog, *, extern: bool = False
-) -> ir.Module:
+def ingested(stated: Stated, target: Target, log: PassLog, *, extern: bool = False) -> ir.Module:
     """A new module for `target`, in a context of its own; `extern`: see :func:`ingest`."""
     return ingest(
         stated.source,

@@ -84,6 +84,7 @@ def export(program: Program) -> Any:
     ]
     return jax.export.export(jax.jit(program.function))(*specs)
 
+
 EXTERN = """
 func.func public @main(%x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<3xf32>) {
   %l = stablehlo.cholesky %x, lower = true : tensor<3x3xf32>
