@@ -278,10 +278,8 @@ HANDLERS = ("affine", "dump", "later", "pooled")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    path = building.built(tmp_path_factory.mktemp("ffi"))
-    building.registered(path)
-    return path
+def library():
+    return Path(building.registered()._name)
 
 
 @pytest.fixture(scope="module")

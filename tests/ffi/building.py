@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import functools
 import shlex
+import shutil
 import subprocess
+import tempfile
 from os import environ
 from pathlib import Path
 
@@ -27,9 +31,12 @@ def built(folder: Path) -> Path:
     return library
 
 
-def registered(library: Path) -> ctypes.CDLL:
-    """All handlers, registered under `test_ffi.NAME`."""
-    loaded = ctypes.CDLL(str(library))
+@functools.cache
+def registered() -> ctypes.CDLL:
+    """All handlers, registered under `test_ffi.NAME`: once, as JAX takes no other one of a name."""
+    folder = tempfile.mkdtemp(prefix="ffi-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    loaded = ctypes.CDLL(str(built(Path(folder))))
     jax.devices("cpu")
     for name in PLAIN.split():
         capsule = jax.ffi.pycapsule(getattr(loaded, name))

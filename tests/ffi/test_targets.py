@@ -11,15 +11,15 @@ import shlo_disc
 from shlo_disc import ShapeMismatchError, UnsupportedError
 from shlo_disc.base.errors import ForeignCallError
 from tests.children import at_once
-from tests.ffi.building import built, registered
+from tests.ffi.building import registered
 
 F32 = jnp.float32
 
 
 @pytest.fixture(scope="module", autouse=True)
-def handlers(tmp_path_factory):
+def handlers():
     """All handlers, registered under `test_ffi.NAME`."""
-    return registered(built(tmp_path_factory.mktemp("ffi")))
+    return registered()
 
 
 def call(name, *results, **options):
