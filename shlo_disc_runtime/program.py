@@ -219,10 +219,7 @@ def _address(name: str, given: Any) -> int | None:
     if given is None or isinstance(given, int):
         return given
     if type(given).__name__ == "PyCapsule":
-        api = ctypes.pythonapi
-        api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = _NAME_OF_CAPSULE
-        api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = _POINTER_OF_CAPSULE
-        pointer: int = api.PyCapsule_GetPointer(given, api.PyCapsule_GetName(given))
+        pointer: int | None = _pointer_of_capsule(given, _name_of_capsule(given))
         return pointer
     try:
         if not isinstance(given, str | bytes):
@@ -235,13 +232,17 @@ def _address(name: str, given: Any) -> int | None:
     )
 
 
-_NAME_OF_CAPSULE = ctypes.c_char_p, [ctypes.py_object]
-_POINTER_OF_CAPSULE = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_name_of_capsule = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_pointer_of_capsule = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 @functools.cache
 def _bundled_lapack() -> str | None:
-    """The OpenBLAS in the wheel of SciPy or NumPy; None: DISC_LAPACK names one, or none is there."""
+    """The OpenBLAS in the wheel of SciPy or NumPy; None: it is named or not there."""
     if os.environ.get("DISC_LAPACK"):
         return None
     for name in ("scipy", "numpy"):

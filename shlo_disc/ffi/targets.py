@@ -120,8 +120,9 @@ def _not_registered(name: str, where: str, platform: str) -> str:
     title = PLATFORMS[platform]
     return (
         f"{where}: custom_call @{name}: no FFI target of this name is registered for {title} or "
-        "for the CPU; import jax, then shlo_disc, and register it before the program is compiled or "
-        f"loaded: {register}{title!r}), or platform='cpu' to have it called on the host, with copies"
+        "for the CPU; import jax, then shlo_disc, and register it before the program is compiled "
+        f"or loaded: {register}{title!r}), or platform='cpu' to have it called on the host, with "
+        "copies"
     )
 
 
