@@ -140,7 +140,7 @@ static void check_opening(void) {
   FAILS(disc_program_open(path_of("truncated.disc"), NULL, &other), DISC_DAMAGED, -1, "truncated");
   FAILS(disc_program_open(path_of("other.zip"), NULL, &other), DISC_DAMAGED, -1, "no artifact");
   FAILS(disc_program_open(path_of("newer.disc"), NULL, &other), DISC_NEWER, -1,
-        "it has format 7, of shlo_disc 9.0.0; this runtime reads up to format 3");
+        "it has format 7, of shlo_disc 9.0.0; this runtime reads up to format 4");
   FAILS(disc_program_open(path_of("foreign.disc"), NULL, &other), DISC_NO_TARGET, -1,
         "target arm is for aarch64, this is x86-64; target later needs avx512-of-2030");
   FAILS(disc_program_open(path_of("changed.disc"), NULL, &other), DISC_DAMAGED, -1,
