@@ -110,7 +110,8 @@ class Program:
         options.flags = TRUST_CONSTANTS if trust_constants else 0
         rows = (Handler * len(handlers))(*map(_handler, handlers.items()))
         options.handlers, options.handler_count = rows, len(rows)
-        lapack = _bundled_lapack() if lapack is None else lapack
+        if lapack is None and not os.environ.get("DISC_LAPACK"):
+            lapack = _bundled_lapack()
         options.lapack = None if lapack is None else os.fsencode(lapack)
         self._handlers = dict(handlers)  # which may own their code
         handle = ctypes.c_void_p()
@@ -242,9 +243,7 @@ _pointer_of_capsule = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctype
 
 @functools.cache
 def _bundled_lapack() -> str | None:
-    """The OpenBLAS in the wheel of SciPy or NumPy; None: it is named or not there."""
-    if os.environ.get("DISC_LAPACK"):
-        return None
+    """The OpenBLAS in the wheel of SciPy or NumPy; None: there is none."""
     for name in ("scipy", "numpy"):
         spec = importlib.util.find_spec(name)
         for folder in (spec and spec.submodule_search_locations) or ():

@@ -154,7 +154,10 @@ def test_linear_algebra_is_that_of_numpy(dtype, library, linear):
             )
 
         close(got["cholesky"], np.linalg.cholesky(definite), "cholesky")
-        close(got["det"], np.linalg.det(well), "det")
+        det = np.linalg.det(well)
+        fits = np.abs(det) < np.finfo(dtype).max  # large matrices have larger ones
+        if fits.any():
+            close(got["det"][fits], det[fits], "det")
         close(got["inv"], np.linalg.inv(well), "inv")
         close(got["solve"], np.linalg.solve(well, right), "solve")
         close(got["eigvalsh"], np.linalg.eigvalsh(symmetric), "eigvalsh")
