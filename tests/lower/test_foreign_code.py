@@ -60,7 +60,7 @@ def test_all_code_is_made(program):
     assert name.encode() in kernels[0]
 
 
-def test_objects_are_the_same_every_time(program):
+def test_objects_are_the_same_every_time(program, own_store):
     text = program.host.kernels[0].text
     first = Objects(machine_of("aarch64")).of_kernel(text)
     shlo_disc.cache.clear()
