@@ -18,7 +18,7 @@ INT64S = ctypes.POINTER(ctypes.c_int64)
 
 
 class Handler(ctypes.Structure):
-    """`disc_handler`."""
+    """`disc_handler`, with the names that `jax.ffi` has for its fields."""
 
     _fields_ = [
         ("target", ctypes.c_char_p),
@@ -26,8 +26,8 @@ class Handler(ctypes.Structure):
         ("prepare", POINTER),
         ("initialize", POINTER),
         ("execute", POINTER),
-        ("state_type_id", POINTER),
-        ("state_type_info", POINTER),
+        ("type_id", POINTER),
+        ("type_info", POINTER),
     ]
 
 

@@ -203,16 +203,16 @@ class Program:
         return f"<shlo_disc_runtime.Program {self.name}{self.signature} for {self.target}>"
 
 
-_STAGES = ("instantiate", "prepare", "initialize", "execute")
+_OF_HANDLER = tuple(field[0] for field in Handler._fields_[1:])
+"""What a handler may have beside its target: its stages, and the type of its state."""
 
 
 def _handler(item: tuple[str, Any]) -> Handler:
     name, given = item
     stages = given if isinstance(given, Mapping) else {"execute": given}
-    known = (*_STAGES, "type_id", "type_info")
-    if unknown := [stage for stage in stages if stage not in known]:
-        raise ValueError(f"the handler {name!r} has {unknown[0]!r}, which is none of {known}")
-    return Handler(name.encode(), *(_address(name, stages.get(stage)) for stage in known))
+    if unknown := [stage for stage in stages if stage not in _OF_HANDLER]:
+        raise ValueError(f"the handler {name!r} has {unknown[0]!r}, which is none of {_OF_HANDLER}")
+    return Handler(name.encode(), *(_address(name, stages.get(stage)) for stage in _OF_HANDLER))
 
 
 def _address(name: str, given: Any) -> int | None:

@@ -398,6 +398,9 @@ def test_a_target_that_nobody_has_registered_is_saved_from_a_shell(tmp_path):
     subprocess.run([*command, "--ffi", "extern"], check=True)
     with pytest.raises(UnsupportedError, match=r"@nobody\.has_it.*or loaded: jax\.ffi\.register"):
         shlo_disc.load(tmp_path / "m.disc")
+    for given in ({}, {"prepare": 1 << 20}):
+        with pytest.raises(shlo_disc_runtime.UnsupportedError, match="of the stage execute, which"):
+            shlo_disc_runtime.load(tmp_path / "m.disc", handlers={"nobody.has_it": given})
     dump = [sys.executable, "-m", "shlo_disc.tools.disc_dump", str(tmp_path / "m.disc")]
     told = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
     assert "calls the FFI target @nobody.has_it (" in told

@@ -422,12 +422,13 @@ class Loader {
                                  "(handlers={'" + spec.target + "': ...} in Python)");
       }
       static constexpr const char* kStageNames[] = {"instantiate", "prepare", "initialize", "execute"};
-      for (const size_t stage : row.stages) {
-        if (spec.handlers[stage] == nullptr) {
-          throw std::runtime_error(std::string("it needs a handler of the stage ") + kStageNames[stage] +
-                                   ", which was not given");
-        }
-      }
+      const auto require = [&spec](size_t stage) {
+        if (spec.handlers[stage] != nullptr) return;
+        throw std::runtime_error(std::string("it needs a handler of the stage ") + kStageNames[stage] +
+                                 ", which was not given");
+      };
+      for (const size_t stage : row.stages) require(stage);
+      require(static_cast<size_t>(xla_ffi::Stage::kExecute));  // else results would be what memory held
       return std::make_shared<const ForeignCall>(std::move(spec));
     } catch (const std::runtime_error& error) {
       throw ArtifactError(ArtifactError::kNoHandler, title + error.what());
