@@ -67,12 +67,13 @@ def save(
     request: Request,
     path: str | os.PathLike[str],
     targets: Sequence[str] | None,
-    cores: int | None,
     fixed: Mapping[int, npt.NDArray[Any]],
-    weights: str,
-    packed_for: Arguments | None,
-    format: str,
-    ffi: str | None,
+    *,
+    cores: int | None = None,
+    weights: str = "inside",
+    packed_for: Arguments | None = None,
+    format: str = "disc",
+    ffi: str | None = None,
 ) -> None:
     """See :meth:`shlo_disc.Executable.save`; `fixed` gives arguments that callers do not pass."""
     if weights not in ("inside", "separate"):

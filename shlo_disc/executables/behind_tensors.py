@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy.typing as npt
 
@@ -12,6 +12,7 @@ from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
 from shlo_disc.executables.process_bound import OfThisProcess
+from shlo_disc.executables.savable import SaveOptions
 from shlo_disc.executables.signature import Signature
 
 
@@ -26,12 +27,7 @@ class BehindTensors(OfThisProcess):
         self,
         path: str | os.PathLike[str],
         targets: Sequence[str] | None = None,
-        *,
-        cores: int | None = None,
-        weights: str = "inside",
-        packed_for: Sequence[Any] | None = None,
-        format: str = "disc",
-        ffi: str | None = None,
+        **options: Unpack[SaveOptions],
     ) -> None:
         """Write an artifact, which runs without the framework: see :meth:`Executable.save`.
 
@@ -43,6 +39,7 @@ class BehindTensors(OfThisProcess):
         Raises what :meth:`Executable.save` raises, and UnsupportedError where a call does more than
         to run the program.
         """
+        weights = options.get("weights", "inside")
         if weights not in ("inside", "separate", "arguments"):
             raise ValueError(
                 f"weights must be 'inside', 'separate' or 'arguments', got {weights!r}"
@@ -50,17 +47,8 @@ class BehindTensors(OfThisProcess):
         if reason := self._why_not_saved():
             raise UnsupportedError(f"{self.name} cannot be saved: it {reason}")
         fixed = {} if weights == "arguments" else self._weight_arrays()
-        place = "separate" if weights == "separate" else "inside"
-        self.executable.save(
-            path,
-            targets,
-            cores=cores,
-            fixed=fixed,
-            weights=place,
-            packed_for=packed_for,
-            format=format,
-            ffi=ffi,
-        )
+        options["weights"] = "separate" if weights == "separate" else "inside"
+        self.executable.save(path, targets, fixed=fixed, **options)
 
     def _why_not_saved(self) -> str:
         """What a call does beyond the program, behind "it"; "" if it does nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy.typing as npt
 
@@ -15,6 +15,16 @@ from shlo_disc.executables.process_bound import OfThisProcess
 NO_ARRAYS: Mapping[int, npt.NDArray[Any]] = MappingProxyType({})
 
 
+class SaveOptions(TypedDict, total=False):
+    """Keywords of :meth:`Savable.save`, which says what they do."""
+
+    cores: int | None
+    weights: str
+    packed_for: Sequence[Any] | None
+    format: str
+    ffi: str | None
+
+
 class Saver(Protocol):
     """Compiles a program for other machines and writes an artifact."""
 
@@ -22,12 +32,8 @@ class Saver(Protocol):
         self,
         path: str | os.PathLike[str],
         targets: Sequence[str] | None,
-        cores: int | None,
         fixed: Mapping[int, npt.NDArray[Any]],
-        weights: str,
-        packed_for: Sequence[Any] | None,
-        format: str,
-        ffi: str | None,
+        **options: Unpack[SaveOptions],
     ) -> None:
         """As :meth:`Executable.save`."""
 
@@ -44,12 +50,8 @@ class Savable(OfThisProcess):
         path: str | os.PathLike[str],
         targets: Sequence[str] | None = None,
         *,
-        cores: int | None = None,
         fixed: Mapping[int, npt.NDArray[Any]] = NO_ARRAYS,
-        weights: str = "inside",
-        packed_for: Sequence[Any] | None = None,
-        format: str = "disc",
-        ffi: str | None = None,
+        **options: Unpack[SaveOptions],
     ) -> None:
         """Write an artifact, which :func:`shlo_disc.load`, `shlo_disc_runtime` and C run.
 
@@ -59,16 +61,16 @@ class Savable(OfThisProcess):
 
         `cores`: those of the machine that will run it, by default as many as this process has. They
         decide the order of some long sums. `fixed`: arguments, by their numbers, that become
-        constants of the artifact. `weights`: "inside", or "separate" for constants in a safetensors
-        file beside it, named as it with ".safetensors" behind. An artifact runs with the file that
-        it was saved with, and with no other.
+        constants of the artifact. `weights`: "inside", the default, or "separate" for constants in
+        a safetensors file beside it, named as it with ".safetensors" behind. An artifact runs with
+        the file that it was saved with, and with no other.
 
         `packed_for`: arguments of a call of the artifact, which is run here for each of `targets`.
         The copies of weights that it packs are in the artifact, and no process packs them then.
 
-        `format`: "disc", or "so" for a shared library that has the artifact, for programs that link
-        with it and loaders of plug-ins. It runs on processors of one family; a linker is not
-        needed.
+        `format`: "disc", the default, or "so" for a shared library that has the artifact, for
+        programs that link with it and loaders of plug-ins. It runs on processors of one family; a
+        linker is not needed.
 
         `ffi="extern"`: calls of FFI handlers of the user's are in the artifact by the names of
         their targets. Who loads it has the handlers; :func:`shlo_disc.load` takes those that JAX
@@ -84,4 +86,4 @@ class Savable(OfThisProcess):
                 f"{self.name} cannot be saved: nobody knows its source; save what "
                 "shlo_disc.compile or f.lower(*args).compile() gives"
             )
-        self.saver(path, targets, cores, fixed, weights, packed_for, format, ffi)
+        self.saver(path, targets, fixed, **options)

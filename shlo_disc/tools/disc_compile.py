@@ -103,7 +103,10 @@ def main(
         stated = Stated.of(path, None, None, constraints, None)
         request = Request(stated, Options.of("cpu", (), likely, ()), name, may_be_several=True)
         given = None if packed_for is None else partial(arrays.read, packed_for)
-        save(request, output, targets or ARTIFACT_TARGETS, cores, {}, weights, given, format, ffi)
+        save(
+            request, output, targets or ARTIFACT_TARGETS, {},
+            cores=cores, weights=weights, packed_for=given, format=format, ffi=ffi,
+        )  # fmt: skip
     except (ShloDiscError, *_PYTHONS) as error:
         click.echo(f"disc-compile: {path}: {failure(error)}", err=True)
         sys.exit(1)

@@ -6,10 +6,11 @@ import hashlib
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from shlo_disc.base import flags, locks
 from shlo_disc.executables.devices import Place
+from shlo_disc.executables.savable import SaveOptions
 from shlo_disc.jax.calls.lowered import LoweredModule
 
 if TYPE_CHECKING:
@@ -37,12 +38,7 @@ class CompiledCall(Protocol):
         self,
         path: str | os.PathLike[str],
         targets: Sequence[str] | None,
-        *,
-        cores: int | None,
-        weights: str,
-        packed_for: Sequence[Any] | None,
-        format: str,
-        ffi: str | None,
+        **options: Unpack[SaveOptions],
     ) -> None:
         """Write an artifact."""
 

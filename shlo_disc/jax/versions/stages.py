@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 from jax.experimental.layout import Format, Layout
 
 from shlo_disc import ral
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.executables.savable import SaveOptions
 from shlo_disc.jax.arguments.plan import Pattern
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.lowered import LoweredModule
@@ -171,27 +172,14 @@ class Compiled(_OfCall):
         self,
         path: str | os.PathLike[str],
         targets: Sequence[str] | None = None,
-        *,
-        cores: int | None = None,
-        weights: str = "inside",
-        packed_for: Sequence[Any] | None = None,
-        format: str = "disc",
-        ffi: str | None = None,
+        **options: Unpack[SaveOptions],
     ) -> None:
         """Write an artifact: see :meth:`shlo_disc.Executable.save`.
 
         It takes the leaves of the arguments that the program reads, in order, and gives the leaves
         of the results.
         """
-        self.executable.save(
-            path,
-            targets,
-            cores=cores,
-            weights=weights,
-            packed_for=packed_for,
-            format=format,
-            ffi=ffi,
-        )
+        self.executable.save(path, targets, **options)
 
     def runtime_executable(self) -> CompiledCall:
         """The object that runs, `executable`."""
