@@ -7,18 +7,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.mlir import producer
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT, products
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
+from shlo_disc.passes.op_classes import RESHAPES
 
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     dot, mine = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]
-    source = p.graph.of_value.get(dot.operands[1], -1)
+    value, views = dot.operands[1], set[int]()
+    while (op := producer(value)) is not None and op.name in RESHAPES:
+        views.add(p.graph.of_value[value])
+        value = op.operands[0]
+    source = p.graph.of_value.get(value, -1)
     work = p.cluster_of.get(source)
     if work is None or work is mine or work.kind != "loop":
         return
-    members = mine.members | work.members
+    members = mine.members | work.members | views
     union = Cluster("dense", mine.space, members=members, given=mine.given)
     yield Merge(union, (mine, work), seed, source, frozenset(seed))
 
@@ -39,8 +45,11 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if len(nodes) > graph.costs.cheap_ops:
         most = graph.costs.cheap_ops
         return f"more than {most} ops would be computed in every block of the product"
-    if all(graph.shapes.shape(dot.operands[1])[d].is_one for d in dot_sides(dot.op)[1].free):
+    shape, made = graph.shapes.shape(dot.operands[1]), graph.nodes[merge.source].shapes[0]
+    if all(shape[d].is_one for d in dot_sides(dot.op)[1].free):
         return "it has one column"
+    if not made or not graph.shapes.constraints.equal(shape[-1], made[-1]):
+        return "neighbours in memory are no neighbours in it"
     return None
 
 

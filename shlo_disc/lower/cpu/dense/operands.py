@@ -88,7 +88,7 @@ class Gemm:
     a_mode: str
     """direct or scratch."""
     b_mode: str
-    """direct, scratch or packed."""
+    """direct, scratch, packed, or computed: by `fill`, in registers."""
     c_unit: bool
     machine: Machine
     finish: Epilogue | None = None
@@ -103,7 +103,7 @@ class Gemm:
     then_rows: bool = False
     """True if row work follows in the same launch."""
     fill: Prologue | None = None
-    """Computes B (mode scratch) instead of reading it."""
+    """Computes B (modes scratch and computed) instead of reading it."""
     short: bool = False
     """Products are rounded before they are added (`Problem.is_short`)."""
     words: Words | None = None

@@ -210,7 +210,8 @@ class Planner:
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
-            return (self._launch("scratch"),)
+            one_tile = Condition(self.m, "<=", Expr.const(self.tile.rows))
+            return _if((one_tile,), (self._launch("computed"),), (self._launch("scratch"),))
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
         if self.keep_b:
