@@ -395,10 +395,10 @@ class Writer(TileWriter):
                 ahead = replace(ahead, start=b.select(more, beside, ahead.start))
             at = replace(at, b_at=b_at, ahead=ahead, sums_at=sums_at)
         heights = [*reversed(self.g.tile.heights)]
-        if self.g.b_mode != "computed":
+        if not self.g.splits_columns:
             self.tiles(heights, m1 - at.m, at)
             return
-        with b.if_(at.whole) as branch:  # masked loads of narrow types are loads one by one
+        with b.if_(at.whole) as branch:
             self.tiles(heights, m1 - at.m, replace(at, is_whole=True))
             with branch.otherwise():
                 self.tiles(heights, m1 - at.m, at)

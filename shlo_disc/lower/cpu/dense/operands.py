@@ -171,6 +171,15 @@ class Gemm:
         return self.compute.register if self.words is None else WORD
 
     @property
+    def splits_columns(self) -> bool:
+        """True if panels whose columns all exist have a text of their own.
+
+        Masked loads of narrow types are loads one by one without AVX-512.
+        """
+        is_narrow = self.b_mode == "direct" and self.b.element.storage != self.compute.register
+        return self.machine.vector_bytes < 64 and (is_narrow or self.b_mode == "computed")
+
+    @property
     def rows_first(self) -> bool:
         """True if tasks are counted along rows first. They are counted along columns if rows are
         copied, and if rows that are done early are worked on early (3 % of BERT at 8 x 128).

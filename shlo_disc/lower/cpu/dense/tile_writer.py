@@ -80,6 +80,11 @@ class Place:
     is_whole: bool = False
     """The text is for panels of which all columns exist."""
 
+    @property
+    def masks(self) -> Sequence[Mask | None]:
+        """Those that B is read with, by vector."""
+        return [None] * len(self.columns) if self.is_whole else self.columns
+
 
 class TileWriter:
     """Writes the products of one tile; `Writer` says where it is and what it reads."""
@@ -338,7 +343,8 @@ class TileWriter:
         if g.b_mode == "computed":
             values = self._computed_b(at, line)
         else:
-            values = [self._load_b(line + v * lanes, at.columns[v]) for v in range(g.tile.vectors)]
+            masks = enumerate(at.masks)
+            values = [self._load_b(line + v * lanes, mask) for v, mask in masks]
         if g.b_mode == "direct":
             far = line + self.size("bk0") * PREFETCH_ROWS
             for v in range(g.tile.vectors):
@@ -373,13 +379,12 @@ class TileWriter:
         assert g.fill is not None, "B is computed"
         ahead = b.min(row + PREFETCH_ROWS, self.size("K") - 1)
         g.fill.ask(b, self.batch_digits, ahead, at.n, None)
-        masks = [None if at.is_whole else mask for mask in at.columns]
         return [
             g.fill(b, self.batch_digits, row, at.n + v * g.tile.lanes, mask)
-            for v, mask in enumerate(masks)
+            for v, mask in enumerate(at.masks)
         ]
 
-    def _load_b(self, at: IndexValue, mask: Mask) -> Register:
+    def _load_b(self, at: IndexValue, mask: Mask | None) -> Register:
         """Lanes of B; in place, the columns beyond the last are not there to be read."""
         g, b = self.g, self.b
         if g.b_mode == "direct":
