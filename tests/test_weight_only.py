@@ -34,7 +34,15 @@ def with_zeros(x: Any, w: Any, scale: Any) -> Any:
     return x @ wide.reshape(k, n)
 
 
-PROGRAMS = (by_columns, by_groups, with_zeros)
+def in_halves_of_bytes(x: Any, w: Any, scale: Any) -> Any:
+    """Two rows of weights in each row of bytes."""
+    k, n = w.shape
+    halves = jnp.stack([(w & 15).astype(jnp.int8) - 8, (w >> 4 & 15).astype(jnp.int8) - 8], 1)
+    wide = halves.reshape(-1, 2 * GROUP, n).astype(x.dtype) * scale[:, None].astype(x.dtype)
+    return x @ wide.reshape(2 * k, n)
+
+
+PROGRAMS = (by_columns, by_groups, with_zeros, in_halves_of_bytes)
 
 
 def arrays(k: int, n: int, dtype: str) -> tuple[Any, Any]:
@@ -46,7 +54,7 @@ def arrays(k: int, n: int, dtype: str) -> tuple[Any, Any]:
 
 def expected(program: Any, x: Any, w: Any, scale: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """In float64, with the weights rounded as in the program; and the sums of magnitudes."""
-    weights = np.asarray(program(jnp.eye(w.shape[0], dtype=x.dtype), w, scale), np.float64)
+    weights = np.asarray(program(jnp.eye(x.shape[1], dtype=x.dtype), w, scale), np.float64)
     left = np.asarray(x, np.float64)
     return left @ weights, abs(left) @ abs(weights)
 
@@ -60,10 +68,11 @@ def test_every_number_of_rows(program, dtype, of_x):
     for k, n in ((64, 40), (400, 33), (32, 7)):
         w, scale = arrays(k, n, dtype)
         for rows in ROWS:
-            x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, k)), of_x)
+            depth = 2 * k if program is in_halves_of_bytes else k
+            x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, depth)), of_x)
             want, magnitude = expected(program, x, w, scale)
             got = np.asarray(f(x, w, scale), np.float64)
-            error = (k + 2) * 2.0**-24 * magnitude
+            error = (depth + 2) * 2.0**-24 * magnitude
             if of_x == "bfloat16":
                 error += 2.0**-8 * abs(want)
             assert (abs(got - want) <= error + 1e-30).all(), (k, n, rows)
@@ -73,7 +82,8 @@ def test_every_number_of_rows(program, dtype, of_x):
 def test_wide_weights_are_not_stored(program):
     k, n = 128, 96
     w, scale = arrays(k, n, "int8")
-    found = shlo_disc.jit(program).lower(jnp.ones((2, k), jnp.float32), w, scale).compile()
+    x = jnp.ones((2, 2 * k if program is in_halves_of_bytes else k), jnp.float32)
+    found = shlo_disc.jit(program).lower(x, w, scale).compile()
     kinds = [kernel["kind"] for kernel in found.executable.describe()["kernels"]]
     assert kinds.count("dense") == 1
     assert found.memory_analysis()["temp_size_in_bytes"] < k * n

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.ir.contractions import dot_sides
-from shlo_disc.ir.mlir import producer
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT, products
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
@@ -38,7 +39,7 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "several products share a kernel"
     if p.outside_users(work) != {dot.index} or work.members & p.kept:
         return "it is read at other places, too"
-    if any(n.role != "elementwise" for n in nodes):
+    if any(n.role != "elementwise" and not _joins_rows(n) for n in nodes):
         return "a product computes element-wise work only"
     if any(graph.costs.is_expensive(n.op) for n in nodes):
         return "computed in every block of the product it would cost more than stored"
@@ -51,6 +52,13 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
     if not made or not graph.shapes.constraints.equal(shape[-1], made[-1]):
         return "neighbours in memory are no neighbours in it"
     return None
+
+
+def _joins_rows(node: Node) -> bool:
+    """True for a concatenation of whole rows: two weights of 4 bits in each byte."""
+    if node.op.name != "stablehlo.concatenate":
+        return False
+    return bool(ir.IntegerAttr(node.op.attributes["dimension"]).value < len(node.shapes[0]) - 1)
 
 
 rule = FusionRule(
