@@ -20,6 +20,7 @@ from shlo_disc.jax.calls.under_jax import by_xla
 from shlo_disc.jax.function import JitFunction
 from tests.children import forked
 from tests.refused import unchanged
+from tests.test_weight_only import arrays, by_groups, in_halves_of_bytes
 
 pytest.importorskip("llvmlite")
 
@@ -427,3 +428,15 @@ def test_callbacks_into_python(stand_in, gpu, caplog):
         assert total == sums[-1]
     assert f.cache_info().misses == 1
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("program", [by_groups, in_halves_of_bytes])
+def test_weights_are_dequantised_in_the_product(stand_in, gpu, program):
+    f = shlo_disc.jit(program)
+    for k, n, rows in ((64, 40, 1), (32, 33, 5)):
+        w, scale = arrays(k, n, "int8")
+        depth = 2 * k if program is in_halves_of_bytes else k
+        x = jnp.asarray(np.random.default_rng(0).normal(size=(rows, depth)), jnp.float32)
+        np.testing.assert_allclose(f(x, w, scale), program(x, w, scale), rtol=1e-3, atol=1e-2)
+    assert "dense" in f.explain()
+    assert not stand_in.errors

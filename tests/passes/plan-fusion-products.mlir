@@ -379,3 +379,71 @@ func.func public @main(%x: tensor<?x2x128xf32> {disc.shape = ["n", "2", "128"]},
 //       return %0 : tensor<1x2x1x?xf32>
 //     }
 //   }
+
+// -----
+
+// Weights with a scale for each group of rows, two rows in each of bytes, are computed by the product.
+func.func public @main(%x: tensor<?x64xf32> {disc.shape = ["b", "64"]}, %w: tensor<32x8xi8>, %scale: tensor<4x8xf32>) -> tensor<?x8xf32> {
+  %c4 = stablehlo.constant dense<4> : tensor<i8>
+  %four = stablehlo.broadcast_in_dim %c4, dims = [] : (tensor<i8>) -> tensor<32x8xi8>
+  %high = stablehlo.shift_right_arithmetic %w, %four : tensor<32x8xi8>
+  %a = stablehlo.reshape %w : (tensor<32x8xi8>) -> tensor<32x1x8xi8>
+  %b = stablehlo.reshape %high : (tensor<32x8xi8>) -> tensor<32x1x8xi8>
+  %both = stablehlo.concatenate %a, %b, dim = 1 : (tensor<32x1x8xi8>, tensor<32x1x8xi8>) -> tensor<32x2x8xi8>
+  %wide = stablehlo.convert %both : (tensor<32x2x8xi8>) -> tensor<32x2x8xf32>
+  %groups = stablehlo.reshape %wide : (tensor<32x2x8xf32>) -> tensor<4x16x8xf32>
+  %scales = stablehlo.broadcast_in_dim %scale, dims = [0, 2] : (tensor<4x8xf32>) -> tensor<4x16x8xf32>
+  %scaled = stablehlo.multiply %groups, %scales : tensor<4x16x8xf32>
+  %rows = stablehlo.reshape %scaled : (tensor<4x16x8xf32>) -> tensor<64x8xf32>
+  %y = stablehlo.dot_general %x, %rows, contracting_dims = [1] x [0] : (tensor<?x64xf32>, tensor<64x8xf32>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+// EXPECT:
+//   module {
+//     func.func public @main(%arg0: tensor<?x64xf32> {disc.shape = ["b", "64"]}, %arg1: tensor<32x8xi8>, %arg2: tensor<4x8xf32>) -> tensor<?x8xf32> {
+//       %0 = "disc.fusion"(%arg1, %arg2, %arg0) ({
+//       ^bb0(%arg3: tensor<32x8xi8>, %arg4: tensor<4x8xf32>, %arg5: tensor<?x64xf32>):
+//         %c = stablehlo.constant dense<4> : tensor<i8>
+//         %1 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i8>) -> tensor<32x8xi8>
+//         %2 = stablehlo.shift_right_arithmetic %arg3, %1 : tensor<32x8xi8>
+//         %3 = stablehlo.reshape %arg3 : (tensor<32x8xi8>) -> tensor<32x1x8xi8>
+//         %4 = stablehlo.reshape %2 : (tensor<32x8xi8>) -> tensor<32x1x8xi8>
+//         %5 = stablehlo.concatenate %3, %4, dim = 1 : (tensor<32x1x8xi8>, tensor<32x1x8xi8>) -> tensor<32x2x8xi8>
+//         %6 = stablehlo.convert %5 : (tensor<32x2x8xi8>) -> tensor<32x2x8xf32>
+//         %7 = stablehlo.reshape %6 : (tensor<32x2x8xf32>) -> tensor<4x16x8xf32>
+//         %8 = stablehlo.broadcast_in_dim %arg4, dims = [0, 2] : (tensor<4x8xf32>) -> tensor<4x16x8xf32>
+//         %9 = stablehlo.multiply %7, %8 : tensor<4x16x8xf32>
+//         %10 = stablehlo.reshape %9 : (tensor<4x16x8xf32>) -> tensor<64x8xf32>
+//         %11 = stablehlo.dot_general %arg5, %10, contracting_dims = [1] x [0] : (tensor<?x64xf32>, tensor<64x8xf32>) -> tensor<?x8xf32>
+//         "disc.yield"(%11) : (tensor<?x8xf32>) -> ()
+//       }) {kind = "dense", name = "shift_right_arithmetic_concatenate_convert_multiply_etc", why = ["fused: 5 values never stored, 13824 bytes less to move"]} : (tensor<32x8xi8>, tensor<4x8xf32>, tensor<?x64xf32>) -> tensor<?x8xf32>
+//       return %0 : tensor<?x8xf32>
+//     }
+//   }
+
+// -----
+
+// Not where a reshape tears the columns of the product apart.
+func.func public @main(%x: tensor<?x64xf32> {disc.shape = ["b", "64"]}, %w: tensor<8x64xi8>) -> tensor<?x8xf32> {
+  %wide = stablehlo.convert %w : (tensor<8x64xi8>) -> tensor<8x64xf32>
+  %rows = stablehlo.reshape %wide : (tensor<8x64xf32>) -> tensor<64x8xf32>
+  %y = stablehlo.dot_general %x, %rows, contracting_dims = [1] x [0] : (tensor<?x64xf32>, tensor<64x8xf32>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+// EXPECT:
+//   module {
+//     func.func public @main(%arg0: tensor<?x64xf32> {disc.shape = ["b", "64"]}, %arg1: tensor<8x64xi8>) -> tensor<?x8xf32> {
+//       %0 = "disc.fusion"(%arg1) ({
+//       ^bb0(%arg2: tensor<8x64xi8>):
+//         %3 = stablehlo.convert %arg2 : (tensor<8x64xi8>) -> tensor<8x64xf32>
+//         "disc.yield"(%3) : (tensor<8x64xf32>) -> ()
+//       }) {kind = "loop", name = "convert"} : (tensor<8x64xi8>) -> tensor<8x64xf32>
+//       %1 = stablehlo.reshape %0 : (tensor<8x64xf32>) -> tensor<64x8xf32>
+//       %2 = "disc.fusion"(%arg0, %1) ({
+//       ^bb0(%arg2: tensor<?x64xf32>, %arg3: tensor<64x8xf32>):
+//         %3 = stablehlo.dot_general %arg2, %arg3, contracting_dims = [1] x [0] : (tensor<?x64xf32>, tensor<64x8xf32>) -> tensor<?x8xf32>
+//         "disc.yield"(%3) : (tensor<?x8xf32>) -> ()
+//       }) {kind = "dense", name = "dot_general", not_fused = ["convert: neighbours in memory are no neighbours in it"]} : (tensor<?x64xf32>, tensor<64x8xf32>) -> tensor<?x8xf32>
+//       return %2 : tensor<?x8xf32>
+//     }
+//   }

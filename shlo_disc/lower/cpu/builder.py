@@ -55,6 +55,7 @@ class CpuBuilder(KernelBuilder):
     def __init__(self, machine: Machine) -> None:
         super().__init__()
         self.machine = machine
+        self.saturates = machine.instruction_set != "x86-64"
         self._cold: dict[str, _Function] = {}
         """The functions of `outlined`, by symbol."""
 

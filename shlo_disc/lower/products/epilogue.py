@@ -14,17 +14,17 @@ from typing import TypeVar
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.ir.element_types import ElementType
-from shlo_disc.ir.mlir import ir, producer
-from shlo_disc.lower.plan import Buffer, Output
+from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.plan import Output
+from shlo_disc.lower.products.asking import Asking
 from shlo_disc.lower.products.places import tile_space
 from shlo_disc.lower.schedule.contraction import Axis, Dense
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.elementwise import SCALAR_OPS, convert
+from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Index, Ix
-from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
+from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 from shlo_disc.passes.match_dense import Bands
 
 E = TypeVar("E", bound=Elemental)
@@ -91,7 +91,7 @@ class Epilogue:
         self._ask(b, self._axes(place, row, column), mask)
 
     def _ask(self, b: KernelBuilder, axes: Sequence[tuple[Axis, Ix]], mask: Mask) -> None:
-        emitter, here = self._emitter(_Asking, b, axes, mask)
+        emitter, here = self._emitter(Asking, b, axes, mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
 
@@ -162,7 +162,7 @@ class BandEpilogue(Epilogue):
         for band in range(self.dense.problem.bands):
             self._ask(b, self._whole_axes(b, place, row, column, band), mask)
         axes = self._axes(place, row, column)
-        emitter, here = self._emitter(_Asking, b, axes, mask, bands.results[0][0])
+        emitter, here = self._emitter(Asking, b, axes, mask, bands.results[0][0])
         for part, _ in bands.parts:
             emitter.overrides[part] = lambda *_, part=part: emitter.nothing(part)
         for root, _ in bands.results:
@@ -203,29 +203,3 @@ class BandEpilogue(Epilogue):
         if flat.is_uniform:  # one column
             value = b.extract(value, 0)
         emitter.store(Output(number), element_of(root), value, flat, mask)
-
-
-class _Asking(Elemental):
-    """Asks for the memory that values are loaded from (prefetch), and computes only where it is."""
-
-    def value_at(self, value: ir.Value, index: Index, mask: Mask | None = None) -> Register:
-        if not element_of(value).is_float:
-            return super().value_at(value, index, mask)
-        op = None if value in self.overrides or value in self.inputs else producer(value)
-        if op is None or op.name not in SCALAR_OPS:
-            return super().value_at(value, index, mask)
-        for operand in op.operands:
-            self.value_at(operand, self._at(op, operand, index), mask)
-        return self.nothing(value)
-
-    def load(self, buffer: Buffer, element: ElementType, at: Ix, mask: Mask | None) -> Register:
-        if not element.is_float or at.is_uniform:
-            return super().load(buffer, element, at, mask)
-        if at.vector is None:
-            memory = self.b.memref(self.arguments.slot(buffer), element.storage)
-            memory.prefetch(at.base)
-        return self.b.constant(0, vector_type(self.lanes, element.register))
-
-    def nothing(self, value: ir.Value) -> Register:
-        """A register in place of a value that is not needed."""
-        return self.b.constant(0, vector_type(self.lanes, element_of(value).register))

@@ -1,8 +1,9 @@
 """Element-wise work on B while its block is copied: dequantisation, scale.
 
 A kernel that reads B from scratch memory copies a block there first. Where B is computed in the
-fusion, the copy is that computation. B as a whole is never in memory, and of a quantised weight
-only its own bytes are read.
+fusion, the copy is that computation. The rows of one register tile need no copy: every element of B
+is computed where it is multiplied. B as a whole is never in memory, and of a quantised weight only
+its own bytes are read.
 
 A is not computed so. Every block of columns would compute it again, and A is small enough to stay
 in cache. Measured: 1.0 to 1.2 of the time of two kernels.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir
+from shlo_disc.lower.products.asking import AskingAll
 from shlo_disc.lower.products.places import tile_space
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.builder import KernelBuilder
@@ -47,13 +49,35 @@ class Prologue:
 
         `place` is the index along every batch axis. Lanes off in `mask` may hold anything.
         """
+        return self._at(Elemental, b, place, k, column, mask)
+
+    def ask(
+        self,
+        b: KernelBuilder,
+        place: list[IndexValue],
+        k: IndexValue,
+        column: IndexValue,
+        mask: Mask | None,
+    ) -> None:
+        """Prefetch what a call for this place will read."""
+        self._at(AskingAll, b, place, k, column, mask)
+
+    def _at(
+        self,
+        kind: type[Elemental],
+        b: KernelBuilder,
+        place: list[IndexValue],
+        k: IndexValue,
+        column: IndexValue,
+        mask: Mask | None,
+    ) -> Register:
         p, value = self.p, self.p.b_value
         assert value is not None
         axes = [(x.size, x.b, Ix(at)) for x, at in zip(p.batch, place, strict=True) if x.b != 0]
-        axes.append((p.columns, p.n[-1].b, Ix(column, 1)))
+        axes.append((p.columns, p.n[-1].b, Ix(column, 1, multiple=self.lanes)))
         axes.append((p.depth, p.k[-1].b, Ix(k)))
         space, count = tile_space(b, self.shapes, axes, self.lanes)
-        emitter = Elemental(b, space, self.shapes, self.block, self.arguments)
+        emitter = kind(b, space, self.shapes, self.block, self.arguments)
         emitter.tail = mask
         here = space.root(emitter.shape(value), 0, count)
         register = b.broadcast(emitter.value_at(value, here, mask), self.lanes)

@@ -50,8 +50,14 @@ def to_compute(b: TextBuilder, value: Register, element: ElementType) -> Registe
     return b.bf16_to_f32(value)
 
 
-def from_compute(b: TextBuilder, value: Register, element: ElementType) -> Register:
-    """`value` rounded (to nearest even) from the type it was computed in."""
+def from_compute(
+    b: TextBuilder, value: Register, element: ElementType, *, any_nan: bool = False
+) -> Register:
+    """`value` rounded (to nearest even) from the type it was computed in.
+
+    It was computed of values of `element`, so bits that `element` lacks are 0 in a NaN; with
+    `any_nan` they are not.
+    """
     if not element.is_narrow:
         return value
     if element.bits < 16:
@@ -69,9 +75,9 @@ def from_compute(b: TextBuilder, value: Register, element: ElementType) -> Regis
     even = high & b.constant(1, type_)
     bias = even + b.constant(0x7FFF, type_)
     rounded = bits + bias >> b.constant(16, type_)
-    quiet = high | b.constant(0x40, type_)
-    nan = value.is_nan()
-    return b.cast("arith.trunci", b.select(nan, quiet, rounded), "i16")
+    if any_nan:
+        rounded = b.select(value.is_nan(), high | b.constant(0x40, type_), rounded)
+    return b.cast("arith.trunci", rounded, "i16")
 
 
 def half_op(

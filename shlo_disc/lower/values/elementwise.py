@@ -463,9 +463,7 @@ def convert(b: TextBuilder, x: Register, source: ElementType, target: ElementTyp
         wide = to_compute(b, x, source)
         if target.is_float:
             return _float_to_float(b, wide, source, target)
-        name = "llvm.fptosi.sat" if target.is_signed else "llvm.fptoui.sat"
-        whole = b.intrinsic(name, wide, type_=wide.like(target.register))
-        return _saturated(b, whole, target)
+        return _float_to_int(b, wide, target)
     if target.is_float:
         return _int_to_float(b, x, source, target)
     have = 1 if source.kind == "b" else source.width
@@ -474,6 +472,27 @@ def convert(b: TextBuilder, x: Register, source: ElementType, target: ElementTyp
     elif target.width < have:
         x = b.cast("arith.trunci", x, target.register)
     return x
+
+
+def _float_to_int(b: TextBuilder, x: Register, target: ElementType) -> Register:
+    """The integer part of f32 or f64, saturated; NaN becomes 0."""
+    if b.saturates:
+        name = "llvm.fptosi.sat" if target.is_signed else "llvm.fptoui.sat"
+        return _saturated(b, b.intrinsic(name, x, type_=x.like(target.register)), target)
+    low = -(1 << target.bits - 1) if target.is_signed else 0
+    high = (1 << target.bits) + low - 1
+    lost = max(0, high.bit_length() - (53 if x.is_double else 24))
+    top = high >> lost << lost  # the largest float that is in range
+    within = b.select(x > low, x, x.constant(low))  # `low` for NaN
+    within = b.select(within < top, within, x.constant(top))
+    is_small = target.bits < 32
+    name = "arith.fptosi" if target.is_signed or is_small else "arith.fptoui"
+    whole = b.cast(name, within, "i32" if is_small else target.register)
+    if top != high:
+        whole = b.select(x > top, whole.constant(high if target.is_signed else -1), whole)
+    if target.is_signed:
+        whole = b.select(x.is_nan(), whole.constant(0), whole)
+    return b.cast("arith.trunci", whole, target.register) if is_small else whole
 
 
 def _saturated(b: TextBuilder, x: Register, e: ElementType) -> Register:
@@ -493,7 +512,7 @@ def _float_to_float(
         return b.cast("arith.extf", x, "f64")
     if source.name == "f64":
         x = round_odd(b, x) if target.is_narrow else b.cast("arith.truncf", x, "f32")
-    return from_compute(b, x, target)
+    return from_compute(b, x, target, any_nan=True)
 
 
 def _int_to_float(

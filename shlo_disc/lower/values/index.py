@@ -289,21 +289,38 @@ class Space:
             return Group(left, x), Group(right, self.zero())
         if x.tile is not None:
             i, j = x.tile
-            for k in range(j - 1, i, -1):
-                if self.same_count(self.factors[k:j], right):
-                    self.used.add(k)
-                    return Group(left, self.flat_lazy(i, k)), Group(right, self.flat_lazy(k, j))
+            if (k := self._factor_at(group, at)) is not None:
+                self.used.add(k)
+                return Group(left, self.flat_lazy(i, k)), Group(right, self.flat_lazy(k, j))
             self.wanted.append((i, j, self.product(right)))
         quotient, rest = self.divide(self.force(x), self.product(right))
         return Group(left, quotient), Group(right, rest)
 
+    def _factor_at(self, group: Group, at: int) -> int | None:
+        """The factor that begins where dimension `at` of `group` does; None: there is none."""
+        if group.at.tile is None:
+            return None
+        i, j = group.at.tile
+        right = group.sizes[at:]
+        return next(
+            (k for k in range(j - 1, i, -1) if self.same_count(self.factors[k:j], right)), None
+        )
+
     def cut(self, index: Index, boundaries: Iterable[int]) -> Index:
-        """`index` with a group boundary in front of each of these dimensions."""
-        cuts, out, start = set(boundaries), [], 0
+        """`index` with a group boundary in front of each of these dimensions.
+
+        First where factors end: a division of what is left has fewer lanes, or none.
+        """
+        cuts = set(boundaries)
+        return self._cut(self._cut(index, cuts, at_factors=True), cuts, at_factors=False)
+
+    def _cut(self, index: Index, cuts: set[int], *, at_factors: bool) -> Index:
+        out, start = [], 0
         for group in index:
             done = 0
             for k in range(1, len(group.sizes)):
-                if start + k in cuts:
+                is_wanted = start + k in cuts
+                if is_wanted and not (at_factors and self._factor_at(group, k - done) is None):
                     left, group = self.cut_group(group, k - done)
                     out.append(left)
                     done = k

@@ -136,6 +136,8 @@ class TextBuilder:
     """Pure operations rise out of branches and loops, too, and run always."""
     predicts_branches: ClassVar[bool] = False
     """True if a branch of a scalar costs less than the operations that it saves."""
+    saturates: bool = True
+    """True if the code generator has instructions for `llvm.fptosi.sat` of vectors."""
     rounds_to_bf16: ClassVar[bool] = False
     """True if the code generator rounds f32 to bf16 as IEEE 754 does, and better than integers."""
 

@@ -7,18 +7,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.ir.contractions import dot_sides
+from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT, products
 from shlo_disc.passes.fusion.rule import FusionRule, Merge, Seed
+from shlo_disc.passes.op_classes import RESHAPES
 
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     dot, mine = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]
-    source = p.graph.of_value.get(dot.operands[1], -1)
+    value, views = dot.operands[1], set[int]()
+    while (op := producer(value)) is not None and op.name in RESHAPES:
+        views.add(p.graph.of_value[value])
+        value = op.operands[0]
+    source = p.graph.of_value.get(value, -1)
     work = p.cluster_of.get(source)
     if work is None or work is mine or work.kind != "loop":
         return
-    members = mine.members | work.members
+    members = mine.members | work.members | views
     union = Cluster("dense", mine.space, members=members, given=mine.given)
     yield Merge(union, (mine, work), seed, source, frozenset(seed))
 
@@ -32,16 +39,26 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         return "several products share a kernel"
     if p.outside_users(work) != {dot.index} or work.members & p.kept:
         return "it is read at other places, too"
-    if any(n.role != "elementwise" for n in nodes):
+    if any(n.role != "elementwise" and not _joins_rows(n) for n in nodes):
         return "a product computes element-wise work only"
     if any(graph.costs.is_expensive(n.op) for n in nodes):
         return "computed in every block of the product it would cost more than stored"
     if len(nodes) > graph.costs.cheap_ops:
         most = graph.costs.cheap_ops
         return f"more than {most} ops would be computed in every block of the product"
-    if all(graph.shapes.shape(dot.operands[1])[d].is_one for d in dot_sides(dot.op)[1].free):
+    shape, made = graph.shapes.shape(dot.operands[1]), graph.nodes[merge.source].shapes[0]
+    if all(shape[d].is_one for d in dot_sides(dot.op)[1].free):
         return "it has one column"
+    if not made or not graph.shapes.constraints.equal(shape[-1], made[-1]):
+        return "neighbours in memory are no neighbours in it"
     return None
+
+
+def _joins_rows(node: Node) -> bool:
+    """True for a concatenation of whole rows: two weights of 4 bits in each byte."""
+    if node.op.name != "stablehlo.concatenate":
+        return False
+    return bool(ir.IntegerAttr(node.op.attributes["dimension"]).value < len(node.shapes[0]) - 1)
 
 
 rule = FusionRule(

@@ -6,8 +6,9 @@ the last are clamped to it: they compute and store the same values twice, so tha
 masks; columns are masked.
 
 B is read from panels of `columns` columns, K after K. `packed`: they are there; `scratch`: the
-kernel copies its block first. B whose columns are neighbours is read in place (`direct`). A is read
-in place, one element broadcast at a time, or from rows copied to scratch (another type or layout).
+kernel copies its block first. B whose columns are neighbours is read in place (`direct`), and
+`computed` B is in registers alone. A is read in place, one element broadcast at a time, or from
+rows copied to scratch (another type or layout).
 """
 
 from __future__ import annotations
@@ -106,11 +107,6 @@ def builder_of(gemm: Gemm, sizes: Mapping[str, Expr]) -> SizedBuilder:
 
 class Writer(TileWriter):
     """Writes a kernel over tasks of `MC` x `NC` elements of C."""
-
-    def __init__(self, gemm: Gemm, b: SizedBuilder, prefix: str = "") -> None:
-        """See :class:`TileWriter`."""
-        super().__init__(gemm, b, prefix)
-        self.batch_digits: list[IndexValue] = []
 
     # ---------------------------------------------------------------- tasks
 
@@ -398,7 +394,14 @@ class Writer(TileWriter):
                 beside = b_at + self.size("b_band") + done
                 ahead = replace(ahead, start=b.select(more, beside, ahead.start))
             at = replace(at, b_at=b_at, ahead=ahead, sums_at=sums_at)
-        self.tiles([*reversed(self.g.tile.heights)], m1 - at.m, at)
+        heights = [*reversed(self.g.tile.heights)]
+        if not self.g.splits_columns:
+            self.tiles(heights, m1 - at.m, at)
+            return
+        with b.if_(at.whole) as branch:
+            self.tiles(heights, m1 - at.m, replace(at, is_whole=True))
+            with branch.otherwise():
+                self.tiles(heights, m1 - at.m, at)
 
     def _following(
         self, n: IndexValue, n0: IndexValue, n1: IndexValue, k0: IndexValue, last: Mask

@@ -88,7 +88,7 @@ class Gemm:
     a_mode: str
     """direct or scratch."""
     b_mode: str
-    """direct, scratch or packed."""
+    """direct, scratch, packed, or computed: by `fill`, in registers."""
     c_unit: bool
     machine: Machine
     finish: Epilogue | None = None
@@ -103,7 +103,7 @@ class Gemm:
     then_rows: bool = False
     """True if row work follows in the same launch."""
     fill: Prologue | None = None
-    """Computes B (mode scratch) instead of reading it."""
+    """Computes B (modes scratch and computed) instead of reading it."""
     short: bool = False
     """Products are rounded before they are added (`Problem.is_short`)."""
     words: Words | None = None
@@ -169,6 +169,15 @@ class Gemm:
     def copied(self) -> str:
         """The type of what A and B are copied as."""
         return self.compute.register if self.words is None else WORD
+
+    @property
+    def splits_columns(self) -> bool:
+        """True if panels whose columns all exist have a text of their own.
+
+        Masked loads of narrow types are loads one by one without AVX-512.
+        """
+        is_narrow = self.b_mode == "direct" and self.b.element.storage != self.compute.register
+        return self.machine.vector_bytes < 64 and (is_narrow or self.b_mode == "computed")
 
     @property
     def rows_first(self) -> bool:

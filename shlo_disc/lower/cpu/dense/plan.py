@@ -19,6 +19,7 @@ from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import PAIR
 from shlo_disc.lower.cpu.dense.split import combine_launch, split_steps
 from shlo_disc.lower.cpu.dense.taps import tap_pack_kernel, taps_of
+from shlo_disc.lower.cpu.dense.tile_writer import CHAINS
 from shlo_disc.lower.cpu.dense.tiles import Blocks, at_least_one, blocks, choose_tile
 from shlo_disc.lower.cpu.dense.words import words_of
 from shlo_disc.lower.cpu.machine import Machine
@@ -183,18 +184,15 @@ class Planner:
         )
         self.steps_of_k = self.depth if words is None else ceil_div(self.depth, words.count)
         self.run = self.walks.a_k[-1][0]
-        run = self.run if in_place and a.k_steps > 1 else ONE
-        self.blocks: Blocks = blocks(
-            self.m,
-            self.n,
-            self.steps_of_k,
-            p.batches,
-            self.tile,
-            p.compute,
-            machine.cores,
-            run,
-            p.bands,
-        )
+        self.blocks = self._blocks()
+
+    def _blocks(self) -> Blocks:
+        p, gemm = self.p, self.gemm
+        run = self.run if gemm.a_mode == "direct" and gemm.a.k_steps > 1 else ONE
+        return blocks(
+            self.m, self.n, self.steps_of_k, p.batches, self.tile, p.compute, self.machine.cores,
+            run, p.bands,
+        )  # fmt: skip
 
     # ---------------------------------------------------------------- steps
 
@@ -210,7 +208,8 @@ class Planner:
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
-            return (self._launch("scratch"),)
+            one_tile = Condition(self.m, "<=", Expr.const(self.tile.rows))
+            return _if((one_tile,), self._in_registers("computed"), (self._launch("scratch"),))
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
         if self.keep_b:
@@ -262,11 +261,22 @@ class Planner:
         if self.b_in_place or self._is_widened:
             rows = self.tile.rows * (FEW_ROWS if self.b_in_place else 1)
             few = Condition(self.m, "<=", Expr.const(rows))
-            return _if((few,), (self._launch("direct"),), otherwise)
+            return _if((few,), self._in_registers("direct"), otherwise)
         if self._are_runs:
             few = Condition(self.m, "<=", Expr.const(self.tile.rows))
             return _if((few,), (self._dots(),), otherwise)
         return otherwise
+
+    def _in_registers(self, b_mode: str) -> tuple[Step, ...]:
+        """B as it is read or computed, and one row on a tile that reads whole cache lines of it."""
+        launch = (self._launch(b_mode),)
+        if self.b_in_place:
+            return launch
+        wide = copy.copy(self)
+        wide.tile = replace(self.tile, rows=1, vectors=CHAINS)
+        wide.gemm = replace(self.gemm, tile=wide.tile)
+        wide.blocks = wide._blocks()
+        return _if((Condition(self.m, "<=", ONE),), (wide._launch(b_mode),), launch)
 
     @property
     def _is_widened(self) -> bool:
@@ -340,7 +350,7 @@ class Planner:
         pack = (self._pack(),)
         if self._is_widened:
             one_or_two = Condition(self.p.batches * self.m, "<=", Expr.const(FEWEST_ROWS))
-            return _if((one_or_two,), (self._launch("direct"),), pack)
+            return _if((one_or_two,), self._in_registers("direct"), pack)
         if self.b_in_place or not self._are_runs:
             return pack
         p, dots = self.p, (self._dots(),)

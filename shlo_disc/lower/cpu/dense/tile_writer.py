@@ -77,6 +77,13 @@ class Place:
     """The tile's share of the panel that is read next."""
     sums_at: IndexValue
     """Where the sums of the band begin in scratch memory."""
+    is_whole: bool = False
+    """The text is for panels of which all columns exist."""
+
+    @property
+    def masks(self) -> Sequence[Mask | None]:
+        """Those that B is read with, by vector."""
+        return [None] * len(self.columns) if self.is_whole else self.columns
 
 
 class TileWriter:
@@ -99,6 +106,8 @@ class TileWriter:
         self.sums: MemRef
         """Where sums are kept: `c_out`, or scratch memory."""
         self.a_base = self.b_base = self.c_base = self.zero
+        self.batch_digits: list[IndexValue] = []
+        """The index along every batch axis."""
 
     def size(self, name: str) -> IndexValue:
         """The size called `name`."""
@@ -146,6 +155,8 @@ class TileWriter:
             if g.words is not None:  # a note behind every block
                 k0 = k0 + k0 // self.size("KC")
             return self.b_base + panel + k0 * g.tile.columns
+        if g.b_mode == "computed":  # which counts rows
+            return k0
         return self.b_base + n + k0 * self.size("bk0")
 
     def _tile(self, height: int, at: Place) -> None:
@@ -220,6 +231,8 @@ class TileWriter:
             store_whole()
         elif self.g.machine.vector_bytes >= WHOLE_MASKS:  # as fast, and half of the text
             store_masked()
+        elif at.is_whole:
+            store_whole()
         else:
             with b.if_(at.whole) as branch:
                 store_whole()
@@ -269,7 +282,9 @@ class TileWriter:
         """
         g, b = self.g, self.b
         multiply = multiply or functools.partial(multiply_add, b, compute=g.compute, short=g.short)
-        step: IndexLike = self.size("bk0") if g.b_mode == "direct" else g.tile.columns
+        step: IndexLike = 1 if g.b_mode == "computed" else g.tile.columns
+        if g.b_mode == "direct":
+            step = self.size("bk0")
         # Carried, not computed from k: the unrolled loop then needs no address arithmetic.
         places = [at.b_at + k0 * step]
         if at.ahead is not None:
@@ -325,7 +340,11 @@ class TileWriter:
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         line, sums = places[0], list(sums)
         following = [line + step]
-        values = [self._load_b(line + v * lanes, at.columns[v]) for v in range(g.tile.vectors)]
+        if g.b_mode == "computed":
+            values = self._computed_b(at, line)
+        else:
+            masks = enumerate(at.masks)
+            values = [self._load_b(line + v * lanes, mask) for v, mask in masks]
         if g.b_mode == "direct":
             far = line + self.size("bk0") * PREFETCH_ROWS
             for v in range(g.tile.vectors):
@@ -354,7 +373,18 @@ class TileWriter:
         start = self.a_base + at.along_m.first
         return start + at.along_m.offset(row - at.m0)
 
-    def _load_b(self, at: IndexValue, mask: Mask) -> Register:
+    def _computed_b(self, at: Place, row: IndexValue) -> list[Register]:
+        """The vectors of B at `row`."""
+        g, b = self.g, self.b
+        assert g.fill is not None, "B is computed"
+        ahead = b.min(row + PREFETCH_ROWS, self.size("K") - 1)
+        g.fill.ask(b, self.batch_digits, ahead, at.n, None)
+        return [
+            g.fill(b, self.batch_digits, row, at.n + v * g.tile.lanes, mask)
+            for v, mask in enumerate(at.masks)
+        ]
+
+    def _load_b(self, at: IndexValue, mask: Mask | None) -> Register:
         """Lanes of B; in place, the columns beyond the last are not there to be read."""
         g, b = self.g, self.b
         if g.b_mode == "direct":

@@ -1,0 +1,109 @@
+"""Products with quantised weights, which are dequantised where they are multiplied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import shlo_disc
+
+GROUP = 16
+ROWS = (1, 2, 3, 4, 6, 7, 13)
+"""In one register tile, on its borders, and in several."""
+
+
+def by_columns(x: Any, w: Any, scale: Any) -> Any:
+    return x @ (w.astype(x.dtype) * scale[0].astype(x.dtype))
+
+
+def by_groups(x: Any, w: Any, scale: Any) -> Any:
+    k, n = w.shape
+    wide = w.astype(x.dtype).reshape(k // GROUP, GROUP, n) * scale[:, None].astype(x.dtype)
+    return x @ wide.reshape(k, n)
+
+
+def with_zeros(x: Any, w: Any, scale: Any) -> Any:
+    """Weights with a zero point for each group, which is computed from the scale."""
+    k, n = w.shape
+    wide = w.reshape(k // GROUP, GROUP, n).astype(x.dtype)
+    wide = (wide - jnp.floor(scale)[:, None].astype(x.dtype)) * scale[:, None].astype(x.dtype)
+    return x @ wide.reshape(k, n)
+
+
+def in_halves_of_bytes(x: Any, w: Any, scale: Any) -> Any:
+    """Two rows of weights in each row of bytes."""
+    k, n = w.shape
+    halves = jnp.stack([(w & 15).astype(jnp.int8) - 8, (w >> 4 & 15).astype(jnp.int8) - 8], 1)
+    wide = halves.reshape(-1, 2 * GROUP, n).astype(x.dtype) * scale[:, None].astype(x.dtype)
+    return x @ wide.reshape(2 * k, n)
+
+
+PROGRAMS = (by_columns, by_groups, with_zeros, in_halves_of_bytes)
+
+
+def arrays(k: int, n: int, dtype: str) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    low, high = {"int4": (-8, 8), "uint8": (0, 256), "int8": (-128, 128)}[dtype]
+    w = jnp.asarray(rng.integers(low, high, (k, n)), dtype)
+    return w, jnp.asarray(rng.uniform(0.5, 2, (k // GROUP, n)), jnp.float32)
+
+
+def expected(program: Any, x: Any, w: Any, scale: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """In float64, with the weights rounded as in the program; and the sums of magnitudes."""
+    weights = np.asarray(program(jnp.eye(x.shape[1], dtype=x.dtype), w, scale), np.float64)
+    left = np.asarray(x, np.float64)
+    return left @ weights, abs(left) @ abs(weights)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("dtype", "of_x"), [("int8", "float32"), ("uint8", "bfloat16"), ("int4", "float32")]
+)
+def test_every_number_of_rows(program, dtype, of_x):
+    f = shlo_disc.jit(program)
+    for k, n in ((64, 40), (400, 33), (32, 7)):
+        w, scale = arrays(k, n, dtype)
+        for rows in ROWS:
+            depth = 2 * k if program is in_halves_of_bytes else k
+            x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, depth)), of_x)
+            want, magnitude = expected(program, x, w, scale)
+            got = np.asarray(f(x, w, scale), np.float64)
+            error = (depth + 2) * 2.0**-24 * magnitude
+            if of_x == "bfloat16":
+                error += 2.0**-8 * abs(want)
+            assert (abs(got - want) <= error + 1e-30).all(), (k, n, rows)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_wide_weights_are_not_stored(program):
+    k, n = 128, 96
+    w, scale = arrays(k, n, "int8")
+    x = jnp.ones((2, 2 * k if program is in_halves_of_bytes else k), jnp.float32)
+    found = shlo_disc.jit(program).lower(x, w, scale).compile()
+    kinds = [kernel["kind"] for kernel in found.executable.describe()["kernels"]]
+    assert kinds.count("dense") == 1
+    assert found.memory_analysis()["temp_size_in_bytes"] < k * n
+
+
+def test_special_values_of_scales():
+    w, scale = arrays(32, 24, "int8")
+    w = w.at[:, 3].set(1)
+    scale = scale.at[0, 3].set(jnp.inf).at[1, 5].set(jnp.nan).at[0, 7].set(0).at[1, 9].set(1e-40)
+    x = jnp.ones((3, 32), jnp.float32)
+    wide = np.asarray(w, np.float64).reshape(2, GROUP, 24) * np.asarray(scale, np.float64)[:, None]
+    want = wide.reshape(32, 24).sum(0)
+    assert np.isinf(want[3])
+    assert np.isnan(want[5])
+    for row in np.asarray(shlo_disc.jit(by_groups)(x, w, scale)):
+        np.testing.assert_allclose(row, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "k", "n"), [(0, 32, 8), (2, 32, 0), (2, 0, 8)])
+def test_empty_operands(rows, k, n):
+    w, scale = arrays(k, n, "int8")
+    got = shlo_disc.jit(by_groups)(jnp.ones((rows, k), jnp.float32), w, scale)
+    np.testing.assert_array_equal(got, np.zeros((rows, n), np.float32))
