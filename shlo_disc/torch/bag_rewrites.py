@@ -57,16 +57,10 @@ def _wide(places: Tensor, like: Tensor) -> Tensor:
 
 
 def _embedding_bag(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = _SUM,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+    mode: int = _SUM, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Rows joined at the bags that they are in: by their sum, mean or maximum.
 
     PyTorch saves the other results for the gradient. They are the bag of each index, the numbers
@@ -130,17 +124,10 @@ def _largest(
 
 
 def _embedding_bag_dense_backward(
-    grad: Tensor,
-    indices: Tensor,
-    offset2bag: Tensor,
-    bag_size: Tensor,
-    maximum_indices: Tensor,
-    num_weights: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    per_sample_weights: Tensor | None,
+    grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor,
+    num_weights: int, scale_grad_by_freq: bool, mode: int, per_sample_weights: Tensor | None,
     padding_idx: int = -1,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The gradient of each row: the sum of those of the bags that it is in."""
     zeros = torch.zeros([num_weights, grad.shape[1]], dtype=grad.dtype)
     if mode == _MAX:
@@ -162,19 +149,10 @@ def _embedding_bag_dense_backward(
 
 
 def _embedding_bag_backward(
-    grad: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    offset2bag: Tensor,
-    bag_size: Tensor,
-    maximum_indices: Tensor,
-    num_weights: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Tensor | None,
-    padding_idx: int = -1,
-) -> Tensor:
+    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
+    maximum_indices: Tensor, num_weights: int, scale_grad_by_freq: bool, mode: int, sparse: bool,
+    per_sample_weights: Tensor | None, padding_idx: int = -1,
+) -> Tensor:  # fmt: skip
     return _embedding_bag_dense_backward(
         grad, indices, _bags(offsets, indices.shape[0]), bag_size, maximum_indices, num_weights,
         scale_grad_by_freq, mode, per_sample_weights, padding_idx,
@@ -182,14 +160,9 @@ def _embedding_bag_backward(
 
 
 def _factors_backward(
-    grad: Tensor,
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    offset2bag: Tensor,
-    mode: int,
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: int,
     padding_idx: int = -1,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The gradient of each factor: the product of its row and the gradient of its bag."""
     bag = _bags(offsets, indices.shape[0])
     found = (grad.index_select(0, bag) * weight.index_select(0, indices)).sum(-1)

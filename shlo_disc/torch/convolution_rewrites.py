@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 aten = torch.ops.aten
 
@@ -54,15 +55,10 @@ _PLAIN = frozenset({aten.conv2d.default, aten.conv2d.padding})
 
 
 def _transposed(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,), output_padding: Sequence[int] = (0,), groups: int = 1,
     dilation: Sequence[int] = (1,),
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     is_one = x.dim() < weight.dim()  # one picture, not a batch of them
     batch = x.unsqueeze(0) if is_one else x
     y = aten.convolution(
@@ -71,14 +67,12 @@ def _transposed(
     return y.squeeze(0) if is_one else y
 
 
-def _with_settings(*args: Any) -> torch.Tensor:
+def _with_settings(*args: Any) -> Tensor:
     """Without the settings of cuDNN behind the arguments of `aten.convolution`."""
     return aten.convolution(*args[:9])
 
 
-def _of_sequences(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0
-) -> torch.Tensor:
+def _of_sequences(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Of x: [T, N, I] and weight: [k, I, O]."""
     y = aten.convolution(
         x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, [1], [pad], [1], False, [0], 1
@@ -87,8 +81,8 @@ def _of_sequences(
 
 
 def _of_sequences_backward(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor, pad: int
+) -> tuple[Tensor, Tensor, Tensor]:
     of_x, of_weight, of_bias = aten.convolution_backward(
         grad.permute(1, 2, 0), x.permute(1, 2, 0), weight.permute(2, 1, 0), [weight.shape[2]],
         [1], [pad], [1], False, [0], 1, [True, True, True],

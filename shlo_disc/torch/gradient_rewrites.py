@@ -32,15 +32,10 @@ def _along(x: Tensor, axis: int, rank: int) -> Tensor:
 
 def _avg_pool_backward(count: int) -> Callable[..., Tensor]:
     def backward(
-        grad: Tensor,
-        x: Tensor,
-        kernel_size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        ceil_mode: bool,
-        count_include_pad: bool,
+        grad: Tensor, x: Tensor, kernel_size: Sequence[int], stride: Sequence[int],
+        padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
         divisor_override: int | None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """A sum of shares: the transposed convolution of one channel with ones."""
         kernel = _numbers(kernel_size, count)
         strides = _numbers(stride, count) if stride else kernel
@@ -84,15 +79,9 @@ def scattered(grad: Tensor, x: Tensor, indices: Tensor, count: int) -> Tensor:
 
 def _max_pool_backward(count: int) -> Callable[..., Tensor]:
     def backward(
-        grad: Tensor,
-        x: Tensor,
-        kernel_size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        ceil_mode: bool,
-        indices: Tensor,
-    ) -> Tensor:
+        grad: Tensor, x: Tensor, kernel_size: Sequence[int], stride: Sequence[int],
+        padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool, indices: Tensor,
+    ) -> Tensor:  # fmt: skip
         return scattered(grad, x, indices, count)
 
     return backward

@@ -146,14 +146,9 @@ def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> T
 
 
 def _sampled_backward(
-    grad: Tensor,
-    x: Tensor,
-    grid: Tensor,
-    mode: int,
-    padding: int,
-    align: bool,
+    grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, align: bool,
     output_mask: Sequence[bool],
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     def function(x: Tensor, grid: Tensor) -> Tensor:
         return _sampled(x, grid, mode, padding, align)
 
@@ -210,13 +205,9 @@ def _resized(
     """A product with the weights of each axis, and its gradient."""
 
     def both(
-        x: Tensor,
-        sizes: Sequence[Any],
-        counts: Sequence[Any],
-        align: bool,
-        factors: Sequence[float | None],
-        is_gradient: bool,
-    ) -> Tensor:
+        x: Tensor, sizes: Sequence[Any], counts: Sequence[Any], align: bool,
+        factors: Sequence[float | None], is_gradient: bool,
+    ) -> Tensor:  # fmt: skip
         rows, columns = (
             _weights(sizes[k], counts[k], align, factors[k], kernel, reach, x.dtype) for k in (0, 1)
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
@@ -31,7 +32,7 @@ _WITH_NUMBERS = frozenset({
 """Numbers and scalars beside a tensor are f32 numbers. Those of sums and differences are not."""
 
 
-def widened(x: torch.Tensor) -> torch.Tensor:
+def widened(x: Tensor) -> Tensor:
     """`x` in the type that PyTorch adds up in: f32 for half types."""
     return x.to(torch.float32) if x.dtype in _HALF else x
 
@@ -41,18 +42,18 @@ def half_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     if node.op != "call_function":
         return None
     found = pytree.tree_leaves(node.meta.get("val"))
-    if not found or not isinstance(found[0], torch.Tensor) or found[0].dtype not in _HALF:
+    if not found or not isinstance(found[0], Tensor) or found[0].dtype not in _HALF:
         return None
     if node.target in _SUMS or (node.target in _WITH_NUMBERS and _has_number(node, found[0])):
         return _in_f32(node.target, node.meta["val"])
     return None
 
 
-def _has_number(node: torch.fx.Node, result: torch.Tensor) -> bool:
+def _has_number(node: torch.fx.Node, result: Tensor) -> bool:
     """True with an operand that the type of the result may not have."""
     for operand in (*node.args, *node.kwargs.values()):
         value = operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             if not value.dim() and value.dtype is not result.dtype:
                 return True
         elif not isinstance(value, int | float) or not _has(result.dtype, value):
@@ -70,7 +71,7 @@ def _in_f32(op: Callable[..., Any], like: Any) -> Callable[..., Any]:
     """`op` of f32 numbers; results get the types of `like`."""
 
     def wide(x: Any) -> Any:
-        if isinstance(x, torch.Tensor):
+        if isinstance(x, Tensor):
             return x.to(torch.float32)
         return torch.float32 if isinstance(x, torch.dtype) and x in _HALF else x
 

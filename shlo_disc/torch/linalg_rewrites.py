@@ -218,12 +218,9 @@ def _matrix_exp(a: Tensor) -> Tensor:
 
 
 def _grouped_mm(
-    a: Tensor,
-    b: Tensor,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
+    a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Products of groups: one product of matrices in which each group stands beside zeros.
 
     Group g lies in front of `offs[g]`, behind the groups before it. It is one of rows for

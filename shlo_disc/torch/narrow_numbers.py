@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
@@ -45,7 +46,7 @@ def narrow_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     if node.op != "call_function" or not node.all_input_nodes:
         return None
     value = node.all_input_nodes[0].meta.get("val")
-    dtype = value.dtype if isinstance(value, torch.Tensor) else None
+    dtype = value.dtype if isinstance(value, Tensor) else None
     if dtype not in _WIDER:
         return None
     if node.target in _ANY and dtype is torch.uint8:
@@ -81,7 +82,7 @@ def _widened(op: Callable[..., Any], narrow: torch.dtype) -> Callable[..., Any]:
     wide = _WIDER[narrow]
 
     def converted(value: Any, have: torch.dtype, want: torch.dtype) -> Any:
-        is_one = isinstance(value, torch.Tensor) and value.dtype is have
+        is_one = isinstance(value, Tensor) and value.dtype is have
         return value.to(want) if is_one else value
 
     def rewritten(*args: Any, **kwargs: Any) -> Any:
@@ -129,7 +130,7 @@ def scalar_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     if node.op != "call_function" or not node.all_input_nodes:
         return None
     value = node.all_input_nodes[0].meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.dim():
+    if not isinstance(value, Tensor) or value.dim():
         return None
     found, kind = node.meta.get("val"), node.target
     if kind in _OF_ONE_ELEMENT:

@@ -145,14 +145,9 @@ def _max_backward_3d(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
 
 
 def _searched(
-    sorted_sequence: Tensor,
-    x: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
+    sorted_sequence: Tensor, x: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """How many elements of its row are before each one of `x`; all for a NaN."""
     if sorter is not None:
         sorted_sequence = sorted_sequence.gather(-1, sorter)

@@ -289,16 +289,9 @@ def _layers(layer: _Layer, is_lstm: bool) -> Callable[..., tuple[Tensor, ...]]:
     """The function that takes the arguments of `torch.lstm` or `torch.gru`."""
 
     def function(
-        x: Tensor,
-        hx: Any,
-        params: Sequence[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[Tensor, ...]:
+        x: Tensor, hx: Any, params: Sequence[Tensor], has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         states = list(zip(*(s.unbind(0) for s in (hx if is_lstm else (hx,))), strict=True))
         directions = 2 if bidirectional else 1
         each = len(params) // (num_layers * directions)

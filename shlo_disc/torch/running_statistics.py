@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 aten = torch.ops.aten
 
@@ -42,35 +43,23 @@ def native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
 
 
 def _native_batch_norm_inference(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    variance: torch.Tensor,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
+    training: bool, momentum: float, eps: float,
+) -> Any:  # fmt: skip
     return aten._native_batch_norm_legit_no_training.default(
         x, weight, bias, mean, variance, momentum, eps
     )
 
 
 def instance_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
     cudnn_enabled: bool,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     """`aten.instance_norm`; source: `instance_norm` in ATen/native/Normalization.cpp."""
     pictures, channels = x.shape[:2]
 
-    def repeated(one: torch.Tensor | None) -> Any:
+    def repeated(one: Tensor | None) -> Any:
         if one is None:
             return None
         return one.expand([pictures, channels]).reshape([pictures * channels])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
@@ -39,7 +40,7 @@ def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     wanted = [part.shape for part in node.meta["val"]]
     takes_count = _EQUAL.get(node.target)
 
-    def parts(x: torch.Tensor, given: Any, dim: int = 0) -> list[torch.Tensor]:
+    def parts(x: Tensor, given: Any, dim: int = 0) -> list[Tensor]:
         whole = x.shape[dim]
         size = (whole + given - 1) // given if takes_count else given
         found, start = [], 0
@@ -55,7 +56,7 @@ def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return parts
 
 
-def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.Tensor:
+def _squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of one element. The program requires more of those that it keeps."""
     given = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     ones = set()
@@ -67,7 +68,7 @@ def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.T
     return torch.ops.prims.squeeze(x, sorted(ones)) if ones else aten.alias(x)
 
 
-def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+def _unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dimension, their elements in a new last one."""
     if x.dim() == 0:
         return x.reshape([1])[:size]
@@ -80,8 +81,8 @@ def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tens
 
 
 def _diagonal_scatter(
-    x: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> torch.Tensor:
+    x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
     """`x` with `src` where the row and the column are `offset` apart."""
     first, second = dim1 % x.dim(), dim2 % x.dim()
     rest = [k for k in range(x.dim()) if k not in (first, second)]
@@ -97,18 +98,15 @@ def _diagonal_scatter(
 
 
 def _as_strided_scatter(
-    x: torch.Tensor,
-    src: torch.Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int],
     storage_offset: int | None = None,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     """`x` with `src` at the places of a strided view."""
     places = aten.as_strided(torch.arange(x.numel()).reshape(x.shape), size, stride, storage_offset)
     return torch.put(x, places, src)
 
 
-def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
+def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     """The last elements first: two slices where they are known to be there, else a gather."""
     if not dims:
         return _roll(x.flatten(), shifts, [0]).reshape(x.shape)
@@ -126,9 +124,7 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> t
     return x.clone()
 
 
-def _empty_permuted(
-    size: Sequence[int], physical_layout: Sequence[int], **kwargs: Any
-) -> torch.Tensor:
+def _empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **kwargs: Any) -> Tensor:
     return aten.empty.memory_format(size, **kwargs)
 
 
