@@ -32,12 +32,7 @@ def embedding_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     if node.op != "call_function" or node.target is not aten.embedding.default:
         return None
     flags = [*node.args[3:], *(node.kwargs.get(k) for k in ("scale_grad_by_freq", "sparse"))]
-    return _plain_embedding if any(flags) else None
-
-
-def _plain_embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
-    found: Tensor = aten.embedding(weight, indices)
-    return found
+    return (lambda w, i, *_, **__: aten.embedding(w, i)) if any(flags) else None
 
 
 def _bags(offsets: Tensor, count: Any) -> Tensor:
@@ -149,14 +144,11 @@ def _embedding_bag_dense_backward(
 
 
 def _embedding_bag_backward(
-    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor,
-    maximum_indices: Tensor, num_weights: int, scale_grad_by_freq: bool, mode: int, sparse: bool,
-    per_sample_weights: Tensor | None, padding_idx: int = -1,
-) -> Tensor:  # fmt: skip
-    return _embedding_bag_dense_backward(
-        grad, indices, _bags(offsets, indices.shape[0]), bag_size, maximum_indices, num_weights,
-        scale_grad_by_freq, mode, per_sample_weights, padding_idx,
-    )  # fmt: skip
+    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, *given: Any
+) -> Tensor:
+    """`given` is as for :func:`_embedding_bag_dense_backward`, with `sparse` behind `mode`."""
+    bag = _bags(offsets, indices.shape[0])
+    return _embedding_bag_dense_backward(grad, indices, bag, *given[:5], *given[6:])
 
 
 def _factors_backward(

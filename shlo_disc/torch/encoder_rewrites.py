@@ -93,17 +93,14 @@ def _encoder_layer(
         hidden = F.gelu(hidden) if use_gelu else F.relu(hidden)
         return F.linear(hidden, ffn_weight_2, ffn_bias_2)
 
-    def first(x: Tensor) -> Tensor:
-        return F.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
-
-    def second(x: Tensor) -> Tensor:
-        return F.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
-
-    if norm_first:
-        x = src + attended(first(src))
-        return x + transformed(second(x))
-    x = first(src + attended(src))
-    return second(x + transformed(x))
+    norms = ((norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2))
+    x = src
+    for layer, own in zip((attended, transformed), norms, strict=True):
+        if norm_first:
+            x = x + layer(F.layer_norm(x, (embed_dim,), *own, eps))
+        else:
+            x = F.layer_norm(x + layer(x), (embed_dim,), *own, eps)
+    return x
 
 
 ENCODERS: dict[Any, Callable[..., Any]] = {

@@ -199,40 +199,20 @@ def _weights(
     return (found / torch.where(total == 0, 1.0, total)).to(dtype)
 
 
-def _resized(
-    kernel: Callable[[Tensor], Tensor], reach: int
-) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A product with the weights of each axis, and its gradient."""
+def _resized(kernel: Callable[[Tensor], Tensor], reach: int) -> Callable[..., Tensor]:
+    """A product with the weights of each axis."""
 
-    def both(
-        x: Tensor, sizes: Sequence[Any], counts: Sequence[Any], align: bool,
-        factors: Sequence[float | None], is_gradient: bool,
-    ) -> Tensor:  # fmt: skip
+    def resized(x: Tensor, output_size: Sequence[Any], align: bool, *factors: float) -> Tensor:
         rows, columns = (
-            _weights(sizes[k], counts[k], align, factors[k], kernel, reach, x.dtype) for k in (0, 1)
+            _weights(x.shape[2 + k], count, align, factor, kernel, reach, x.dtype)
+            for k, count, factor in zip((0, 1), output_size, (*factors, None, None), strict=False)
         )
-        if is_gradient:
-            return torch.matmul(torch.matmul(rows.t(), x), columns)
         return torch.matmul(rows, torch.matmul(x, columns.t()))
 
-    def forward(
-        x: Tensor, output_size: Sequence[Any], align_corners: bool,
-        scales_h: float | None = None, scales_w: float | None = None,
-    ) -> Tensor:  # fmt: skip
-        return both(x, x.shape[2:], output_size, align_corners, (scales_h, scales_w), False)
-
-    def backward(
-        grad: Tensor, output_size: Sequence[Any], input_size: Sequence[Any], align_corners: bool,
-        scales_h: float | None = None, scales_w: float | None = None,
-    ) -> Tensor:  # fmt: skip
-        given = input_size[2:], output_size, align_corners, (scales_h, scales_w)
-        return both(grad, *given, True)
-
-    return forward, backward
+    return resized
 
 
-_linear, _linear_backward = _resized(_triangle, 1)
-_bicubic, _bicubic_backward = _resized(_cubic, 2)
+_linear, _bicubic = _resized(_triangle, 1), _resized(_cubic, 2)
 
 
 def _upsampled_backward(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -275,9 +255,9 @@ GRIDS: dict[Any, Callable[..., Any]] = {
         for op, gradient in _GRADIENTS.items()
     },
     aten._upsample_bicubic2d_aa.default: _bicubic,
-    aten._upsample_bicubic2d_aa_backward.default: _bicubic_backward,
+    aten._upsample_bicubic2d_aa_backward.default: _upsampled_backward(_bicubic),
     aten._upsample_bilinear2d_aa.default: _linear,
-    aten._upsample_bilinear2d_aa_backward.default: _linear_backward,
+    aten._upsample_bilinear2d_aa_backward.default: _upsampled_backward(_linear),
     aten.grid_sampler_2d.default: _sampled,
     aten.grid_sampler_2d_backward.default: _sampled_backward,
     aten.grid_sampler_3d.default: _sampled,

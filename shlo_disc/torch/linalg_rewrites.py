@@ -121,15 +121,6 @@ def _lu_unpack(
     return permuted, lower, upper
 
 
-def _lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    lu, pivots, _ = aten.linalg_lu_factor_ex(a, pivot=pivot)
-    return _lu_unpack(lu, pivots)
-
-
-def _cholesky(a: Tensor, upper: bool = False) -> Tensor:
-    return aten.linalg_cholesky_ex(a, upper=upper)[0]
-
-
 def _solve_ex(
     a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -256,11 +247,13 @@ LINALG: dict[Any, Callable[..., Any]] = {
     aten._linalg_det.default: _det,
     aten._linalg_slogdet.default: _slogdet,
     aten._linalg_solve_ex.default: _solve_ex,
-    aten.cholesky.default: _cholesky,
+    aten.cholesky.default: lambda a, upper=False: aten.linalg_cholesky_ex(a, upper=upper)[0],
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.cholesky_solve.default: _cholesky_solve,
     aten.linalg_inv_ex.default: _inv_ex,
-    aten.linalg_lu.default: _lu,
+    aten.linalg_lu.default: lambda a, pivot=True: _lu_unpack(
+        *aten.linalg_lu_factor_ex(a, pivot=pivot)[:2]
+    ),
     aten.linalg_lu_solve.default: _lu_solve,
     aten.linalg_matrix_exp.default: _matrix_exp,
     aten.linalg_pinv.atol_rtol_tensor: _pinv,

@@ -5,6 +5,7 @@ Each one is the function that the op is traced from. It has the op's arguments a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,9 +50,7 @@ def _var_mean(
     wide = widened(x)
     mean = wide.mean(dims, keepdim=True)
     off = wide - mean
-    count: Any = 1
-    for d in dims:
-        count = count * x.shape[d]
+    count: Any = math.prod(x.shape[d] for d in dims)
     lengths = off.abs() if off.is_complex() else off
     squares = (lengths * lengths).sum(dims, keepdim=keepdim)
     less: Any = 1 if correction is None else correction
@@ -65,13 +64,6 @@ def _var_mean(
     if not keepdim:
         mean = mean.squeeze(dims)
     return variance.to(x.real.dtype if x.is_complex() else x.dtype), mean.to(x.dtype)
-
-
-def _var(
-    x: Tensor, dim: int | Sequence[int] | None = None, *, correction: float | None = None,
-    keepdim: bool = False,
-) -> Tensor:  # fmt: skip
-    return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
 
 
 def _batch_norm_inference(
@@ -152,9 +144,7 @@ def _flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if x.dim() == 0:
         return x.reshape(1)
     first, last = start_dim % x.dim(), end_dim % x.dim()
-    joined: Any = 1
-    for size in x.shape[first : last + 1]:
-        joined = joined * size
+    joined = math.prod(x.shape[first : last + 1])
     return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
 
 
@@ -284,24 +274,10 @@ def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: A
     return zero.expand(size).clone()  # which ops may write
 
 
-def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) -> Tensor:
-    return _empty(size, **kwargs)
-
-
-def _new_empty_strided(
-    x: Tensor, size: Sequence[int], stride: Sequence[int], **kwargs: Any
-) -> Tensor:
-    return _empty(size, **{"dtype": x.dtype, **kwargs})
-
-
 def _clamp(x: Tensor, low: Tensor | None = None, high: Any = None) -> Tensor:
     """Of bounds of other ranks: torch-mlir's op of these ends the process."""
     x = x if low is None else torch.maximum(x, low)
     return x if high is None else torch.minimum(x, high)
-
-
-def _clamp_max(x: Tensor, high: Tensor) -> Tensor:
-    return _clamp(x, None, high)
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
@@ -328,13 +304,15 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
     aten.clamp.Tensor: _clamp,
-    aten.clamp_max.Tensor: _clamp_max,
+    aten.clamp_max.Tensor: lambda x, high: _clamp(x, None, high),
     aten.clamp_min.Tensor: _clamp,
     aten.copy.default: _copy,
     aten.dropout.default: _dropout,
     aten.empty.memory_format: _empty,
-    aten.empty_strided.default: _empty_strided,
-    aten.new_empty_strided.default: _new_empty_strided,
+    aten.empty_strided.default: lambda size, stride, **kwargs: _empty(size, **kwargs),
+    aten.new_empty_strided.default: lambda x, size, stride, **kwargs: _empty(
+        size, **{"dtype": x.dtype, **kwargs}
+    ),
     aten.flatten.using_ints: _flatten,
     aten.instance_norm.default: instance_norm,
     aten.put.default: _put,
@@ -344,7 +322,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.split_with_sizes.default: _split,
     aten.native_dropout.default: _native_dropout,
     aten.rms_norm.default: _rms_norm,
-    aten.var.correction: _var,
+    aten.var.correction: lambda *args, **kwargs: _var_mean(*args, **kwargs)[0],
     aten.var_mean.correction: _var_mean,
 }
 """Overload -> what it is traced from."""

@@ -11,6 +11,7 @@ results of what is written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,16 +40,8 @@ def native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """
     if node.target is not aten.native_batch_norm.default or node.args[5]:
         return None
-    return _native_batch_norm_inference
-
-
-def _native_batch_norm_inference(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
-    training: bool, momentum: float, eps: float,
-) -> Any:  # fmt: skip
-    return aten._native_batch_norm_legit_no_training.default(
-        x, weight, bias, mean, variance, momentum, eps
-    )
+    op = aten._native_batch_norm_legit_no_training.default
+    return lambda *args: op(*args[:5], *args[6:])
 
 
 def instance_norm(
@@ -70,9 +63,7 @@ def instance_norm(
         y, of_pictures, inverse = aten.native_batch_norm(
             flat, repeated(weight), repeated(bias), None, None, True, momentum, eps
         )
-        counted: Any = 1
-        for size in x.shape[2:]:
-            counted = counted * size
+        counted: Any = math.prod(x.shape[2:])
         if running_mean is not None:
             new = of_pictures.reshape([pictures, channels]).mean(0)
             running_mean.copy_(running_mean * (1 - momentum) + new * momentum)

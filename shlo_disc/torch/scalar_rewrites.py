@@ -142,14 +142,6 @@ def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return x.index_select(dim, index.reshape(1) if index.dim() == 0 else index)
 
 
-def _isinf(x: Tensor) -> Tensor:
-    if x.is_complex():
-        return torch.isinf(x.real) | torch.isinf(x.imag)
-    if not x.is_floating_point():
-        return torch.zeros_like(x, dtype=torch.bool)
-    return x.abs() == torch.inf
-
-
 def _reduction(one: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A reduction of `prims` as one dimension after the other; it keeps the type."""
 
@@ -167,7 +159,7 @@ def _reduction(one: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 SCALARS: dict[Any, Callable[..., Any]] = {
     aten.embedding_renorm.default: _renormed,
-    aten.isinf.default: _isinf,
+    aten.isinf.default: torch._refs.isinf,
     aten.logcumsumexp.default: _logcumsumexp,
     aten.rrelu_with_noise.default: lambda *args, **kwargs: _rrelu(*args, **kwargs)[0],
     aten.rrelu_with_noise_functional.default: _rrelu,

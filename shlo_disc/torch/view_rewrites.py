@@ -124,10 +124,6 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     return x.clone()
 
 
-def _empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **kwargs: Any) -> Tensor:
-    return aten.empty.memory_format(size, **kwargs)
-
-
 _BY_PYTORCH = (
     aten._batch_norm_no_update.default, aten._batch_norm_with_update_functional.default,
     aten.addmv.default, aten.batch_norm_backward.default, aten.dist.default,
@@ -140,7 +136,7 @@ VIEWS: dict[Any, Callable[..., Any]] = {
     aten.as_strided_scatter.default: _as_strided_scatter,
     aten.detach_copy.default: aten.detach,
     aten.diagonal_scatter.default: _diagonal_scatter,
-    aten.empty_permuted.default: _empty_permuted,
+    aten.empty_permuted.default: lambda size, _, **kwargs: aten.empty.memory_format(size, **kwargs),
     aten.lift_fresh_copy.default: aten.clone,
     aten.narrow_copy.default: torch.narrow,
     aten.permute_copy.default: torch.permute,
