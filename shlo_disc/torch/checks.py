@@ -270,11 +270,7 @@ class _Flag:
     """What is checked of one tensor."""
 
     def __init__(
-        self,
-        at: torch.fx.Node,
-        fails: torch.fx.Node,
-        *errors: Exception,
-        is_code: bool = False,
+        self, at: torch.fx.Node, fails: torch.fx.Node, *errors: Exception, is_code: bool = False
     ) -> None:
         self.at = at
         """The op that it is checked for."""

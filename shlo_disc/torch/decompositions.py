@@ -81,10 +81,7 @@ def table() -> Mapping[Any, Decomposition]:
 
 
 def decompose(
-    module: torch.fx.GraphModule,
-    carried: Callable[[torch.fx.Node], bool],
-    *,
-    libraries: bool,
+    module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], bool], *, libraries: bool
 ) -> list[Any]:
     """Rewrite the nodes of `module` that :func:`table` has, but for those that are `carried`.
 

@@ -25,9 +25,7 @@ _KEPT = frozenset({aten.scalar_tensor.default, aten.expand.default})
 
 
 def state_empty_results(
-    graph: torch.fx.Graph,
-    placeholders: Sequence[torch.fx.Node],
-    places: Mapping[str, Place],
+    graph: torch.fx.Graph, placeholders: Sequence[torch.fx.Node], places: Mapping[str, Place]
 ) -> None:
     """Replace each op of `graph` that gives a tensor of no element, for every size, by zeros.
 
