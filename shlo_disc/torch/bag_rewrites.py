@@ -24,15 +24,14 @@ _SUM, _MEAN, _MAX = 0, 1, 2
 """Values of `mode`."""
 
 
-def embedding_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What rows by their indices are traced from: torch-mlir refuses flags of the gradient.
-
-    None for another node, and for rows without such flags.
-    """
-    if node.op != "call_function" or node.target is not aten.embedding.default:
-        return None
+def _embedding_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Rows without flags of the gradient, which torch-mlir refuses."""
     flags = [*node.args[3:], *(node.kwargs.get(k) for k in ("scale_grad_by_freq", "sparse"))]
     return (lambda w, i, *_, **__: aten.embedding(w, i)) if any(flags) else None
+
+
+ROWS = {aten.embedding.default: _embedding_rule}
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def _bags(offsets: Tensor, count: Any) -> Tensor:

@@ -40,8 +40,6 @@ _ADDED = frozenset({"fill_value", "value"})
 
 def complex_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """What a linear op of complex numbers is traced from; None for another node."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return None
     if not any(map(is_complex, (node, *node.all_input_nodes))):
         return None
     if node.target.overloadpacket in _LINEAR:

@@ -14,17 +14,16 @@ from torch import Tensor
 aten = torch.ops.aten
 
 
-def convolution_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a convolution is traced from whose window has sizes that no type gives.
-
-    torch-mlir takes `aten.conv2d` of windows of static sizes. None for other ops.
-    """
-    if node.op != "call_function" or node.target not in _PLAIN:
-        return None
+def _convolution_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """torch-mlir takes `aten.conv2d` of windows of static sizes."""
     weight = node.args[1]
     assert isinstance(weight, torch.fx.Node)
     sizes = weight.meta["val"].shape[2:]
     return None if all(isinstance(n, int) for n in sizes) else node.target
+
+
+PLAIN_CONVOLUTIONS = dict.fromkeys((aten.conv2d.default, aten.conv2d.padding), _convolution_rule)
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def fix_steps(graph: torch.fx.Graph) -> None:
@@ -34,7 +33,7 @@ def fix_steps(graph: torch.fx.Graph) -> None:
     and compiles again for another one.
     """
     for node in graph.nodes:
-        if node.op != "call_function" or node.target not in _STEPPED:
+        if node.target not in _STEPPED:
             continue
         for place, argument in enumerate(node.target._schema.arguments):
             if argument.name in _STEPS and place < len(node.args):
@@ -49,9 +48,6 @@ def _number(node: torch.fx.Node) -> Any:
 _STEPPED = frozenset({aten.convolution.default, aten.convolution_backward.default})
 
 _STEPS = frozenset({"stride", "dilation", "output_padding", "groups"})
-
-_PLAIN = frozenset({aten.conv2d.default, aten.conv2d.padding})
-"""Those that are not rewritten everywhere."""
 
 
 def _transposed(

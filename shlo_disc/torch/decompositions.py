@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,26 +24,20 @@ from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import DEFAULT_DECOMPOSITIONS
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.torch.bag_rewrites import embedding_rule
+from shlo_disc.torch.bag_rewrites import ROWS
 from shlo_disc.torch.complex_rewrites import complex_rule
-from shlo_disc.torch.convolution_rewrites import convolution_rule
+from shlo_disc.torch.convolution_rewrites import PLAIN_CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
-from shlo_disc.torch.half_numbers import half_rule
-from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
+from shlo_disc.torch.indexed_rewrites import MASKED, read_storages
 from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES
-from shlo_disc.torch.narrow_numbers import (
-    comparison_rule,
-    dtype_rule,
-    narrow_rule,
-    scalar_rule,
-)
-from shlo_disc.torch.number_rewrites import division_rule, fused_rule
+from shlo_disc.torch.number_rewrites import DIVISIONS, fused_rule
 from shlo_disc.torch.places import note_place
 from shlo_disc.torch.quantized_rewrites import quantized_rule
 from shlo_disc.torch.rewrites import REWRITES
-from shlo_disc.torch.running_statistics import native_norm_rule
-from shlo_disc.torch.scalar_rewrites import operand_rule, promotion_rule
+from shlo_disc.torch.running_statistics import NATIVE_NORMS
+from shlo_disc.torch.scalar_rewrites import OF_VECTORS, promotion_rule
 from shlo_disc.torch.sizes import expression, is_plain_symbol
+from shlo_disc.torch.type_rewrites import TYPES, Rule
 from shlo_disc.torch.view_rewrites import parts_rule
 
 aten = torch.ops.aten
@@ -97,12 +91,12 @@ def decompose(
     for node in module.graph.nodes:
         if node.target in _VIEWS:
             node.target, node.args = aten.view.default, node.args[:2]
-    for node in list(module.graph.nodes):
-        rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
+    for node in _ops(module.graph):
+        rule = None if carried(node) else _rule(node, rules)
         if rule is not None:
             guards += _rewrite(module, node, rules, rule, traces)
     for special in (complex_rule, _special_rule):
-        for node in list(module.graph.nodes):
+        for node in _ops(module.graph):
             rule = None if carried(node) else special(node)
             if rule is not None:
                 guards += _rewrite(module, node, rules, rule, {})
@@ -110,9 +104,14 @@ def decompose(
     return guards
 
 
+def _ops(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The calls of ops; not those of functions of Python, and of ops that run graphs."""
+    return [node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+
+
 def _of_libraries(graph: torch.fx.Graph) -> dict[Any, Decomposition]:
     """The rules for ops of other libraries in `graph`, which may be imported at any time."""
-    ops = {node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    ops = {node.target for node in _ops(graph)}
     return {op: OF_LIBRARIES[op.name()] for op in ops if op.name() in OF_LIBRARIES}
 
 
@@ -125,7 +124,7 @@ def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposit
     found = rules.get(op) or parts_rule(node) or fused_rule(node) or quantized_rule(node)
     if found is not None:
         return found
-    return op if isinstance(op, torch._ops.OpOverload) and is_composite(op) else None
+    return op if is_composite(op) else None
 
 
 @functools.cache
@@ -151,14 +150,21 @@ def _plain(value: Any) -> Any:
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
+_SPECIAL: tuple[tuple[Collection[Any], Rule], ...] = (
+    *TYPES,
+    *(({op}, rule) for rows in (
+        DIVISIONS, MASKED, ROWS, PLAIN_CONVOLUTIONS, NATIVE_NORMS, OF_VECTORS,
+    ) for op, rule in rows.items()),
+)  # fmt: skip
+"""Overloads that are rewritten for some arguments only, and what says for which."""
+
+
 def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     """What a node is traced from whose op is rewritten for some arguments only."""
-    rules = (
-        scalar_rule, half_rule, dtype_rule, division_rule, comparison_rule, narrow_rule,
-        empty_slice_rule, mask_rule, embedding_rule, convolution_rule,
-        native_norm_rule, promotion_rule, operand_rule,
-    )  # fmt: skip
-    return next((found for rule in rules if (found := rule(node)) is not None), None)
+    for ops, rule in _SPECIAL:
+        if node.target in ops and (found := rule(node)) is not None:
+            return found
+    return promotion_rule(node)
 
 
 _Traces = dict[Any, tuple[torch.fx.GraphModule, list[Any]]]

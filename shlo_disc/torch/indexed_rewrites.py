@@ -238,13 +238,8 @@ def _nearest2d(
     return _nearest(x, output_size, [scales_h, scales_w])
 
 
-def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a slice without elements is traced from: torch-mlir takes an end at 0 for the last one.
-
-    None for another node.
-    """
-    if node.op != "call_function" or node.target is not aten.slice.Tensor:
-        return None
+def _empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """A slice without elements: torch-mlir takes an end at 0 for the last one."""
 
     def empty(x: Tensor, dim: int = 0, *bounds: Any) -> Tensor:
         axis = dim % x.dim()
@@ -254,13 +249,8 @@ def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return empty if isinstance(size, int) and size == 0 else None
 
 
-def mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What an op with truth values as indices is traced from: torch-mlir takes them for numbers.
-
-    None for another node.
-    """
-    if node.op != "call_function" or node.target not in _WITH_INDICES:
-        return None
+def _mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Truth values as indices: torch-mlir takes them for numbers."""
     dtypes = [i.meta["val"].dtype for i in node.args[1] if i is not None]
     if not any(dtype in _TRUTHS for dtype in dtypes):
         return None
@@ -277,10 +267,15 @@ def mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return of_places
 
 
-_WITH_INDICES = frozenset({
-    aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default,
-    aten._unsafe_index_put.default,
-})  # fmt: skip
+MASKED = {
+    aten.slice.Tensor: _empty_slice_rule,
+    **dict.fromkeys(
+        (aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default,
+         aten._unsafe_index_put.default),
+        _mask_rule,
+    ),
+}  # fmt: skip
+"""Overload -> what says for which nodes it is rewritten."""
 
 _TRUTHS = (torch.bool, torch.uint8)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shlo_disc.torch.half_numbers import widened
+from shlo_disc.torch.type_rewrites import widened
 
 aten = torch.ops.aten
 
@@ -28,13 +28,11 @@ def _floats(*values: Any) -> list[Tensor]:
     return [v.to(dtype) for v in found]
 
 
-def division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a division is traced from that torch-mlir lacks, or computes in f64.
+def _division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Divisions that torch-mlir lacks, or computes in f64.
 
-    These are divisions that round nothing, and those of integers that round down. None for others.
+    These are divisions that round nothing, and those of integers that round down.
     """
-    if node.op != "call_function" or node.target not in _ROUNDED:
-        return None
     mode = node.kwargs.get("rounding_mode")
     if mode is None:
         return lambda x, y, **kwargs: torch.div(x, y)
@@ -42,7 +40,8 @@ def division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return _floor_quotient if is_integer and mode == "floor" else None
 
 
-_ROUNDED = frozenset({aten.div.Scalar_mode, aten.div.Tensor_mode})
+DIVISIONS = dict.fromkeys((aten.div.Scalar_mode, aten.div.Tensor_mode), _division_rule)
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def _floor_quotient(x: Any, y: Any, **_: Any) -> Tensor:
@@ -297,5 +296,4 @@ def fused_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     By its name: PyTorch has the op only after an import that takes seconds. Eager mode rounds the
     product too.
     """
-    is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-    return (lambda a, b, c: a * b + c) if is_op and node.target.name() == "prims::fma" else None
+    return (lambda a, b, c: a * b + c) if node.target.name() == "prims::fma" else None

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from shlo_disc.torch.gradient_rewrites import scattered
-from shlo_disc.torch.half_numbers import widened
+from shlo_disc.torch.type_rewrites import widened
 
 aten = torch.ops.aten
 

@@ -46,7 +46,7 @@ _CHOSEN = {
 def quantized_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """What an op of quantized models is traced from; None for another node."""
     op = node.target
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "quantized_decomposed":
+    if op.namespace != "quantized_decomposed":
         return None
     if (chosen := _CHOSEN.get(f"{op.overloadpacket.__name__}.{op._overloadname}")) is not None:
         return chosen

@@ -19,7 +19,6 @@ from shlo_disc.torch.convolution_rewrites import CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import ENCODERS
 from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
-from shlo_disc.torch.half_numbers import widened
 from shlo_disc.torch.indexed_rewrites import INDEXED
 from shlo_disc.torch.linalg_rewrites import LINALG
 from shlo_disc.torch.number_rewrites import NUMBERS
@@ -27,6 +26,7 @@ from shlo_disc.torch.order_rewrites import ORDERED
 from shlo_disc.torch.pool_rewrites import POOLS
 from shlo_disc.torch.running_statistics import instance_norm
 from shlo_disc.torch.scalar_rewrites import SCALARS
+from shlo_disc.torch.type_rewrites import widened
 from shlo_disc.torch.view_rewrites import VIEWS
 from shlo_disc.torch.window_rewrites import WINDOWS
 

@@ -33,15 +33,19 @@ def writes_statistics(node: torch.fx.Node) -> bool:
     return is_training and any(one is not None for one in running)
 
 
-def native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What `aten.native_batch_norm` of given statistics is traced from.
+def _native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """A norm by given statistics.
 
     Its second and third results have no elements then, which torch-mlir's lowering does not know.
     """
-    if node.target is not aten.native_batch_norm.default or node.args[5]:
+    if node.args[5]:
         return None
     op = aten._native_batch_norm_legit_no_training.default
     return lambda *args: op(*args[:5], *args[6:])
+
+
+NATIVE_NORMS = {aten.native_batch_norm.default: _native_norm_rule}
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def instance_norm(

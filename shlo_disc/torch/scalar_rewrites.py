@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.torch.half_numbers import widened
+from shlo_disc.torch.type_rewrites import widened
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -22,8 +22,6 @@ def promotion_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
 
     PyTorch converts the operand first. None for other ops.
     """
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return None
     found = node.meta.get("val")
     if not isinstance(found, Tensor) or not found.is_floating_point():
         return None
@@ -38,13 +36,8 @@ def promotion_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return lambda x, *args, **kwargs: op(x.to(found.dtype), *args, **kwargs)
 
 
-def operand_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What an op of a scalar is traced from that is one of vectors elsewhere.
-
-    And what a norm of complex numbers is traced from. None for others.
-    """
-    if node.op != "call_function" or node.target not in _OF_VECTORS:
-        return None
+def _operand_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Ops of a scalar that are of vectors elsewhere, and norms of complex numbers."""
     operands = [n.meta["val"] for n in node.all_input_nodes]
     tensors = [value for value in operands if isinstance(value, Tensor)]
     if node.target in _ALONG:
@@ -61,7 +54,10 @@ _ALONG = frozenset({
 })  # fmt: skip
 """Ops along a dimension, which take a scalar for a vector of one element."""
 
-_OF_VECTORS = _ALONG | {aten.index_select.default, aten.linalg_vector_norm.default}
+OF_VECTORS = dict.fromkeys(
+    (*_ALONG, aten.index_select.default, aten.linalg_vector_norm.default), _operand_rule
+)
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def _along_one(op: torch._ops.OpOverload) -> Callable[..., Tensor]:

@@ -35,7 +35,7 @@ def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
 
     The number of results is that of the node: it holds for all sizes that the graph is for.
     """
-    if node.op != "call_function" or node.target not in _UNEQUAL | _EQUAL.keys():
+    if node.target not in _UNEQUAL | _EQUAL.keys():
         return None
     wanted = [part.shape for part in node.meta["val"]]
     takes_count = _EQUAL.get(node.target)

@@ -56,9 +56,9 @@ from shlo_disc.torch.bodies.slicing import ends_at_a_size, slice_
 from shlo_disc.torch.bodies.special import SPECIAL
 from shlo_disc.torch.bodies.totals import cummax, cummin, cumprod, cumsum
 from shlo_disc.torch.importer import Carried, schema_arguments
-from shlo_disc.torch.narrow_numbers import NARROW
 from shlo_disc.torch.order_rewrites import ORDER_OF_ROWS
 from shlo_disc.torch.recurrent import ops as own
+from shlo_disc.torch.type_rewrites import NARROW
 
 aten = torch.ops.aten
 
@@ -145,7 +145,7 @@ _WIDENED = (
     aten.argmax.default, aten.argmin.default, aten.cummax.default, aten.cummin.default,
     aten.max.dim, aten.min.dim,
 )  # fmt: skip
-"""Ops that have wider operands first where these are unsigned (`narrow_numbers`)."""
+"""Ops that have wider operands first where these are unsigned (`type_rewrites`)."""
 
 
 def _is_signed(arguments: Mapping[str, Any]) -> bool:
