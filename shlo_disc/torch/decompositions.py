@@ -30,8 +30,9 @@ from shlo_disc.torch.convolution_rewrites import PLAIN_CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
 from shlo_disc.torch.indexed_rewrites import MASKED, read_storages
 from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES
+from shlo_disc.torch.nodes import origin
 from shlo_disc.torch.number_rewrites import DIVISIONS, fused_rule
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.places import where
 from shlo_disc.torch.quantized_rewrites import quantized_rule
 from shlo_disc.torch.rewrites import REWRITES
 from shlo_disc.torch.running_statistics import NATIVE_NORMS
@@ -220,10 +221,8 @@ def _traced(
         args, kwargs = pytree.tree_unflatten(
             [known[x] if isinstance(x, torch.fx.Node) else x for x in leaves], structure
         )
-        results = function(*args, **kwargs)
-        return (
-            tuple(results) if isinstance(results, tuple) else results
-        )  # named ones would be nodes
+        results = function(*args, **kwargs)  # as plain tuples: named ones would be nodes
+        return tuple(results) if isinstance(results, tuple) else results
 
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
@@ -240,15 +239,10 @@ def _traced(
             if any(map(_is_mutable, traced.graph.nodes)):
                 traced = _without_writes(traced, rules, given)
     except UnsupportedError as error:
-        note_place(node)
-        where = node.meta.get("place", "unknown location")
-        raise UnsupportedError(f"{where}: {node.target}: {error}") from error
+        raise UnsupportedError(f"{where(node)}: {error}") from error
     except _FOREIGN as error:
-        note_place(node)
-        where = node.meta.get("place", "unknown location")
-        raise UnsupportedError(
-            f"{where}: {node.target}: PyTorch's decomposition of it fails: {error}"
-        ) from error
+        said = f"{where(node)}: PyTorch's decomposition of it fails: {error}"
+        raise UnsupportedError(said) from error
     return traced, guards
 
 
@@ -344,10 +338,6 @@ def _fakes(module: torch.fx.GraphModule) -> list[Any]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-_ORIGIN = ("stack_trace", "nn_module_stack")
-"""Of a node: where it comes from."""
-
-
 def inline(
     module: torch.fx.GraphModule,
     node: torch.fx.Node,
@@ -373,8 +363,7 @@ def inline(
                     known[inner] = graph.get_attr(name)
                 else:
                     known[inner] = graph.node_copy(inner, lambda n: known[n])
-                origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}
-                known[inner].meta = {**origin, **inner.meta}
+                known[inner].meta = {**origin(node), **inner.meta}
     if isinstance(result, torch.fx.Node):
         node.replace_all_uses_with(result)
     else:

@@ -26,7 +26,7 @@ from shlo_disc.torch.executables import (
 )
 from shlo_disc.torch.options import stated_on_unsupported
 from shlo_disc.torch.part import Known
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.places import where
 from shlo_disc.torch.prepare import needs_retracing
 from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
@@ -157,13 +157,12 @@ def _taken_apart(program: ExportedProgram) -> ExportedProgram:
         for node in program.graph.nodes:
             is_op = isinstance(node.target, torch._ops.OpOverload)
             if is_op and node.target._schema.is_mutable:
-                note_place(node)
-                where = f"{node.meta.get('place', 'unknown location')}: {node.target}: "
+                at = f"{where(node)}: "
                 break
         else:
-            where = ""
+            at = ""
         said = str(error).partition("\n")[0]
-        raise UnsupportedError(f"{where}PyTorch cannot retrace the program: {said}") from error
+        raise UnsupportedError(f"{at}PyTorch cannot retrace the program: {said}") from error
 
 
 def _refuse_resizing(program: ExportedProgram) -> None:

@@ -17,6 +17,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
+from shlo_disc.torch.places import where
 from shlo_disc.torch.sizes import Numbers
 
 FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
@@ -72,10 +73,8 @@ def import_graph(
                 try:
                     super()._import_torch_op_overload(loc, node, concrete_target)
                 except FOREIGN as error:
-                    where = node.meta.get("place", "unknown location")
-                    raise UnsupportedError(
-                        f"{where}: {node.target}: torch-mlir cannot import it: {error!r}"
-                    ) from error
+                    said = f"{where(node)}: torch-mlir cannot import it: {error!r}"
+                    raise UnsupportedError(said) from error
                 return
             self._carry(loc, node)
 

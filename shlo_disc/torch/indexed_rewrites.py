@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.torch.layouts import memory_order
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.places import where
 
 aten = torch.ops.aten
 
@@ -62,10 +62,9 @@ def read_storages(module: torch.fx.GraphModule) -> None:
         if offset is None:
             offset = view.meta["val"].storage_offset()
             if not isinstance(offset, int) or 0 in view.meta["val"].shape:
-                note_place(node)
                 raise UnsupportedError(
-                    f"{node.meta.get('place', 'unknown location')}: {node.target}: of a view "
-                    "whose place in its storage is not known; state storage_offset"
+                    f"{where(node)}: of a view whose place in its storage is not known; state "
+                    "storage_offset"
                 )
         node.args, node.kwargs = (owner, size, stride, offset), {}
 

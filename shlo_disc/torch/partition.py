@@ -11,7 +11,6 @@ and sizes that they have in the graph. `HALVES`: of ops that compile alone, and 
 
 from __future__ import annotations
 
-import copy
 import enum
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.torch.assertions import checks_data
-from shlo_disc.torch.constants import state_constants
+from shlo_disc.torch.nodes import copied, state_constants
 from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.prepare import is_dense
@@ -233,7 +232,7 @@ def cut(
 
     `graph` itself is not changed.
     """
-    own = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    own = copied(graph)
     state_constants(own)
     left: list[tuple[str, str]] = []
     supports: list[OperatorSupportBase]

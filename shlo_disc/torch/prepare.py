@@ -7,7 +7,6 @@ that has them, and those that are results are computed by the caller (:class:`Si
 
 from __future__ import annotations
 
-import copy
 import itertools
 import operator
 import re
@@ -23,10 +22,10 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.checks import check_indices, sizes_of_maxima
-from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.nodes import copied, fake_of, made, state_constants
+from shlo_disc.torch.places import note_place, where
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.results import Assertion, Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
@@ -104,7 +103,7 @@ def begin(
     first `seen` results, or of all. With `checks`, indices and the like are checked as eager mode
     does (:mod:`shlo_disc.torch.checks`). Raises UnsupportedError for a size that no notation has.
     """
-    module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
+    module = copied(given)
     graph = module.graph
     inline_modes(module)
     _refuse_values_and_effects(graph)
@@ -327,10 +326,7 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
             what = "of complex numbers is not covered"
         else:
             continue
-        note_place(node)
-        raise UnsupportedError(
-            f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
-        )
+        raise UnsupportedError(f"{where(node)} {what}")
 
 
 def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
@@ -341,17 +337,17 @@ def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if not is_dense(node):
             note_place(node)
-            where = node.meta.get("place", node.name)
+            at = node.meta.get("place", node.name)
             raise UnsupportedError(
-                f"{where}: {node.target}: a tensor that is sparse, nested or quantized"
+                f"{at}: {node.target}: a tensor that is sparse, nested or quantized"
             )
         if node.op != "call_function":
             continue
         op = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
         if has_effects(op) and not checks_data(op):
             note_place(node)
-            where = node.meta.get("place", "unknown location")
-            raise UnsupportedError(f"{where}: {op} has an effect outside the program")
+            at = node.meta.get("place", "unknown location")
+            raise UnsupportedError(f"{at}: {op} has an effect outside the program")
 
 
 def is_dense(node: torch.fx.Node) -> bool:
@@ -406,11 +402,9 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
 def _sum_of(node: torch.fx.Node) -> Any:
     """A sum of many sizes, some of them from data, as sums of two."""
     total, *rest = node.args[0]
-    for part in rest:
-        values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in (total, part)]
-        with node.graph.inserting_before(node):
-            total = node.graph.call_function(operator.add, (total, part))
-        total.meta["val"] = operator.add(*values)
+    with node.graph.inserting_before(node):
+        for part in rest:
+            total = made(node.graph, operator.add, total, part)
     return total
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from shlo_disc.torch.nodes import output_of
 from shlo_disc.torch.part import NOTHING_KNOWN, Known, Part
 from shlo_disc.torch.partition import Way, cut, operations, reason_of
 from shlo_disc.torch.places import place_of
@@ -192,5 +193,4 @@ class _Region(torch.nn.Module):  # type: ignore[misc]
 
 def _has_one_result(graph: torch.fx.GraphModule) -> bool:
     """True for a graph that returns a value, not a tuple of them."""
-    (output,) = (node for node in graph.graph.nodes if node.op == "output")
-    return isinstance(output.args[0], torch.fx.Node)
+    return isinstance(output_of(graph.graph).args[0], torch.fx.Node)
