@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 
 import shlo_disc
 from shlo_disc.torch.arguments import Input
-from shlo_disc.torch.prepare import is_dense
+from shlo_disc.torch.prepare import Known, is_dense
 from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.tensors import TensorProgram
 
@@ -51,9 +51,8 @@ class ArgumentChecks:
         graph.output(())
         lowered = lower_graph(
             torch.fx.GraphModule(torch.nn.Module(), graph),
-            names=[one.name for one in inputs if one.weight is None],
-            ranges=program.range_constraints,
-            conditions=conditions,
+            [one.name for one in inputs if one.weight is None],
+            Known(ranges=program.range_constraints, conditions=conditions),
             checks=False,
         )
         self.symbols = lowered.symbols

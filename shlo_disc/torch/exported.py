@@ -24,10 +24,9 @@ from shlo_disc.torch.executables import (
     TorchExecutable,
     WholeExecutable,
 )
-from shlo_disc.torch.options import stated_on_unsupported
-from shlo_disc.torch.part import Known
+from shlo_disc.torch.options import Options, stated_on_unsupported
 from shlo_disc.torch.places import where
-from shlo_disc.torch.prepare import needs_retracing
+from shlo_disc.torch.prepare import Known, needs_retracing
 from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
 from shlo_disc.torch.regions import Regions
@@ -100,13 +99,9 @@ def compile(
     conditions = _conditions(program)
     if cannot_trace is None:
         try:
-            lowered = lower_graph(
-                program.graph_module,
-                names=[i.weight or i.name for i in inputs],
-                ranges=program.range_constraints,
-                conditions=conditions,
-                checks=checks,
-            )
+            names = [i.weight or i.name for i in inputs]
+            known = Known(ranges=program.range_constraints, conditions=conditions)
+            lowered = lower_graph(program.graph_module, names, known, checks=checks)
             executable = shlo_disc.compile(
                 lowered.module,
                 shapes=lowered.shapes,
@@ -128,9 +123,7 @@ def compile(
     regions = Regions(
         argument_checks.executable.name,
         Known(argument_checks.symbols, program.range_constraints, conditions),
-        likely=stated_likely(likely),
-        freeze=freeze,
-        checks=checks,
+        Options(stated_likely(likely), freeze, on_unsupported, checks),
     )
     return CutExecutable(program, inputs, argument_checks, regions, cannot_trace=cannot_trace)
 

@@ -25,9 +25,9 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.torch.assertions import checks_data
 from shlo_disc.torch.nodes import copied, state_constants
-from shlo_disc.torch.part import Known, lower_part
 from shlo_disc.torch.places import place_of
-from shlo_disc.torch.prepare import is_dense
+from shlo_disc.torch.prepare import Known, is_dense
+from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.random_numbers import is_random
 
 aten = torch.ops.aten
@@ -164,7 +164,10 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
     def _try(self, node: torch.fx.Node) -> str | None:
         try:
             alone, names = _alone(node)
-            examine(lower_part(alone, names, self._known, is_kept=False).module)
+            found = lower_graph(
+                alone, names, self._known, checks=False, guarded=True, is_kept=False
+            )
+            examine(found.module)
         except NeedsSeveralPrograms:
             return None  # which a region is compiled as
         except Exception as error:  # whatever it is, PyTorch runs the op

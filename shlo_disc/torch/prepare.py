@@ -11,6 +11,7 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -37,6 +38,18 @@ from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of, symbols_o
 aten = torch.ops.aten
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of the symbols of a graph, and of its regions."""
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    """Their names; others are named after the placeholders."""
+    ranges: Mapping[Any, Any] = field(default_factory=dict)
+    """Their bounds, as PyTorch has them."""
+    conditions: Sequence[Any] = ()
+    """What holds of them in every call."""
+
+
 @dataclass
 class Begun:
     """A graph with its results and arguments as the program has them, before it is decomposed."""
@@ -47,12 +60,15 @@ class Begun:
     drawn: list[torch.fx.Node]
     """Those of random numbers."""
     draws: Draws
+    """Random numbers of a call; arguments behind the constants."""
     sizes: Sizes
     symbols: dict[str, str]
+    """Symbols -> the names of sizes."""
     ranges: Mapping[Any, Any]
     conditions: list[Any]
     results: list[Result]
     assertions: list[tuple[Result, Assertion]]
+    """Conditions on data, each with what raises where it does not hold."""
     guarded: bool
 
 
@@ -60,48 +76,35 @@ class Begun:
 class Prepared:
     """A graph that torch-mlir can import, with what it takes and gives."""
 
-    module: torch.fx.GraphModule
+    begun: Begun
+    """Whose module it is."""
     inputs: list[int]
     """Of each argument that a call is given: which placeholder of the given graph it is."""
     constants: list[str]
     """The names of tensors that the graph holds; arguments behind the others."""
-    draws: Draws
-    """Random numbers of a call; arguments behind the constants."""
     size_numbers: SizeNumbers
     """Numbers that a call computes from sizes; arguments behind all others."""
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
-    results: list[Result]
     assertions: list[tuple[Result, Assertion]]
-    """Conditions on data, each with what raises where it does not hold."""
-    sizes: Sizes
+    """As those before it was decomposed, and what its ops are made of asserts."""
     constraints: list[str]
     unstated: list[Any]
     """Conditions on sizes that are no constraint: a call evaluates them."""
-    symbols: dict[str, str]
-    """Symbols -> the names of sizes."""
     numbers: Numbers
     """Sizes that are numbers in every call."""
 
 
 def begin(
-    given: torch.fx.GraphModule,
-    *,
-    names: Sequence[str],
-    symbols: Mapping[str, str],
-    ranges: Mapping[Any, Any],
-    conditions: Sequence[Any],
-    seen: int | None = None,
-    checks: bool = True,
-    guarded: bool = False,
-) -> Begun:
+    given: torch.fx.GraphModule, names: Sequence[str], known: Known, *, seen: int | None = None,
+    checks: bool = True, guarded: bool = False,
+) -> Begun:  # fmt: skip
     """A copy of the functional graph `given`, for :func:`finish`.
 
-    `names` are those of its placeholders, `symbols` those of symbols; others are named after the
-    placeholders. `ranges` are the bounds of symbols, `conditions` what it requires of them, as
-    PyTorch has them; with `guarded` the caller checks these. The caller sees the strides of the
-    first `seen` results, or of all. With `checks`, indices and the like are checked as eager mode
-    does (:mod:`shlo_disc.torch.checks`). Raises UnsupportedError for a size that no notation has.
+    `names` are those of its placeholders. With `guarded` the caller checks the conditions that are
+    `known`. The caller sees the strides of the first `seen` results, or of all. With `checks`,
+    indices and the like are checked as eager mode does (:mod:`shlo_disc.torch.checks`). Raises
+    UnsupportedError for a size that no notation has.
     """
     module = copied(given)
     graph = module.graph
@@ -110,9 +113,9 @@ def begin(
     state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
-    named = _symbol_names(sizes, names, symbols)
+    named = _symbol_names(sizes, names, known.symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
-    conditions = [*conditions, *of_sizes]
+    conditions = [*known.conditions, *of_sizes]
     if checks:
         conditions += sizes_of_maxima(graph)
         of_data += check_indices(graph)
@@ -120,8 +123,8 @@ def begin(
     assertions = check_data(graph, sizes, of_data)
     drawn, draws = draw_before(graph, placeholders, sizes)
     return Begun(
-        module, placeholders, drawn, draws, sizes, named, ranges, conditions, results, assertions,
-        guarded,
+        module, placeholders, drawn, draws, sizes, named, known.ranges, conditions, results,
+        assertions, guarded,
     )  # fmt: skip
 
 
@@ -177,20 +180,9 @@ def finish(begun: Begun, carried: Callable[[torch.fx.Node], bool]) -> Prepared:
     found += stated.constraints([e for e in numbers.multiples() if is_checked(e)])[0]
     # Of simple ones follow many of the others, and the analysis proves what it need not assume.
     found.sort(key=len)
+    found = list(dict.fromkeys([*stated.bounds(begun.ranges), *found]))
     return Prepared(
-        module,
-        inputs,
-        constants,
-        begun.draws,
-        size_numbers,
-        shapes,
-        begun.results,
-        assertions,
-        sizes,
-        list(dict.fromkeys([*stated.bounds(begun.ranges), *found])),
-        unstated,
-        named,
-        numbers,
+        begun, inputs, constants, size_numbers, shapes, assertions, found, unstated, numbers
     )
 
 
