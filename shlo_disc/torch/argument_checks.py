@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-import shlo_disc
 from shlo_disc.torch.arguments import Input
 from shlo_disc.torch.prepare import Known, is_dense
 from shlo_disc.torch.program import lower_graph
@@ -57,13 +56,7 @@ class ArgumentChecks:
         )
         self.symbols = lowered.symbols
         """Symbol of PyTorch -> the name of a size."""
-        self.executable = shlo_disc.compile(
-            lowered.module,
-            shapes=lowered.shapes,
-            names=lowered.names,
-            constraints=[*lowered.constraints, *constraints],
-            likely=likely,
-        )
+        self.executable = lowered.compiled(constraints=constraints, likely=likely)
         self._binding = lowered.binding
         self._program = TensorProgram(self.executable)
 

@@ -245,7 +245,7 @@ def _code(graph: torch.fx.Graph) -> Code | None:
             continue
         if is_control(node):
             if (found := code_of_graphs(node, _code)) is not None:
-                others[node] = _Flag(node, found[0], *found[1], is_code=True)
+                others[node] = _Flag(node, *found, is_code=True)
         elif node.target in _IN_RANGE:
             for one in _IN_RANGE[node.target](schema_arguments(node)):
                 one = dataclasses.replace(one, index=_same_elements(one.index))
@@ -253,13 +253,15 @@ def _code(graph: torch.fx.Graph) -> Code | None:
                     ranges.setdefault((one.index, *_limits(one)), (node, one))
         elif (divisor := _divisor(node)) is not None:
             error = RuntimeError(f"{where(node)}: ZeroDivisionError")
-            others.setdefault(divisor, _Flag(node, _call(node, aten.eq.Scalar, divisor, 0), error))
+            others.setdefault(
+                divisor, _Flag(node, _call(node, aten.eq.Scalar, divisor, 0), [error])
+            )
         elif node.target is aten.repeat_interleave.Tensor:
             error = RuntimeError(f"{where(node)}: {_WRONG_REPEATS}")
-            others[node] = _Flag(node, _wrong_repeats(node), error)
+            others[node] = _Flag(node, _wrong_repeats(node), [error])
     places = {node: place for place, node in enumerate(graph.nodes)}
     flags = [
-        *(_Flag(at, _outside(at, one), _range_error(at, one)) for at, one in ranges.values()),
+        *(_Flag(at, _outside(at, one), [_range_error(at, one)]) for at, one in ranges.values()),
         *others.values(),
     ]
     flags.sort(key=lambda flag: places[flag.at])
@@ -267,19 +269,17 @@ def _code(graph: torch.fx.Graph) -> Code | None:
     return (_joined(flags), errors) if flags else None
 
 
+@dataclass(frozen=True)
 class _Flag:
     """What is checked of one tensor."""
 
-    def __init__(
-        self, at: torch.fx.Node, fails: torch.fx.Node, *errors: Exception, is_code: bool = False
-    ) -> None:
-        self.at = at
-        """The op that it is checked for."""
-        self.fails = fails
-        """True for elements that the op refuses; or a code."""
-        self.errors = errors
-        """What is raised; of several, as coded."""
-        self.is_code = is_code
+    at: torch.fx.Node
+    """The op that it is checked for."""
+    fails: torch.fx.Node
+    """True for elements that the op refuses; or a code."""
+    errors: Sequence[Exception]
+    """What is raised; of several, as coded."""
+    is_code: bool = False
 
 
 def _limits(one: _Range) -> tuple[Any, ...]:

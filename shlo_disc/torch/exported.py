@@ -12,7 +12,6 @@ from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-import shlo_disc
 from shlo_disc.base.errors import CacheMismatchError, UnsupportedError
 from shlo_disc.driver.options import stated_likely
 from shlo_disc.torch.argument_checks import ArgumentChecks
@@ -102,11 +101,8 @@ def compile(
             names = [i.weight or i.name for i in inputs]
             known = Known(ranges=program.range_constraints, conditions=conditions)
             lowered = lower_graph(program.graph_module, names, known, checks=checks)
-            executable = shlo_disc.compile(
-                lowered.module,
-                shapes=lowered.shapes,
-                names=lowered.names,
-                constraints=[*lowered.constraints, *given],
+            executable = lowered.compiled(
+                constraints=given,
                 likely=likely,
                 donated=[k for k, place in enumerate(lowered.binding.inputs) if place in taken],
                 target=target,

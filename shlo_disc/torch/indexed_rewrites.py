@@ -19,8 +19,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.torch.layouts import memory_order
 from shlo_disc.torch.places import where
+from shlo_disc.torch.results import memory_order
 
 aten = torch.ops.aten
 

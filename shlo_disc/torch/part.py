@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-import shlo_disc
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
 from shlo_disc.torch.options import Options
@@ -45,12 +44,8 @@ class Part:
         # Dynamo guards what is known, or a program of the same arguments checks it.
         lowered = lower_graph(graph, names, known, seen=seen, checks=options.checks, guarded=True)
         symbols = set(lowered.symbols.values())
-        self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
-            lowered.module,
+        self.executable: Executable | DataSizedExecutable = lowered.compiled(
             name=name,
-            shapes=lowered.shapes,
-            names=lowered.names,
-            constraints=lowered.constraints,
             likely={symbol: own for symbol, own in options.likely.items() if symbol in symbols},
             first_sizes=_first_sizes(graph, lowered),
         )

@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 import torch
 
+import shlo_disc
 from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.records import dataclass
@@ -127,6 +128,13 @@ class Lowered:
     symbols: dict[str, str]
     """The names of its sizes, by symbols of PyTorch."""
     binding: Binding
+
+    def compiled(self, *, constraints: Sequence[str] = (), **more: Any) -> Any:
+        """What `shlo_disc.compile` makes of it, which requires these `constraints`, too."""
+        return shlo_disc.compile(
+            self.module, shapes=self.shapes, names=self.names,
+            constraints=[*self.constraints, *constraints], **more,
+        )  # fmt: skip
 
 
 @lets_others_run

@@ -83,18 +83,9 @@ def _unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
 def _diagonal_scatter(
     x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """`x` with `src` where the row and the column are `offset` apart."""
-    first, second = dim1 % x.dim(), dim2 % x.dim()
-    rest = [k for k in range(x.dim()) if k not in (first, second)]
-    y = x.permute([*rest, first, second])
-    rows, columns = (torch.arange(y.shape[k]).unsqueeze(1 if k == -2 else 0) for k in (-2, -1))
-    places = rows if offset >= 0 else columns
-    padded = torch.cat([src, src.new_zeros([*src.shape[:-1], 1])], -1)  # `src` may have no elements
-    spread = padded.index_select(-1, places.reshape([-1]).clamp(max=src.shape[-1]))
-    spread = spread.unsqueeze(-1 if offset >= 0 else -2)
-    y = torch.where(columns - rows == offset, spread, y)
-    order = [*rest, first, second]
-    return y.permute([order.index(k) for k in range(x.dim())])
+    """`x` with `src` at the places of a diagonal."""
+    numbers = torch.arange(x.numel()).reshape(x.shape)
+    return torch.put(x, numbers.diagonal(offset, dim1, dim2), src)
 
 
 def _as_strided_scatter(

@@ -177,74 +177,49 @@ def _reduction(name: str) -> Body:
 _total = _reduction("add")
 
 
-COMPLEX: dict[Any, Body] = {
-    **{
-        getattr(aten, name).default: _unary(f"chlo.{name}")
-        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
-    },
-    **{
-        getattr(aten, name).default: _unary(op)
-        for name, op in {
-            "cos": "cosine",
-            "exp": "exponential",
-            "expm1": "exponential_minus_one",
-            "log": "log",
-            "log1p": "log_plus_one",
-            "neg": "negate",
-            "rsqrt": "rsqrt",
-            "sgn": "sign",
-            "sigmoid": "logistic",
-            "sin": "sine",
-            "sqrt": "sqrt",
-            "tan": "tan",
-            "tanh": "tanh",
-        }.items()
-    },
-    aten.abs.default: _unary("abs"),
-    aten.add.Scalar: _binary("add", "self", "other"),
-    aten.add.Tensor: _binary("add", "self", "other"),
-    aten.angle.default: _angle,
-    aten._conj.default: _conjugate,
-    aten._conj_physical.default: _conjugate,
-    aten.conj_physical.default: _conjugate,
-    aten.complex.default: _complex,
-    aten.cumprod.default: cumprod,
-    aten.div.Scalar: _binary("divide", "self", "other"),
-    aten.div.Tensor: _binary("divide", "self", "other"),
-    aten.eq.Scalar: _eq,
-    aten.eq.Tensor: _eq,
-    aten.imag.default: _unary("imag"),
-    aten._to_copy.default: _copy,
-    aten.full_like.default: _like(None),
-    aten.mean.default: _mean,
-    aten.mean.dim: _mean,
-    aten.ones_like.default: _like(1),
-    prims.convert_element_type.default: _copy,
-    prims.imag.default: _unary("imag"),
-    prims.real.default: _unary("real"),
-    aten.to.dtype: _copy,
-    aten.to.dtype_layout: _copy,
-    aten.zeros_like.default: _like(0),
-    aten.mul.Scalar: _binary("multiply", "self", "other"),
-    aten.mul.Tensor: _binary("multiply", "self", "other"),
-    aten.ne.Scalar: _ne,
-    aten.ne.Tensor: _ne,
-    aten.polar.default: _polar,
-    aten.pow.Tensor_Scalar: _binary("power", "self", "exponent"),
-    aten.pow.Tensor_Tensor: _binary("power", "self", "exponent"),
-    aten.prod.default: _reduction("multiply"),
-    aten.prod.dim_int: _reduction("multiply"),
-    aten.real.default: _unary("real"),
-    aten.reciprocal.default: lambda call: [1 / call["self"]],
-    aten.rsub.Scalar: _reversed_subtract,
-    aten.scalar_tensor.default: _number,
-    aten.sub.Scalar: _binary("subtract", "self", "other"),
-    aten.sub.Tensor: _binary("subtract", "self", "other"),
-    aten.sum.default: _total,
-    aten.sum.dim_IntList: _total,
-    aten.view_as_complex.default: _view_as_complex,
-    aten.view_as_real.default: _view_as_real,
-}
+_FUNCTIONS = {
+    "abs": "abs", "cos": "cosine", "exp": "exponential", "expm1": "exponential_minus_one",
+    "imag": "imag", "log": "log", "log1p": "log_plus_one", "neg": "negate", "real": "real",
+    "rsqrt": "rsqrt", "sgn": "sign", "sigmoid": "logistic", "sin": "sine", "sqrt": "sqrt",
+    "tan": "tan", "tanh": "tanh",
+}  # fmt: skip
+"""Op -> the same of StableHLO."""
+
+_CHLO = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
+
+_ROWS: tuple[tuple[Body, tuple[Any, ...]], ...] = (
+    *((_unary(name), (getattr(aten, op).default,)) for op, name in _FUNCTIONS.items()),
+    *((_unary(f"chlo.{op}"), (getattr(aten, op).default,)) for op in _CHLO),
+    (_angle, (aten.angle.default,)),
+    (_binary("add", "self", "other"), (aten.add.Scalar, aten.add.Tensor)),
+    (_binary("divide", "self", "other"), (aten.div.Scalar, aten.div.Tensor)),
+    (_binary("multiply", "self", "other"), (aten.mul.Scalar, aten.mul.Tensor)),
+    (_binary("power", "self", "exponent"), (aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)),
+    (_binary("subtract", "self", "other"), (aten.sub.Scalar, aten.sub.Tensor)),
+    (_complex, (aten.complex.default,)),
+    (_conjugate, (aten._conj.default, aten._conj_physical.default, aten.conj_physical.default)),
+    (_copy, (aten._to_copy.default, aten.to.dtype, aten.to.dtype_layout,
+             prims.convert_element_type.default)),
+    (_eq, (aten.eq.Scalar, aten.eq.Tensor)),
+    (_like(0), (aten.zeros_like.default,)),
+    (_like(1), (aten.ones_like.default,)),
+    (_like(None), (aten.full_like.default,)),
+    (_mean, (aten.mean.default, aten.mean.dim)),
+    (_ne, (aten.ne.Scalar, aten.ne.Tensor)),
+    (_number, (aten.scalar_tensor.default,)),
+    (_polar, (aten.polar.default,)),
+    (_reduction("multiply"), (aten.prod.default, aten.prod.dim_int)),
+    (_reversed_subtract, (aten.rsub.Scalar,)),
+    (_total, (aten.sum.default, aten.sum.dim_IntList)),
+    (_unary("imag"), (prims.imag.default,)),
+    (_unary("real"), (prims.real.default,)),
+    (_view_as_complex, (aten.view_as_complex.default,)),
+    (_view_as_real, (aten.view_as_real.default,)),
+    (cumprod, (aten.cumprod.default,)),
+    (lambda call: [1 / call["self"]], (aten.reciprocal.default,)),
+)  # fmt: skip
+
+COMPLEX: dict[Any, Body] = {op: body for body, ops in _ROWS for op in ops}
 """Overload -> its body where an argument or the result is complex."""
 
 MOVES = frozenset({
