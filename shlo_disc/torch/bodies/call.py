@@ -78,6 +78,11 @@ Body: TypeAlias = Callable[[BodyCall], Sequence[ir.Value]]
 """Writes an op at the insertion point and gives its results."""
 
 
+def by_op(*rows: tuple[Body, Sequence[Any]]) -> dict[Any, Body]:
+    """Overload -> its body."""
+    return {op: body for body, ops in rows for op in ops}
+
+
 def sizes_at(
     shape: Sequence[Any], holders: Sequence[tuple[Sequence[Any], Array]]
 ) -> tuple[list[Array], list[int]]:

@@ -15,7 +15,7 @@ import torch
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ingest.arrays import Array
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import Body, BodyCall, aligned
+from shlo_disc.torch.bodies.call import Body, BodyCall, aligned, by_op
 from shlo_disc.torch.bodies.totals import cumprod
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -187,7 +187,7 @@ _FUNCTIONS = {
 
 _CHLO = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
 
-_ROWS: tuple[tuple[Body, tuple[Any, ...]], ...] = (
+COMPLEX = by_op(
     *((_unary(name), (getattr(aten, op).default,)) for op, name in _FUNCTIONS.items()),
     *((_unary(f"chlo.{op}"), (getattr(aten, op).default,)) for op in _CHLO),
     (_angle, (aten.angle.default,)),
@@ -218,8 +218,6 @@ _ROWS: tuple[tuple[Body, tuple[Any, ...]], ...] = (
     (cumprod, (aten.cumprod.default,)),
     (lambda call: [1 / call["self"]], (aten.reciprocal.default,)),
 )  # fmt: skip
-
-COMPLEX: dict[Any, Body] = {op: body for body, ops in _ROWS for op in ops}
 """Overload -> its body where an argument or the result is complex."""
 
 MOVES = frozenset({
