@@ -229,30 +229,23 @@ def _upsampled_backward(forward: Callable[..., Tensor]) -> Callable[..., Tensor]
 
 
 _INTERPOLATIONS = (
-    aten.upsample_bicubic2d, aten.upsample_bilinear2d, aten.upsample_linear1d,
-    aten.upsample_trilinear3d,
+    "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d",
 )  # fmt: skip
-"""Packets of ops that PyTorch decomposes, but not for exported programs."""
+"""Ops that PyTorch decomposes, but not for exported programs."""
 
-_GRADIENTS = {
-    aten.upsample_bicubic2d: aten.upsample_bicubic2d_backward,
-    aten.upsample_bilinear2d: aten.upsample_bilinear2d_backward,
-    aten.upsample_linear1d: aten.upsample_linear1d_backward,
-    aten.upsample_trilinear3d: aten.upsample_trilinear3d_backward,
-    aten.upsample_nearest1d: aten.upsample_nearest1d_backward,
-    aten.upsample_nearest2d: aten.upsample_nearest2d_backward,
-    aten.upsample_nearest3d: aten.upsample_nearest3d_backward,
-    aten._upsample_nearest_exact1d: aten._upsample_nearest_exact1d_backward,
-    aten._upsample_nearest_exact2d: aten._upsample_nearest_exact2d_backward,
-    aten._upsample_nearest_exact3d: aten._upsample_nearest_exact3d_backward,
+_PIXELS = tuple(
+    f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)
+)
+
+_BY_PYTORCH = {
+    name: decomposition_table[getattr(aten, name).default] for name in (*_INTERPOLATIONS, *_PIXELS)
 }
-"""Packet -> that of its gradient."""
 
 GRIDS: dict[Any, Callable[..., Any]] = {
-    **{op.default: decomposition_table[op.default] for op in _INTERPOLATIONS},
+    **{getattr(aten, name).default: _BY_PYTORCH[name] for name in _INTERPOLATIONS},
     **{
-        gradient.default: _upsampled_backward(decomposition_table[op.default])
-        for op, gradient in _GRADIENTS.items()
+        getattr(aten, f"{name}_backward").default: _upsampled_backward(forward)
+        for name, forward in _BY_PYTORCH.items()
     },
     aten._upsample_bicubic2d_aa.default: _bicubic,
     aten._upsample_bicubic2d_aa_backward.default: _upsampled_backward(_bicubic),

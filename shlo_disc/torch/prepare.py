@@ -7,7 +7,6 @@ that has them, and those that are results are computed by the caller (:class:`Si
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +120,7 @@ def begin(
         of_data += check_indices(graph)
     results = take_results(graph, sizes, seen)
     assertions = check_data(graph, sizes, of_data)
-    drawn, draws = draw_before(graph, placeholders, sizes)
+    drawn, draws = draw_before(graph, sizes)
     return Begun(
         module, placeholders, drawn, draws, sizes, named, known.ranges, conditions, results,
         assertions, guarded,
@@ -188,13 +187,10 @@ def finish(begun: Begun, carried: Callable[[torch.fx.Node], bool]) -> Prepared:
 
 def _placeholders_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """The placeholders, moved to the front: those of a region are where they are used."""
-    found = [node for node in graph.nodes if node.op == "placeholder"]
-    for before, node in itertools.pairwise([None, *found]):
-        if before is None:
-            if node is not next(iter(graph.nodes)):
-                next(iter(graph.nodes)).prepend(node)
-        else:
-            before.append(node)
+    found = list(graph.find_nodes(op="placeholder"))
+    for node in reversed(found):
+        if (first := next(iter(graph.nodes))) is not node:
+            first.prepend(node)
     return found
 
 
@@ -281,12 +277,8 @@ def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> 
         value = operator.attrgetter(str(node.target))(module)
         if not isinstance(value, torch.Tensor):
             continue  # a graph of a higher-order op
-        last = kept[-1] if kept else None
-        with (
-            graph.inserting_after(last)
-            if last is not None
-            else graph.inserting_before(next(iter(graph.nodes)))
-        ):
+        first = next(iter(graph.nodes))
+        with graph.inserting_after(kept[-1]) if kept else graph.inserting_before(first):
             new = graph.placeholder(f"constant_{len(found)}")
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)

@@ -151,9 +151,7 @@ TAKEN_APART = {aten.scaled_dot_product_attention.default: _attention}
 """Decompositions beside those that PyTorch always makes where it retraces an export."""
 
 
-def draw_before(
-    graph: torch.fx.Graph, placeholders: Sequence[torch.fx.Node], sizes: Sizes
-) -> tuple[list[torch.fx.Node], Draws]:
+def draw_before(graph: torch.fx.Graph, sizes: Sizes) -> tuple[list[torch.fx.Node], Draws]:
     """Replace random ops of `graph` by new placeholders, behind the given ones.
 
     The placeholders, and what draws the numbers. `sizes` tells the values of symbols in a call. An
@@ -167,12 +165,7 @@ def draw_before(
         draw = _drawn(node, sizes)
         if draw is None:
             continue
-        last = found[-1] if found else placeholders[-1] if placeholders else None
-        with (
-            graph.inserting_before(next(iter(graph.nodes)))
-            if last is None
-            else graph.inserting_after(last)
-        ):
+        with graph.inserting_before(next(n for n in graph.nodes if n.op != "placeholder")):
             new = graph.placeholder(f"{node.name}_drawn")
         places.append(place_of(node))
         _replace(node, new)

@@ -122,31 +122,29 @@ _BY_PYTORCH = (
 )  # fmt: skip
 """Ops with a decomposition that PyTorch does not count among those into core ops."""
 
+_VIEWS = (
+    ("detach", "default"), ("narrow", "default"), ("permute", "default"), ("select", "int"),
+    ("split_with_sizes", "default"), ("t", "default"), ("transpose", "int"), ("unbind", "int"),
+    ("unsqueeze", "default"), ("view", "default"), ("view", "dtype"),
+)  # fmt: skip
+
 VIEWS: dict[Any, Callable[..., Any]] = {
     **{op: decomposition_table[op] for op in _BY_PYTORCH},
+    **{
+        getattr(getattr(aten, f"{name}_copy"), overload): getattr(getattr(aten, name), overload)
+        for name, overload in _VIEWS
+    },
+    **{
+        getattr(packet, overload): _squeeze
+        for packet in (aten.squeeze, aten.squeeze_copy)
+        for overload in ("default", "dim", "dims")
+    },
     aten.as_strided_scatter.default: _as_strided_scatter,
-    aten.detach_copy.default: aten.detach,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.empty_permuted.default: lambda size, _, **kwargs: aten.empty.memory_format(size, **kwargs),
     aten.lift_fresh_copy.default: aten.clone,
-    aten.narrow_copy.default: torch.narrow,
-    aten.permute_copy.default: torch.permute,
     aten.roll.default: _roll,
-    aten.select_copy.int: torch.select,
-    aten.split_with_sizes_copy.default: torch.split_with_sizes,
-    aten.squeeze.default: _squeeze,
-    aten.squeeze.dim: _squeeze,
-    aten.squeeze.dims: _squeeze,
-    aten.squeeze_copy.default: _squeeze,
-    aten.squeeze_copy.dim: _squeeze,
-    aten.squeeze_copy.dims: _squeeze,
-    aten.t_copy.default: torch.t,
-    aten.transpose_copy.int: torch.transpose,
-    aten.unbind_copy.int: torch.unbind,
     aten.unfold.default: _unfold,
     aten.unfold_copy.default: _unfold,
-    aten.unsqueeze_copy.default: torch.unsqueeze,
-    aten.view_copy.default: aten.view.default,
-    aten.view_copy.dtype: aten.view.dtype,
 }
 """Overload -> what it is traced from; a copy of a view is one where nothing is written."""
