@@ -312,15 +312,19 @@ def _keep_what_is_saved() -> None:
 
     It takes the backward program to write into what the forward one saves. None does so here.
     """
+    if (metadata := _metadata()) is not None:
+        metadata.bw_donated_idxs = []
+
+
+def _metadata() -> Any:
+    """What AOTAutograd has found out of the graph that is compiled."""
     context = torch._guards.TracingContext.try_get()
-    if context is not None and context.fw_metadata is not None:
-        context.fw_metadata.bw_donated_idxs = []
+    return None if context is None else context.fw_metadata
 
 
 def _seen(kind: str) -> int | None:
     """How many results of a forward graph go to the caller; the backward one reads the others."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = _metadata()
     if kind != "forward" or metadata is None:
         return None
     return len(metadata.tokens) + int(metadata.num_forward)
@@ -328,8 +332,7 @@ def _seen(kind: str) -> int | None:
 
 def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:
     """Which placeholders are parameters or buffers, whose memory stays where it is."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = _metadata()
     static = frozenset(() if metadata is None else metadata.static_input_indices)
     return frozenset(
         number for number, node in enumerate(placeholders) if _input_index(node) in static

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch._higher_order_ops.effects import has_effects
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.operator_support import OperatorSupportBase, create_op_support
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
@@ -164,10 +164,8 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
     def _try(self, node: torch.fx.Node) -> str | None:
         try:
             alone, names = _alone(node)
-            found = lower_graph(
-                alone, names, self._known, checks=False, guarded=True, is_kept=False
-            )
-            examine(found.module)
+            settings = {"checks": False, "guarded": True, "is_kept": False}
+            examine(lower_graph(alone, names, self._known, **settings).module)
         except NeedsSeveralPrograms:
             return None  # which a region is compiled as
         except Exception as error:  # whatever it is, PyTorch runs the op
@@ -175,22 +173,19 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
         return None
 
 
-class _Among(OperatorSupportBase):  # type: ignore[misc]
+def _among(nodes: Sequence[torch.fx.Node]) -> OperatorSupportBase:
     """Some nodes, each with what takes its results apart.
 
     A size that is computed from one and used by another, by PyTorch, sets these apart.
     """
+    held = frozenset(nodes)
 
-    def __init__(self, nodes: Sequence[torch.fx.Node]) -> None:
-        self._nodes = frozenset(nodes)
-
-    def is_node_supported(
-        self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node
-    ) -> bool:
-        """True for a node among these, or what takes one apart."""
+    def is_held(_: Any, node: torch.fx.Node) -> bool:
         while node.op == "call_function" and node.target is operator.getitem:
             node = node.args[0]
-        return node in self._nodes
+        return node in held
+
+    return create_op_support(is_held)
 
 
 def _key(node: torch.fx.Node) -> Any:
@@ -242,7 +237,7 @@ def cut(
     if way is Way.HALVES:
         ops = operations(own.graph)
         half = len(ops) // 2
-        supports = [_Among(ops[:half]), _Among(ops[half:])]
+        supports = [_among(ops[:half]), _among(ops[half:])]
     else:
         _mark_unsized(own.graph)
         covered = _Covered(known, way)
