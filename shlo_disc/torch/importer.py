@@ -64,6 +64,7 @@ def import_graph(
     another node.
     """
     carried: list[Carried] = []
+    functions: dict[str, ir.FunctionType] = {}
 
     class NodeImporter(GraphNodeImporter):  # type: ignore[misc]
         def _import_torch_op_overload(
@@ -96,10 +97,13 @@ def import_graph(
             kinds = [self._cc.get_vtensor_type(values[k].shape, values[k].dtype) for k in places]
             if not isinstance(value, torch.Tensor) and (len(values) > 1 or is_control(node)):
                 self._multi_result_nodes.add(node)
+            given = [self._import_argument(loc, operand) for operand in operands]
+            kind = ir.FunctionType.get([v.type for v in given], kinds, context=context)
+            functions[function] = kind
             call = ir.Operation.create(
                 "func.call",
                 results=kinds,
-                operands=[self._import_argument(loc, operand) for operand in operands],
+                operands=given,
                 attributes={"callee": ir.FlatSymbolRefAttr.get(made.function)},
                 loc=loc,
             )
@@ -115,7 +119,7 @@ def import_graph(
     importer._cc = Types(context, py_attr_tracker=importer._py_attr_tracker)
     importer.import_stateless_graph(graph, func_name="main")
     module = importer.module
-    _declare(module, carried)
+    _declare(module, functions)
     return module, carried
 
 
@@ -174,23 +178,14 @@ def _name(node: torch.fx.Node) -> str:
     return node.target.name() if is_control(node) else str(node.target.overloadpacket.__name__)
 
 
-def _declare(module: ir.Module, carried: list[Carried]) -> None:
+def _declare(module: ir.Module, carried: Mapping[str, ir.FunctionType]) -> None:
     """A private function without a body for every call."""
-    calls = {}
-    for view in module.body.operations[0].regions[0].blocks[0].operations:
-        if view.operation.name == "func.call":
-            callee = ir.FlatSymbolRefAttr(view.operation.attributes["callee"]).value
-            calls[callee] = view.operation
     with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(module.body):
-        for one in carried:
-            call = calls[one.function]
-            kind = ir.FunctionType.get(
-                [v.type for v in call.operands], [r.type for r in call.results]
-            )
+        for name, kind in carried.items():
             ir.Operation.create(
                 "func.func",
                 attributes={
-                    "sym_name": ir.StringAttr.get(one.function),
+                    "sym_name": ir.StringAttr.get(name),
                     "function_type": ir.TypeAttr.get(kind),
                     "sym_visibility": ir.StringAttr.get("private"),
                 },

@@ -146,12 +146,7 @@ def _of_complex_numbers(node: torch.fx.Node) -> bool:
 
 def write_body(module: ir.Module, carried: Carried) -> None:
     """Give the function that `carried` calls its body. Raises UnsupportedError."""
-    function = next(
-        view.operation
-        for view in module.body.operations
-        if view.operation.name == "func.func"
-        and ir.StringAttr(view.operation.attributes["sym_name"]).value == carried.function
-    )
+    function = ir.SymbolTable(module.operation)[carried.function].operation
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     locations = [carried.location] * len(kind.inputs)
     block = function.regions[0].blocks.append(*kind.inputs, arg_locs=locations)
