@@ -347,23 +347,15 @@ def inline(
     """Put the nodes of `traced`, a graph of these `inputs`, in the place of `node` in `module`."""
     graph = module.graph
     known: dict[torch.fx.Node, Any] = {}
-    waiting = list(inputs)
-    result: Any = None
+    known.update(zip(traced.graph.find_nodes(op="placeholder"), inputs, strict=True))
     with graph.inserting_before(node):
-        for inner in traced.graph.nodes:
-            if inner.op == "placeholder":
-                known[inner] = waiting.pop(0)
-            elif inner.op == "output":
-                result = torch.fx.map_arg(inner.args[0], lambda n: known[n])
-            else:
-                if inner.op == "get_attr":
-                    # Named anew: the graphs of two nodes may have constants of one name.
-                    name = _unused(module, f"{node.name}_{inner.target}")
-                    setattr(module, name, getattr(traced, inner.target))
-                    known[inner] = graph.get_attr(name)
-                else:
-                    known[inner] = graph.node_copy(inner, lambda n: known[n])
-                known[inner].meta = {**origin(node), **inner.meta}
+        result: Any = graph.graph_copy(traced.graph, known)
+    for inner, new in list(known.items())[len(inputs) :]:
+        if inner.op == "get_attr":
+            # Named anew: the graphs of two nodes may have constants of one name.
+            new.target = _unused(module, f"{node.name}_{inner.target}")
+            setattr(module, new.target, getattr(traced, inner.target))
+        new.meta = {**origin(node), **inner.meta}
     if isinstance(result, torch.fx.Node):
         node.replace_all_uses_with(result)
     else:
