@@ -220,23 +220,19 @@ def _grouped_mm(
     """
     if offs is None:
         found = a @ b
+    elif a.dim() == 3:
+        found = _grouped_mm(b.t(), a.mT, offs).t()
     else:
-        count = a.shape[0] if a.dim() == 2 and b.dim() == 3 else b.shape[-1]
-        count = a.shape[-1] if a.dim() == b.dim() == 2 else count
+        count = a.shape[0] if b.dim() == 3 else a.shape[-1]
         starts = torch.cat([offs.new_zeros([1]), offs]).narrow(0, 0, offs.shape[0])
         places = torch.arange(count)
         is_own = (places >= starts.unsqueeze(1)) & (places < offs.unsqueeze(1))  # [g, count]
-        if a.dim() == b.dim() == 2:
+        if b.dim() == 2:
             found = torch.where(is_own.unsqueeze(1), a, 0.0) @ b
-        elif a.dim() == 2:
-            parts = torch.where(is_own.t().unsqueeze(-1), a.unsqueeze(1), 0.0)  # [m, g, k]
-            found = parts.reshape([count, b.shape[0] * b.shape[1]]) @ b.reshape(
-                [b.shape[0] * b.shape[1], b.shape[2]]
-            )
         else:
-            parts = torch.where(is_own.unsqueeze(1), b, 0.0)  # [g, k, n]
-            wide = a.transpose(0, 1).reshape([a.shape[1], a.shape[0] * a.shape[2]])
-            found = wide @ parts.reshape([a.shape[0] * a.shape[2], count])
+            parts = torch.where(is_own.t().unsqueeze(-1), a.unsqueeze(1), 0.0)  # [m, g, k]
+            depth = b.shape[0] * b.shape[1]
+            found = parts.reshape([count, depth]) @ b.reshape([depth, b.shape[2]])
     found = found if bias is None else found + bias
     return found.to(out_dtype or a.dtype)
 
