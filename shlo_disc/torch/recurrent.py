@@ -107,13 +107,6 @@ def _recurrence_gradient(
     return hs, of_h
 
 
-for _name, _function in {
-    "lstm": _lstm, "gru": _gru, "rnn": _rnn, "lstm_gradient": _lstm_gradient,
-    "recurrence_gradient": _recurrence_gradient,
-}.items():  # fmt: skip
-    _OPS.impl(_name, _function, "CPU")
-
-
 # -- shapes --------------------------------------------------------------------------------------
 
 
@@ -130,22 +123,24 @@ def _states(gates: Tensor, h: Tensor, *others: Any) -> Tensor:
     return gates.new_empty([*gates.shape[:2], h.shape[1]])
 
 
-for _name, _function in {
-    "lstm": _lstm_shapes,
-    "gru": _states,
-    "rnn": _states,
-    "lstm_gradient": lambda grad, cell, factors, through, kept, *others: (
-        torch.empty_like(grad),
-        torch.empty_like(kept),
-        grad.new_empty(grad.shape[1:]),
-        torch.empty_like(cell),
-    ),
-    "recurrence_gradient": lambda grad, *others: (
-        torch.empty_like(grad),
-        grad.new_empty(grad.shape[1:]),
-    ),
-}.items():
-    _OPS.impl(_name, _function, "Meta")
+def _lstm_gradient_shapes(
+    grad: Tensor, cell: Tensor, factors: Tensor, through: Tensor, kept: Tensor, *others: Any
+) -> tuple[Tensor, ...]:
+    like = torch.empty_like
+    return like(grad), like(kept), grad.new_empty(grad.shape[1:]), like(cell)
+
+
+def _gradient_shapes(grad: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return torch.empty_like(grad), grad.new_empty(grad.shape[1:])
+
+
+for _name, _function, _shapes in (
+    ("lstm", _lstm, _lstm_shapes), ("gru", _gru, _states), ("rnn", _rnn, _states),
+    ("lstm_gradient", _lstm_gradient, _lstm_gradient_shapes),
+    ("recurrence_gradient", _recurrence_gradient, _gradient_shapes),
+):  # fmt: skip
+    _OPS.impl(_name, _function, "CPU")
+    _OPS.impl(_name, _shapes, "Meta")
 
 
 # -- gradients -----------------------------------------------------------------------------------
