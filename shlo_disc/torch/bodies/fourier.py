@@ -94,7 +94,7 @@ def _scaled(
     if normalization == _BY_ROOT:
         factor = factor.apply("sqrt")
     if not divided:  # else times what it was divided by
-        factor = 1 / factor
+        factor = factor.full(1) / factor
     if is_complex:
         factor = factor.apply("complex", 0, element=y.element)
     return y * factor

@@ -71,7 +71,8 @@ def _length(start: Any, end: Any, step: Any) -> Array:
         )
     first, last = (_scaled(each, scale) for each in ((start, end) if is_up else (end, start)))
     width = _scaled(abs(step) if isinstance(step, Fraction) else step, scale)
-    return (last - first + (width - 1)) / width
+    length: Array = (last - first + (width - 1)) / width
+    return length
 
 
 def _scaled(bound: Any, scale: int) -> Any:
