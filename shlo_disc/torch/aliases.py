@@ -9,7 +9,6 @@ user gets. So they must be those that PyTorch's own operations would give.
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from shlo_disc.base.records import dataclass
+from shlo_disc.torch.nodes import copied, output_of
 from shlo_disc.torch.sizes import Sizes, expression, places_of, symbols_of
 
 
@@ -60,8 +60,7 @@ class Aliases:
         nodes = list(graph.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         self._sizes = Sizes(places_of(placeholders))
-        (output,) = (node for node in nodes if node.op == "output")
-        returned = output.args[0]
+        returned = output_of(graph.graph).args[0]
         if not isinstance(returned, tuple | list):
             return
         self._count = len(returned)
@@ -128,8 +127,8 @@ class Aliases:
         made = {*self._views, *self._chains}
         if not made:
             return graph
-        rest = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-        (output,) = (node for node in rest.graph.nodes if node.op == "output")
+        rest = copied(graph)
+        output = output_of(rest.graph)
         by_name = {node.name: node for node in rest.graph.nodes}
         output.args = (
             tuple(
@@ -188,13 +187,13 @@ def _chain(
     graph: torch.fx.GraphModule, item: torch.fx.Node, start: torch.fx.Node | None
 ) -> torch.fx.GraphModule:
     """The operations of `graph` that make `item` of its inputs, and of `start` if there is one."""
-    found = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    found = copied(graph)
     by_name = {node.name: node for node in found.graph.nodes}
     if start is not None:
         *_, last = (node for node in found.graph.nodes if node.op == "placeholder")
         with found.graph.inserting_after(last):
             by_name[start.name].replace_all_uses_with(found.graph.placeholder("start"))
-    (output,) = (node for node in found.graph.nodes if node.op == "output")
+    output = output_of(found.graph)
     output.args = (by_name[item.name],)
     found.graph.eliminate_dead_code()
     found.recompile()

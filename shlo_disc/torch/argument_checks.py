@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-import shlo_disc
 from shlo_disc.torch.arguments import Input
-from shlo_disc.torch.prepare import is_dense
+from shlo_disc.torch.prepare import Known, is_dense
 from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.tensors import TensorProgram
 
@@ -51,20 +50,13 @@ class ArgumentChecks:
         graph.output(())
         lowered = lower_graph(
             torch.fx.GraphModule(torch.nn.Module(), graph),
-            names=[one.name for one in inputs if one.weight is None],
-            ranges=program.range_constraints,
-            conditions=conditions,
+            [one.name for one in inputs if one.weight is None],
+            Known(ranges=program.range_constraints, conditions=conditions),
             checks=False,
         )
         self.symbols = lowered.symbols
         """Symbol of PyTorch -> the name of a size."""
-        self.executable = shlo_disc.compile(
-            lowered.module,
-            shapes=lowered.shapes,
-            names=lowered.names,
-            constraints=[*lowered.constraints, *constraints],
-            likely=likely,
-        )
+        self.executable = lowered.compiled(constraints=constraints, likely=likely)
         self._binding = lowered.binding
         self._program = TensorProgram(self.executable)
 

@@ -38,14 +38,10 @@ def _of_data(node: torch.fx.Node) -> Assertion:
     """What an op of :data:`_OF_DATA` asserts."""
     if node.target is aten._linalg_check_errors.default:
         # PyTorch's own op raises, which knows the class of the error and what to say.
-        check = functools.partial(_check_linear_algebra, node.args[1:], dict(node.kwargs))
-        return Assertion(node.args[0], check)
+        rest, more = node.args[1:], dict(node.kwargs)
+        return Assertion(node.args[0], lambda info: aten._linalg_check_errors(info, *rest, **more))
     message = str(node.args[1]) if len(node.args) > 1 else ""
     return Assertion(node.args[0], functools.partial(_require, message or _FALSE))
-
-
-def _check_linear_algebra(args: Any, kwargs: dict[str, Any], info: torch.Tensor) -> None:
-    aten._linalg_check_errors(info, *args, **kwargs)
 
 
 _OF_DATA = frozenset({

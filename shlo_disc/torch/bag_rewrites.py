@@ -24,20 +24,14 @@ _SUM, _MEAN, _MAX = 0, 1, 2
 """Values of `mode`."""
 
 
-def embedding_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What rows by their indices are traced from: torch-mlir refuses flags of the gradient.
-
-    None for another node, and for rows without such flags.
-    """
-    if node.op != "call_function" or node.target is not aten.embedding.default:
-        return None
+def _embedding_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Rows without flags of the gradient, which torch-mlir refuses."""
     flags = [*node.args[3:], *(node.kwargs.get(k) for k in ("scale_grad_by_freq", "sparse"))]
-    return _plain_embedding if any(flags) else None
+    return (lambda w, i, *_, **__: aten.embedding(w, i)) if any(flags) else None
 
 
-def _plain_embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
-    found: Tensor = aten.embedding(weight, indices)
-    return found
+ROWS = {aten.embedding.default: _embedding_rule}
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def _bags(offsets: Tensor, count: Any) -> Tensor:
@@ -57,16 +51,10 @@ def _wide(places: Tensor, like: Tensor) -> Tensor:
 
 
 def _embedding_bag(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = _SUM,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+    mode: int = _SUM, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Rows joined at the bags that they are in: by their sum, mean or maximum.
 
     PyTorch saves the other results for the gradient. They are the bag of each index, the numbers
@@ -130,17 +118,10 @@ def _largest(
 
 
 def _embedding_bag_dense_backward(
-    grad: Tensor,
-    indices: Tensor,
-    offset2bag: Tensor,
-    bag_size: Tensor,
-    maximum_indices: Tensor,
-    num_weights: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    per_sample_weights: Tensor | None,
+    grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor,
+    num_weights: int, scale_grad_by_freq: bool, mode: int, per_sample_weights: Tensor | None,
     padding_idx: int = -1,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The gradient of each row: the sum of those of the bags that it is in."""
     zeros = torch.zeros([num_weights, grad.shape[1]], dtype=grad.dtype)
     if mode == _MAX:
@@ -162,34 +143,17 @@ def _embedding_bag_dense_backward(
 
 
 def _embedding_bag_backward(
-    grad: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    offset2bag: Tensor,
-    bag_size: Tensor,
-    maximum_indices: Tensor,
-    num_weights: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Tensor | None,
-    padding_idx: int = -1,
+    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, *given: Any
 ) -> Tensor:
-    return _embedding_bag_dense_backward(
-        grad, indices, _bags(offsets, indices.shape[0]), bag_size, maximum_indices, num_weights,
-        scale_grad_by_freq, mode, per_sample_weights, padding_idx,
-    )  # fmt: skip
+    """`given` is as for :func:`_embedding_bag_dense_backward`, with `sparse` behind `mode`."""
+    bag = _bags(offsets, indices.shape[0])
+    return _embedding_bag_dense_backward(grad, indices, bag, *given[:5], *given[6:])
 
 
 def _factors_backward(
-    grad: Tensor,
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    offset2bag: Tensor,
-    mode: int,
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: int,
     padding_idx: int = -1,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The gradient of each factor: the product of its row and the gradient of its bag."""
     bag = _bags(offsets, indices.shape[0])
     found = (grad.index_select(0, bag) * weight.index_select(0, indices)).sum(-1)

@@ -30,7 +30,8 @@ from shlo_disc.base.errors import IndexRangeError
 from shlo_disc.base.records import dataclass
 from shlo_disc.torch.graph_checks import Code, code_of_graphs, shifted
 from shlo_disc.torch.importer import is_control, schema_arguments
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.nodes import made, origin
+from shlo_disc.torch.places import where
 from shlo_disc.torch.results import Assertion
 from shlo_disc.torch.sizes import expression
 
@@ -244,21 +245,23 @@ def _code(graph: torch.fx.Graph) -> Code | None:
             continue
         if is_control(node):
             if (found := code_of_graphs(node, _code)) is not None:
-                others[node] = _Flag(node, found[0], *found[1], is_code=True)
+                others[node] = _Flag(node, *found, is_code=True)
         elif node.target in _IN_RANGE:
             for one in _IN_RANGE[node.target](schema_arguments(node)):
                 one = dataclasses.replace(one, index=_same_elements(one.index))
                 if not _is_in_range(one) and not _is_empty(one.index):
                     ranges.setdefault((one.index, *_limits(one)), (node, one))
         elif (divisor := _divisor(node)) is not None:
-            error = RuntimeError(f"{_where(node)}: ZeroDivisionError")
-            others.setdefault(divisor, _Flag(node, _call(node, aten.eq.Scalar, divisor, 0), error))
+            error = RuntimeError(f"{where(node)}: ZeroDivisionError")
+            others.setdefault(
+                divisor, _Flag(node, _call(node, aten.eq.Scalar, divisor, 0), [error])
+            )
         elif node.target is aten.repeat_interleave.Tensor:
-            error = RuntimeError(f"{_where(node)}: {_WRONG_REPEATS}")
-            others[node] = _Flag(node, _wrong_repeats(node), error)
+            error = RuntimeError(f"{where(node)}: {_WRONG_REPEATS}")
+            others[node] = _Flag(node, _wrong_repeats(node), [error])
     places = {node: place for place, node in enumerate(graph.nodes)}
     flags = [
-        *(_Flag(at, _outside(at, one), _range_error(at, one)) for at, one in ranges.values()),
+        *(_Flag(at, _outside(at, one), [_range_error(at, one)]) for at, one in ranges.values()),
         *others.values(),
     ]
     flags.sort(key=lambda flag: places[flag.at])
@@ -266,23 +269,17 @@ def _code(graph: torch.fx.Graph) -> Code | None:
     return (_joined(flags), errors) if flags else None
 
 
+@dataclass(frozen=True)
 class _Flag:
     """What is checked of one tensor."""
 
-    def __init__(
-        self,
-        at: torch.fx.Node,
-        fails: torch.fx.Node,
-        *errors: Exception,
-        is_code: bool = False,
-    ) -> None:
-        self.at = at
-        """The op that it is checked for."""
-        self.fails = fails
-        """True for elements that the op refuses; or a code."""
-        self.errors = errors
-        """What is raised; of several, as coded."""
-        self.is_code = is_code
+    at: torch.fx.Node
+    """The op that it is checked for."""
+    fails: torch.fx.Node
+    """True for elements that the op refuses; or a code."""
+    errors: Sequence[Exception]
+    """What is raised; of several, as coded."""
+    is_code: bool = False
 
 
 def _limits(one: _Range) -> tuple[Any, ...]:
@@ -379,35 +376,22 @@ def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Nod
     while end.next.meta.get("check_of") is at:
         end = end.next
     with at.graph.inserting_after(end):
-        node = at.graph.call_function(op, args, kwargs)
-    values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
-    node.meta = {key: at.meta[key] for key in ("stack_trace", "nn_module_stack") if key in at.meta}
-    node.meta["check_of"] = at
-    mode = torch._guards.detect_fake_mode([v for v in values if isinstance(v, torch.Tensor)])
-    if mode is None:
-        node.meta["val"] = op(*values, **kwargs)
-    else:
-        with mode:
-            node.meta["val"] = op(*values, **kwargs)
+        node = made(at.graph, op, *args, **kwargs)
+    node.meta |= {**origin(at), "check_of": at}
     return node
-
-
-def _where(node: torch.fx.Node) -> str:
-    note_place(node)
-    return f"{node.meta.get('place', 'unknown location')}: {node.target}"
 
 
 def _range_error(node: torch.fx.Node, one: _Range) -> IndexRangeError:
     if one.holder is None:
-        return IndexRangeError(f"{_where(node)}: an element is negative")
+        return IndexRangeError(f"{where(node)}: an element is negative")
     size = _size(one)
     least, most = ("-n", "n - 1") if one.wraps else ("0", "n - 1")
     if isinstance(size, int):
         least, most = str(-size if one.wraps else 0), str(size - 1)
     what = "the number of elements" if one.axis is None else f"the size of dimension {one.axis}"
-    where = "" if isinstance(size, int) else f", where n is {what}"
+    told = "" if isinstance(size, int) else f", where n is {what}"
     return IndexRangeError(
-        f"{_where(node)}: an index is out of range: not from {least} to {most}{where}"
+        f"{where(node)}: an index is out of range: not from {least} to {most}{told}"
     )
 
 

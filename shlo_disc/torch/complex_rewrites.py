@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from shlo_disc.torch.bodies.complex_numbers import is_complex
@@ -39,8 +40,6 @@ _ADDED = frozenset({"fill_value", "value"})
 
 def complex_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """What a linear op of complex numbers is traced from; None for another node."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return None
     if not any(map(is_complex, (node, *node.all_input_nodes))):
         return None
     if node.target.overloadpacket in _LINEAR:
@@ -61,9 +60,9 @@ def _of_parts(op: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 def _part(place: int, name: str, value: Any) -> Any:
     """Of an argument the real part, for `place` 0, or the imaginary part."""
-    if isinstance(value, torch.Tensor) and value.is_complex():
+    if isinstance(value, Tensor) and value.is_complex():
         return (prims.real, prims.imag)[place](value)
-    if isinstance(value, torch.Tensor) and value.is_floating_point() and place:
+    if isinstance(value, Tensor) and value.is_floating_point() and place:
         return torch.zeros_like(value)
     if isinstance(value, torch.dtype) and value.is_complex:
         return value.to_real()
@@ -72,9 +71,7 @@ def _part(place: int, name: str, value: Any) -> Any:
     return value
 
 
-def _addmm(
-    x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> torch.Tensor:
+def _addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     product = a @ b
     product = product if alpha == 1 else product * alpha
     if beta == 0:
@@ -82,18 +79,18 @@ def _addmm(
     return (x if beta == 1 else x * beta) + product
 
 
-def _masked_fill(z: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
-    if not isinstance(value, torch.Tensor):
+def _masked_fill(z: Tensor, mask: Tensor, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
         value = torch.scalar_tensor(value, dtype=z.dtype)
     z, mask = torch.broadcast_tensors(z, mask)
     return torch.where(mask, value.to(z.dtype).expand(z.shape), z)
 
 
-def _isnan(z: torch.Tensor) -> torch.Tensor:
+def _isnan(z: Tensor) -> Tensor:
     return z.real.isnan() | z.imag.isnan()
 
 
-def _view(z: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _view(z: Tensor, dtype: torch.dtype) -> Tensor:
     """Complex numbers are pairs of their parts."""
     if z.is_complex():
         z = torch.view_as_real(z).flatten(-2) if z.dim() else torch.view_as_real(z)
@@ -104,11 +101,11 @@ def _view(z: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.view_as_complex(z.reshape([*z.shape[:-1], z.shape[-1] // 2, 2]))
 
 
-def _log(base: float) -> Callable[..., torch.Tensor]:
+def _log(base: float) -> Callable[..., Tensor]:
     return lambda z: z.log() * (1 / math.log(base))
 
 
-def _of_truth(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _of_truth(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An op that asks of every operand whether it is 0."""
     return lambda *operands: function(*(z != 0 for z in operands))
 

@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 aten = torch.ops.aten
 
 
-def convolution_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a convolution is traced from whose window has sizes that no type gives.
-
-    torch-mlir takes `aten.conv2d` of windows of static sizes. None for other ops.
-    """
-    if node.op != "call_function" or node.target not in _PLAIN:
-        return None
+def _convolution_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """torch-mlir takes `aten.conv2d` of windows of static sizes."""
     weight = node.args[1]
     assert isinstance(weight, torch.fx.Node)
     sizes = weight.meta["val"].shape[2:]
     return None if all(isinstance(n, int) for n in sizes) else node.target
+
+
+PLAIN_CONVOLUTIONS = dict.fromkeys((aten.conv2d.default, aten.conv2d.padding), _convolution_rule)
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def fix_steps(graph: torch.fx.Graph) -> None:
@@ -33,7 +33,7 @@ def fix_steps(graph: torch.fx.Graph) -> None:
     and compiles again for another one.
     """
     for node in graph.nodes:
-        if node.op != "call_function" or node.target not in _STEPPED:
+        if node.target not in _STEPPED:
             continue
         for place, argument in enumerate(node.target._schema.arguments):
             if argument.name in _STEPS and place < len(node.args):
@@ -49,20 +49,12 @@ _STEPPED = frozenset({aten.convolution.default, aten.convolution_backward.defaul
 
 _STEPS = frozenset({"stride", "dilation", "output_padding", "groups"})
 
-_PLAIN = frozenset({aten.conv2d.default, aten.conv2d.padding})
-"""Those that are not rewritten everywhere."""
-
 
 def _transposed(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,), output_padding: Sequence[int] = (0,), groups: int = 1,
     dilation: Sequence[int] = (1,),
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     is_one = x.dim() < weight.dim()  # one picture, not a batch of them
     batch = x.unsqueeze(0) if is_one else x
     y = aten.convolution(
@@ -71,14 +63,12 @@ def _transposed(
     return y.squeeze(0) if is_one else y
 
 
-def _with_settings(*args: Any) -> torch.Tensor:
+def _with_settings(*args: Any) -> Tensor:
     """Without the settings of cuDNN behind the arguments of `aten.convolution`."""
     return aten.convolution(*args[:9])
 
 
-def _of_sequences(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0
-) -> torch.Tensor:
+def _of_sequences(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Of x: [T, N, I] and weight: [k, I, O]."""
     y = aten.convolution(
         x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, [1], [pad], [1], False, [0], 1
@@ -87,8 +77,8 @@ def _of_sequences(
 
 
 def _of_sequences_backward(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor, pad: int
+) -> tuple[Tensor, Tensor, Tensor]:
     of_x, of_weight, of_bias = aten.convolution_backward(
         grad.permute(1, 2, 0), x.permute(1, 2, 0), weight.permute(2, 1, 0), [weight.shape[2]],
         [1], [pad], [1], False, [0], 1, [True, True, True],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,26 +24,21 @@ from torch.utils import _pytree as pytree
 from torch_mlir.extras.fx_decomp_util import DEFAULT_DECOMPOSITIONS
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.torch.bag_rewrites import embedding_rule
+from shlo_disc.torch.bag_rewrites import ROWS
 from shlo_disc.torch.complex_rewrites import complex_rule
-from shlo_disc.torch.convolution_rewrites import convolution_rule
+from shlo_disc.torch.convolution_rewrites import PLAIN_CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import OF_FEATURES
-from shlo_disc.torch.half_numbers import half_rule
-from shlo_disc.torch.indexed_rewrites import empty_slice_rule, mask_rule, read_storages
+from shlo_disc.torch.indexed_rewrites import MASKED, read_storages
 from shlo_disc.torch.linalg_rewrites import OF_LIBRARIES
-from shlo_disc.torch.narrow_numbers import (
-    comparison_rule,
-    dtype_rule,
-    narrow_rule,
-    scalar_rule,
-)
-from shlo_disc.torch.number_rewrites import division_rule, fused_rule
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.nodes import origin
+from shlo_disc.torch.number_rewrites import DIVISIONS, fused_rule
+from shlo_disc.torch.places import where
 from shlo_disc.torch.quantized_rewrites import quantized_rule
 from shlo_disc.torch.rewrites import REWRITES
-from shlo_disc.torch.running_statistics import native_norm_rule
-from shlo_disc.torch.scalar_rewrites import operand_rule, promotion_rule
+from shlo_disc.torch.running_statistics import NATIVE_NORMS
+from shlo_disc.torch.scalar_rewrites import OF_VECTORS, promotion_rule
 from shlo_disc.torch.sizes import expression, is_plain_symbol
+from shlo_disc.torch.type_rewrites import TYPES, Rule
 from shlo_disc.torch.view_rewrites import parts_rule
 
 aten = torch.ops.aten
@@ -81,10 +76,7 @@ def table() -> Mapping[Any, Decomposition]:
 
 
 def decompose(
-    module: torch.fx.GraphModule,
-    carried: Callable[[torch.fx.Node], bool],
-    *,
-    libraries: bool,
+    module: torch.fx.GraphModule, carried: Callable[[torch.fx.Node], bool], *, libraries: bool
 ) -> list[Any]:
     """Rewrite the nodes of `module` that :func:`table` has, but for those that are `carried`.
 
@@ -100,12 +92,12 @@ def decompose(
     for node in module.graph.nodes:
         if node.target in _VIEWS:
             node.target, node.args = aten.view.default, node.args[:2]
-    for node in list(module.graph.nodes):
-        rule = None if node.op != "call_function" or carried(node) else _rule(node, rules)
+    for node in _ops(module.graph):
+        rule = None if carried(node) else _rule(node, rules)
         if rule is not None:
             guards += _rewrite(module, node, rules, rule, traces)
     for special in (complex_rule, _special_rule):
-        for node in list(module.graph.nodes):
+        for node in _ops(module.graph):
             rule = None if carried(node) else special(node)
             if rule is not None:
                 guards += _rewrite(module, node, rules, rule, {})
@@ -113,9 +105,14 @@ def decompose(
     return guards
 
 
+def _ops(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The calls of ops; not those of functions of Python, and of ops that run graphs."""
+    return [node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+
+
 def _of_libraries(graph: torch.fx.Graph) -> dict[Any, Decomposition]:
     """The rules for ops of other libraries in `graph`, which may be imported at any time."""
-    ops = {node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    ops = {node.target for node in _ops(graph)}
     return {op: OF_LIBRARIES[op.name()] for op in ops if op.name() in OF_LIBRARIES}
 
 
@@ -128,7 +125,7 @@ def _rule(node: torch.fx.Node, rules: Mapping[Any, Decomposition]) -> Decomposit
     found = rules.get(op) or parts_rule(node) or fused_rule(node) or quantized_rule(node)
     if found is not None:
         return found
-    return op if isinstance(op, torch._ops.OpOverload) and is_composite(op) else None
+    return op if is_composite(op) else None
 
 
 @functools.cache
@@ -154,14 +151,21 @@ def _plain(value: Any) -> Any:
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
+_SPECIAL: tuple[tuple[Collection[Any], Rule], ...] = (
+    *TYPES,
+    *(({op}, rule) for rows in (
+        DIVISIONS, MASKED, ROWS, PLAIN_CONVOLUTIONS, NATIVE_NORMS, OF_VECTORS,
+    ) for op, rule in rows.items()),
+)  # fmt: skip
+"""Overloads that are rewritten for some arguments only, and what says for which."""
+
+
 def _special_rule(node: torch.fx.Node) -> Decomposition | None:
     """What a node is traced from whose op is rewritten for some arguments only."""
-    rules = (
-        scalar_rule, half_rule, dtype_rule, division_rule, comparison_rule, narrow_rule,
-        empty_slice_rule, mask_rule, embedding_rule, convolution_rule,
-        native_norm_rule, promotion_rule, operand_rule,
-    )  # fmt: skip
-    return next((found for rule in rules if (found := rule(node)) is not None), None)
+    for ops, rule in _SPECIAL:
+        if node.target in ops and (found := rule(node)) is not None:
+            return found
+    return promotion_rule(node)
 
 
 _Traces = dict[Any, tuple[torch.fx.GraphModule, list[Any]]]
@@ -217,10 +221,8 @@ def _traced(
         args, kwargs = pytree.tree_unflatten(
             [known[x] if isinstance(x, torch.fx.Node) else x for x in leaves], structure
         )
-        results = function(*args, **kwargs)
-        return (
-            tuple(results) if isinstance(results, tuple) else results
-        )  # named ones would be nodes
+        results = function(*args, **kwargs)  # as plain tuples: named ones would be nodes
+        return tuple(results) if isinstance(results, tuple) else results
 
     mode = torch._guards.detect_fake_mode([x.meta["val"] for x in inputs] + _fakes(module))
     try:
@@ -237,15 +239,10 @@ def _traced(
             if any(map(_is_mutable, traced.graph.nodes)):
                 traced = _without_writes(traced, rules, given)
     except UnsupportedError as error:
-        note_place(node)
-        where = node.meta.get("place", "unknown location")
-        raise UnsupportedError(f"{where}: {node.target}: {error}") from error
+        raise UnsupportedError(f"{where(node)}: {error}") from error
     except _FOREIGN as error:
-        note_place(node)
-        where = node.meta.get("place", "unknown location")
-        raise UnsupportedError(
-            f"{where}: {node.target}: PyTorch's decomposition of it fails: {error}"
-        ) from error
+        said = f"{where(node)}: PyTorch's decomposition of it fails: {error}"
+        raise UnsupportedError(said) from error
     return traced, guards
 
 
@@ -341,10 +338,6 @@ def _fakes(module: torch.fx.GraphModule) -> list[Any]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-_ORIGIN = ("stack_trace", "nn_module_stack")
-"""Of a node: where it comes from."""
-
-
 def inline(
     module: torch.fx.GraphModule,
     node: torch.fx.Node,
@@ -354,24 +347,15 @@ def inline(
     """Put the nodes of `traced`, a graph of these `inputs`, in the place of `node` in `module`."""
     graph = module.graph
     known: dict[torch.fx.Node, Any] = {}
-    waiting = list(inputs)
-    result: Any = None
+    known.update(zip(traced.graph.find_nodes(op="placeholder"), inputs, strict=True))
     with graph.inserting_before(node):
-        for inner in traced.graph.nodes:
-            if inner.op == "placeholder":
-                known[inner] = waiting.pop(0)
-            elif inner.op == "output":
-                result = torch.fx.map_arg(inner.args[0], lambda n: known[n])
-            else:
-                if inner.op == "get_attr":
-                    # Named anew: the graphs of two nodes may have constants of one name.
-                    name = _unused(module, f"{node.name}_{inner.target}")
-                    setattr(module, name, getattr(traced, inner.target))
-                    known[inner] = graph.get_attr(name)
-                else:
-                    known[inner] = graph.node_copy(inner, lambda n: known[n])
-                origin = {key: node.meta[key] for key in _ORIGIN if key in node.meta}
-                known[inner].meta = {**origin, **inner.meta}
+        result: Any = graph.graph_copy(traced.graph, known)
+    for inner, new in list(known.items())[len(inputs) :]:
+        if inner.op == "get_attr":
+            # Named anew: the graphs of two nodes may have constants of one name.
+            new.target = _unused(module, f"{node.name}_{inner.target}")
+            setattr(module, new.target, getattr(traced, inner.target))
+        new.meta = {**origin(node), **inner.meta}
     if isinstance(result, torch.fx.Node):
         node.replace_all_uses_with(result)
     else:

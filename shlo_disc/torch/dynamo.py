@@ -7,6 +7,7 @@ AOTAutograd gives functional graphs: one for inference, or one forward and one b
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import threading
 import time
@@ -30,9 +31,9 @@ from shlo_disc.torch.effects import without_tokens
 from shlo_disc.torch.equal_operations import merge_equal_operations, merge_equal_sizes_of_data
 from shlo_disc.torch.module_floats import specialise_module_floats
 from shlo_disc.torch.options import Options
-from shlo_disc.torch.part import NOTHING_KNOWN, Known
 from shlo_disc.torch.partition import reason_of
 from shlo_disc.torch.places import place_of
+from shlo_disc.torch.prepare import Known
 from shlo_disc.torch.random_numbers import save_draws
 from shlo_disc.torch.recurrent import take_recurrent_layers
 from shlo_disc.torch.regions import Regions
@@ -83,7 +84,7 @@ def backend(
     except Exception as error:
         if chosen.on_unsupported == "error":
             raise
-        return UntracedGraph(graph, error)
+        return UntracedGraph(graph, error, chosen)
 
 
 @contextmanager
@@ -150,9 +151,11 @@ class CompiledGraph(Regions):
         super().__init__(
             self._begin(kind),
             _known(placeholders),
-            likely=options.likely,
-            freeze=options.freeze and kind == "inference",
-            checks=options.checks and kind != "backward",
+            dataclasses.replace(
+                options,
+                freeze=options.freeze and kind == "inference",
+                checks=options.checks and kind != "backward",
+            ),
         )
         own = [_name(node, names) for node in placeholders]
         _check_devices(graph, dict(zip(placeholders, own, strict=True)))
@@ -212,8 +215,8 @@ class CompiledGraph(Regions):
 class UntracedGraph(CompiledGraph):
     """A graph of Dynamo that PyTorch's own transformations fail for; PyTorch runs it."""
 
-    def __init__(self, graph: torch.fx.GraphModule, error: Exception) -> None:
-        Regions.__init__(self, self._begin("untraced"))
+    def __init__(self, graph: torch.fx.GraphModule, error: Exception, options: Options) -> None:
+        Regions.__init__(self, self._begin("untraced"), Known(), options)
         self.seconds = 0.0
         self._run = lambda inputs: graph(*inputs)
         self.leave(
@@ -275,7 +278,7 @@ def _known(placeholders: Sequence[torch.fx.Node]) -> Known:
     """What the environment of a graph knows of its symbols."""
     environment = environment_of([node.meta.get("val") for node in placeholders])
     if environment is None:
-        return NOTHING_KNOWN
+        return Known()
     # Dynamo checks all of them before each call. Those on floats say nothing to the compiler.
     conditions = [guard.expr for guard in environment.guards if not has_floats(guard.expr)]
     return Known(_symbol_names(environment), environment.var_to_range, conditions)
@@ -309,15 +312,19 @@ def _keep_what_is_saved() -> None:
 
     It takes the backward program to write into what the forward one saves. None does so here.
     """
+    if (metadata := _metadata()) is not None:
+        metadata.bw_donated_idxs = []
+
+
+def _metadata() -> Any:
+    """What AOTAutograd has found out of the graph that is compiled."""
     context = torch._guards.TracingContext.try_get()
-    if context is not None and context.fw_metadata is not None:
-        context.fw_metadata.bw_donated_idxs = []
+    return None if context is None else context.fw_metadata
 
 
 def _seen(kind: str) -> int | None:
     """How many results of a forward graph go to the caller; the backward one reads the others."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = _metadata()
     if kind != "forward" or metadata is None:
         return None
     return len(metadata.tokens) + int(metadata.num_forward)
@@ -325,8 +332,7 @@ def _seen(kind: str) -> int | None:
 
 def _weights(placeholders: Sequence[torch.fx.Node]) -> frozenset[int]:
     """Which placeholders are parameters or buffers, whose memory stays where it is."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = _metadata()
     static = frozenset(() if metadata is None else metadata.static_input_indices)
     return frozenset(
         number for number, node in enumerate(placeholders) if _input_index(node) in static

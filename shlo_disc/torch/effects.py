@@ -13,12 +13,12 @@ such as `aten._print`, keep theirs: PyTorch runs them.
 
 from __future__ import annotations
 
-import copy
 import operator
 
 import torch
 
 from shlo_disc.torch.assertions import checks_data
+from shlo_disc.torch.nodes import copied, output_of
 
 _TOKENS = ("ForwardTokenAOTInput", "BackwardTokenAOTInput")
 
@@ -32,14 +32,14 @@ def without_tokens(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """
     if not any(_is_token(node) for node in module.graph.nodes):
         return module
-    own = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    own = copied(module)
     graph = own.graph
     for node in list(graph.nodes):
         if _is_token(node):
             node.meta["val"] = None
         elif node.target is _with_effects and checks_data(node.args[1]):
             _unwrap(node)
-    (output,) = (node for node in graph.nodes if node.op == "output")
+    output = output_of(graph)
     output.args = (
         tuple(None if isinstance(x, torch.fx.Node) and _is_token(x) else x for x in output.args[0]),
     )

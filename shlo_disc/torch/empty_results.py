@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
+from shlo_disc.torch.nodes import made, origin
 from shlo_disc.torch.size_nodes import SizeNodes
 from shlo_disc.torch.sizes import Numbers, Place
 
@@ -25,9 +25,7 @@ _KEPT = frozenset({aten.scalar_tensor.default, aten.expand.default})
 
 
 def state_empty_results(
-    graph: torch.fx.Graph,
-    placeholders: Sequence[torch.fx.Node],
-    places: Mapping[str, Place],
+    graph: torch.fx.Graph, placeholders: Sequence[torch.fx.Node], places: Mapping[str, Place]
 ) -> None:
     """Replace each op of `graph` that gives a tensor of no element, for every size, by zeros.
 
@@ -56,16 +54,11 @@ def _is_empty(node: torch.fx.Node) -> bool:
 
 
 def _replace(node: torch.fx.Node, sizes: Sequence[torch.fx.Node | int]) -> None:
-    value = node.meta["val"]
     graph = node.graph
     with graph.inserting_before(node):
-        zero = graph.call_function(aten.scalar_tensor.default, (0,), {"dtype": value.dtype})
-        zeros = graph.call_function(aten.expand.default, (zero, list(sizes)))
-    place: dict[str, Any] = {
-        key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta
-    }
-    with value.fake_mode:
-        zero.meta = {**place, "val": torch.zeros((), dtype=value.dtype)}
-        zeros.meta = {**place, "val": zero.meta["val"].expand(value.shape)}
+        zero = made(graph, aten.scalar_tensor.default, 0, dtype=node.meta["val"].dtype)
+        zeros = made(graph, aten.expand.default, zero, list(sizes))
+    for one in (zero, zeros):
+        one.meta |= origin(node)
     node.replace_all_uses_with(zeros)
     graph.erase_node(node)

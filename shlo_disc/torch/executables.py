@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
@@ -20,6 +19,7 @@ from shlo_disc.executables.executable import Executable
 from shlo_disc.torch.argument_checks import ArgumentChecks
 from shlo_disc.torch.arguments import Input, check_number, leaves_of
 from shlo_disc.torch.donation import apart_from_writes
+from shlo_disc.torch.nodes import copied
 from shlo_disc.torch.part import Part
 from shlo_disc.torch.prepare import inline_modes
 from shlo_disc.torch.program import Lowered
@@ -299,7 +299,7 @@ class CutExecutable(TorchExecutable):
         self._checks = checks
         graph = program.graph_module
         if cannot_trace is None:
-            graph = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+            graph = copied(graph)
             inline_modes(graph)
             written = {id(to) for _, to in self._writes if isinstance(to, torch.Tensor)}
             weights = [

@@ -12,7 +12,6 @@ from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-import shlo_disc
 from shlo_disc.base.errors import CacheMismatchError, UnsupportedError
 from shlo_disc.driver.options import stated_likely
 from shlo_disc.torch.argument_checks import ArgumentChecks
@@ -24,10 +23,9 @@ from shlo_disc.torch.executables import (
     TorchExecutable,
     WholeExecutable,
 )
-from shlo_disc.torch.options import stated_on_unsupported
-from shlo_disc.torch.part import Known
-from shlo_disc.torch.places import note_place
-from shlo_disc.torch.prepare import needs_retracing
+from shlo_disc.torch.options import Options, stated_on_unsupported
+from shlo_disc.torch.places import where
+from shlo_disc.torch.prepare import Known, needs_retracing
 from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.random_numbers import TAKEN_APART
 from shlo_disc.torch.regions import Regions
@@ -100,18 +98,11 @@ def compile(
     conditions = _conditions(program)
     if cannot_trace is None:
         try:
-            lowered = lower_graph(
-                program.graph_module,
-                names=[i.weight or i.name for i in inputs],
-                ranges=program.range_constraints,
-                conditions=conditions,
-                checks=checks,
-            )
-            executable = shlo_disc.compile(
-                lowered.module,
-                shapes=lowered.shapes,
-                names=lowered.names,
-                constraints=[*lowered.constraints, *given],
+            names = [i.weight or i.name for i in inputs]
+            known = Known(ranges=program.range_constraints, conditions=conditions)
+            lowered = lower_graph(program.graph_module, names, known, checks=checks)
+            executable = lowered.compiled(
+                constraints=given,
                 likely=likely,
                 donated=[k for k, place in enumerate(lowered.binding.inputs) if place in taken],
                 target=target,
@@ -128,9 +119,7 @@ def compile(
     regions = Regions(
         argument_checks.executable.name,
         Known(argument_checks.symbols, program.range_constraints, conditions),
-        likely=stated_likely(likely),
-        freeze=freeze,
-        checks=checks,
+        Options(stated_likely(likely), freeze, on_unsupported, checks),
     )
     return CutExecutable(program, inputs, argument_checks, regions, cannot_trace=cannot_trace)
 
@@ -157,13 +146,12 @@ def _taken_apart(program: ExportedProgram) -> ExportedProgram:
         for node in program.graph.nodes:
             is_op = isinstance(node.target, torch._ops.OpOverload)
             if is_op and node.target._schema.is_mutable:
-                note_place(node)
-                where = f"{node.meta.get('place', 'unknown location')}: {node.target}: "
+                at = f"{where(node)}: "
                 break
         else:
-            where = ""
+            at = ""
         said = str(error).partition("\n")[0]
-        raise UnsupportedError(f"{where}PyTorch cannot retrace the program: {said}") from error
+        raise UnsupportedError(f"{at}PyTorch cannot retrace the program: {said}") from error
 
 
 def _refuse_resizing(program: ExportedProgram) -> None:

@@ -32,15 +32,10 @@ def _along(x: Tensor, axis: int, rank: int) -> Tensor:
 
 def _avg_pool_backward(count: int) -> Callable[..., Tensor]:
     def backward(
-        grad: Tensor,
-        x: Tensor,
-        kernel_size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        ceil_mode: bool,
-        count_include_pad: bool,
+        grad: Tensor, x: Tensor, kernel_size: Sequence[int], stride: Sequence[int],
+        padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
         divisor_override: int | None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """A sum of shares: the transposed convolution of one channel with ones."""
         kernel = _numbers(kernel_size, count)
         strides = _numbers(stride, count) if stride else kernel
@@ -71,29 +66,18 @@ def _avg_pool_backward(count: int) -> Callable[..., Tensor]:
     return backward
 
 
-def scattered(grad: Tensor, x: Tensor, indices: Tensor, count: int) -> Tensor:
-    """Each element of `grad` at its place of the flat picture: the last `count` axes of `x`."""
-    lead = list(x.shape[: x.dim() - count])
+def scattered(count: int) -> Callable[..., Tensor]:
+    """The gradient of a pool of maxima, whose last argument is the indices of its results."""
 
-    def flat(t: Tensor) -> Tensor:
-        return t.reshape([*lead, math.prod(t.shape[len(lead) :])])
+    def backward(grad: Tensor, x: Tensor, *more: Any) -> Tensor:
+        """Each element of `grad` at its place of the flat picture: the last `count` axes of `x`."""
+        lead = list(x.shape[: x.dim() - count])
 
-    zeros = torch.zeros_like(flat(x), dtype=grad.dtype)
-    return zeros.scatter_add(-1, flat(indices), flat(grad)).reshape(x.shape)
+        def flat(t: Tensor) -> Tensor:
+            return t.reshape([*lead, math.prod(t.shape[len(lead) :])])
 
-
-def _max_pool_backward(count: int) -> Callable[..., Tensor]:
-    def backward(
-        grad: Tensor,
-        x: Tensor,
-        kernel_size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        ceil_mode: bool,
-        indices: Tensor,
-    ) -> Tensor:
-        return scattered(grad, x, indices, count)
+        zeros = torch.zeros_like(flat(x), dtype=grad.dtype)
+        return zeros.scatter_add(-1, flat(more[-1]), flat(grad)).reshape(x.shape)
 
     return backward
 
@@ -142,8 +126,8 @@ GRADIENTS: dict[Any, Callable[..., Any]] = {
     aten._weight_norm_interface_backward.default: _weight_norm_backward,
     aten.avg_pool2d_backward.default: _avg_pool_backward(2),
     aten.avg_pool3d_backward.default: _avg_pool_backward(3),
-    aten.max_pool2d_with_indices_backward.default: _max_pool_backward(2),
-    aten.max_pool3d_with_indices_backward.default: _max_pool_backward(3),
+    aten.max_pool2d_with_indices_backward.default: scattered(2),
+    aten.max_pool3d_with_indices_backward.default: scattered(3),
     aten.replication_pad1d_backward.default: _replication_pad_backward,
     aten.replication_pad2d_backward.default: _replication_pad_backward,
     aten.replication_pad3d_backward.default: _replication_pad_backward,

@@ -8,13 +8,13 @@ of `while_loop` can give no code, and are not checked.
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
+
+from shlo_disc.torch.nodes import copied, faked, made, output_of
 
 aten = torch.ops.aten
 
@@ -41,7 +41,7 @@ def code_of_graphs(node: torch.fx.Node, check: Check) -> Code | None:
         place for place, argument in enumerate(node.args)
         if isinstance(argument, torch.fx.Node) and argument.op == "get_attr"
     ]  # fmt: skip
-    graphs = [_copied(operator.attrgetter(str(node.args[place].target))(owner)) for place in places]
+    graphs = [copied(operator.attrgetter(str(node.args[place].target))(owner)) for place in places]
     codes = {number: check(graphs[number].graph) for number in _RUN[node.target]}
     if not any(codes.values()):
         return None
@@ -65,31 +65,6 @@ def code_of_graphs(node: torch.fx.Node, check: Check) -> Code | None:
     return _result(node), errors
 
 
-def _copied(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    return torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-
-
-def _output(graph: torch.fx.GraphModule) -> torch.fx.Node:
-    (found,) = (node for node in graph.graph.nodes if node.op == "output")
-    return found
-
-
-def _faked(graph: torch.fx.Graph, make: Callable[[], Any]) -> Any:
-    """What `make` gives in the fake mode of `graph`."""
-    values = [node.meta.get("val") for node in graph.nodes]
-    mode = torch._guards.detect_fake_mode([v for v in values if isinstance(v, torch.Tensor)])
-    with mode:
-        return make()
-
-
-def _made(graph: torch.fx.Graph, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
-    """A node of `op` at the place of insertion."""
-    node = graph.call_function(op, args, kwargs)
-    given = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
-    node.meta["val"] = _faked(graph, lambda: op(*given[0], **given[1]))
-    return node
-
-
 def shifted(make: Callable[..., torch.fx.Node], code: torch.fx.Node, by: int) -> torch.fx.Node:
     """A code as an i32, larger by `by` unless it is 0; `make` makes a node of an op."""
     if code.meta["val"].dtype is not torch.int32:
@@ -101,19 +76,19 @@ def shifted(make: Callable[..., torch.fx.Node], code: torch.fx.Node, by: int) ->
 
 
 def _none(graph: torch.fx.Graph) -> torch.fx.Node:
-    return _made(graph, aten.full.default, [], 0, dtype=torch.int32)
+    return made(graph, aten.full.default, [], 0, dtype=torch.int32)
 
 
 def _return_code(
     node: torch.fx.Node, graph: torch.fx.GraphModule, code: torch.fx.Node | None, by: int
 ) -> None:
     """Have a graph of `node` give its code, too."""
-    output, make = _output(graph), functools.partial(_made, graph.graph)
+    output, make = output_of(graph.graph), functools.partial(made, graph.graph)
     with graph.graph.inserting_before(output):
         own = _none(graph.graph) if code is None else shifted(make, code, by)
         if node.target is _HIGHER_ORDER.while_loop:
             before = _carried(graph, len(node.args[2]) - 1)
-            own = _made(graph.graph, aten.maximum.default, before, own)
+            own = made(graph.graph, aten.maximum.default, before, own)
     output.args = ((*output.args[0], own),)
 
 
@@ -129,7 +104,7 @@ def _carry_code(node: torch.fx.Node, graphs: Sequence[torch.fx.GraphModule]) -> 
     for graph in graphs:
         with graph.graph.inserting_after(_carried(graph, len(carried) - 1)):
             own = graph.graph.placeholder("code_of_checks")
-        own.meta["val"] = _faked(graph.graph, lambda: torch.zeros([], dtype=torch.int32))
+        own.meta["val"] = faked(graph.graph, lambda: torch.zeros([], dtype=torch.int32))
     node.args = (condition, body, (*carried, start), *more)
 
 
@@ -139,14 +114,14 @@ def _result(node: torch.fx.Node) -> torch.fx.Node:
     sizes = []
     if node.target is _HIGHER_ORDER.scan:
         sizes = [node.args[2][0].meta["val"].shape[0]]
-    code = _faked(graph, lambda: torch.zeros(sizes, dtype=torch.int32))
+    code = faked(graph, lambda: torch.zeros(sizes, dtype=torch.int32))
     node.meta["val"] = (*results, code)
     with graph.inserting_before(node.next):
-        made = [graph.call_function(operator.getitem, (node, len(results)))]
-        made[0].meta["val"] = code
+        found = [graph.call_function(operator.getitem, (node, len(results)))]
+        found[0].meta["val"] = code
         if sizes:
-            made.append(_made(graph, aten.amax.default, made[-1]))
-            made.append(_made(graph, aten.clamp.default, made[-1], 0))  # of no steps
-    for one in made:
+            found.append(made(graph, aten.amax.default, found[-1]))
+            found.append(made(graph, aten.clamp.default, found[-1], 0))  # of no steps
+    for one in found:
         one.meta["check_of"] = node
-    return made[-1]
+    return found[-1]

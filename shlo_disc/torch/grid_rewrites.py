@@ -146,14 +146,9 @@ def _sampled(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> T
 
 
 def _sampled_backward(
-    grad: Tensor,
-    x: Tensor,
-    grid: Tensor,
-    mode: int,
-    padding: int,
-    align: bool,
+    grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, align: bool,
     output_mask: Sequence[bool],
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     def function(x: Tensor, grid: Tensor) -> Tensor:
         return _sampled(x, grid, mode, padding, align)
 
@@ -204,44 +199,20 @@ def _weights(
     return (found / torch.where(total == 0, 1.0, total)).to(dtype)
 
 
-def _resized(
-    kernel: Callable[[Tensor], Tensor], reach: int
-) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A product with the weights of each axis, and its gradient."""
+def _resized(kernel: Callable[[Tensor], Tensor], reach: int) -> Callable[..., Tensor]:
+    """A product with the weights of each axis."""
 
-    def both(
-        x: Tensor,
-        sizes: Sequence[Any],
-        counts: Sequence[Any],
-        align: bool,
-        factors: Sequence[float | None],
-        is_gradient: bool,
-    ) -> Tensor:
+    def resized(x: Tensor, output_size: Sequence[Any], align: bool, *factors: float) -> Tensor:
         rows, columns = (
-            _weights(sizes[k], counts[k], align, factors[k], kernel, reach, x.dtype) for k in (0, 1)
+            _weights(x.shape[2 + k], count, align, factor, kernel, reach, x.dtype)
+            for k, count, factor in zip((0, 1), output_size, (*factors, None, None), strict=False)
         )
-        if is_gradient:
-            return torch.matmul(torch.matmul(rows.t(), x), columns)
         return torch.matmul(rows, torch.matmul(x, columns.t()))
 
-    def forward(
-        x: Tensor, output_size: Sequence[Any], align_corners: bool,
-        scales_h: float | None = None, scales_w: float | None = None,
-    ) -> Tensor:  # fmt: skip
-        return both(x, x.shape[2:], output_size, align_corners, (scales_h, scales_w), False)
-
-    def backward(
-        grad: Tensor, output_size: Sequence[Any], input_size: Sequence[Any], align_corners: bool,
-        scales_h: float | None = None, scales_w: float | None = None,
-    ) -> Tensor:  # fmt: skip
-        given = input_size[2:], output_size, align_corners, (scales_h, scales_w)
-        return both(grad, *given, True)
-
-    return forward, backward
+    return resized
 
 
-_linear, _linear_backward = _resized(_triangle, 1)
-_bicubic, _bicubic_backward = _resized(_cubic, 2)
+_linear, _bicubic = _resized(_triangle, 1), _resized(_cubic, 2)
 
 
 def _upsampled_backward(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -258,35 +229,28 @@ def _upsampled_backward(forward: Callable[..., Tensor]) -> Callable[..., Tensor]
 
 
 _INTERPOLATIONS = (
-    aten.upsample_bicubic2d, aten.upsample_bilinear2d, aten.upsample_linear1d,
-    aten.upsample_trilinear3d,
+    "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d",
 )  # fmt: skip
-"""Packets of ops that PyTorch decomposes, but not for exported programs."""
+"""Ops that PyTorch decomposes, but not for exported programs."""
 
-_GRADIENTS = {
-    aten.upsample_bicubic2d: aten.upsample_bicubic2d_backward,
-    aten.upsample_bilinear2d: aten.upsample_bilinear2d_backward,
-    aten.upsample_linear1d: aten.upsample_linear1d_backward,
-    aten.upsample_trilinear3d: aten.upsample_trilinear3d_backward,
-    aten.upsample_nearest1d: aten.upsample_nearest1d_backward,
-    aten.upsample_nearest2d: aten.upsample_nearest2d_backward,
-    aten.upsample_nearest3d: aten.upsample_nearest3d_backward,
-    aten._upsample_nearest_exact1d: aten._upsample_nearest_exact1d_backward,
-    aten._upsample_nearest_exact2d: aten._upsample_nearest_exact2d_backward,
-    aten._upsample_nearest_exact3d: aten._upsample_nearest_exact3d_backward,
+_PIXELS = tuple(
+    f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)
+)
+
+_BY_PYTORCH = {
+    name: decomposition_table[getattr(aten, name).default] for name in (*_INTERPOLATIONS, *_PIXELS)
 }
-"""Packet -> that of its gradient."""
 
 GRIDS: dict[Any, Callable[..., Any]] = {
-    **{op.default: decomposition_table[op.default] for op in _INTERPOLATIONS},
+    **{getattr(aten, name).default: _BY_PYTORCH[name] for name in _INTERPOLATIONS},
     **{
-        gradient.default: _upsampled_backward(decomposition_table[op.default])
-        for op, gradient in _GRADIENTS.items()
+        getattr(aten, f"{name}_backward").default: _upsampled_backward(forward)
+        for name, forward in _BY_PYTORCH.items()
     },
     aten._upsample_bicubic2d_aa.default: _bicubic,
-    aten._upsample_bicubic2d_aa_backward.default: _bicubic_backward,
+    aten._upsample_bicubic2d_aa_backward.default: _upsampled_backward(_bicubic),
     aten._upsample_bilinear2d_aa.default: _linear,
-    aten._upsample_bilinear2d_aa_backward.default: _linear_backward,
+    aten._upsample_bilinear2d_aa_backward.default: _upsampled_backward(_linear),
     aten.grid_sampler_2d.default: _sampled,
     aten.grid_sampler_2d_backward.default: _sampled_backward,
     aten.grid_sampler_3d.default: _sampled,

@@ -17,6 +17,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.ir.mlir import ir
+from shlo_disc.torch.places import where
 from shlo_disc.torch.sizes import Numbers
 
 FOREIGN = (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
@@ -63,6 +64,7 @@ def import_graph(
     another node.
     """
     carried: list[Carried] = []
+    functions: dict[str, ir.FunctionType] = {}
 
     class NodeImporter(GraphNodeImporter):  # type: ignore[misc]
         def _import_torch_op_overload(
@@ -72,10 +74,8 @@ def import_graph(
                 try:
                     super()._import_torch_op_overload(loc, node, concrete_target)
                 except FOREIGN as error:
-                    where = node.meta.get("place", "unknown location")
-                    raise UnsupportedError(
-                        f"{where}: {node.target}: torch-mlir cannot import it: {error!r}"
-                    ) from error
+                    said = f"{where(node)}: torch-mlir cannot import it: {error!r}"
+                    raise UnsupportedError(said) from error
                 return
             self._carry(loc, node)
 
@@ -97,10 +97,13 @@ def import_graph(
             kinds = [self._cc.get_vtensor_type(values[k].shape, values[k].dtype) for k in places]
             if not isinstance(value, torch.Tensor) and (len(values) > 1 or is_control(node)):
                 self._multi_result_nodes.add(node)
+            given = [self._import_argument(loc, operand) for operand in operands]
+            kind = ir.FunctionType.get([v.type for v in given], kinds, context=context)
+            functions[function] = kind
             call = ir.Operation.create(
                 "func.call",
                 results=kinds,
-                operands=[self._import_argument(loc, operand) for operand in operands],
+                operands=given,
                 attributes={"callee": ir.FlatSymbolRefAttr.get(made.function)},
                 loc=loc,
             )
@@ -116,7 +119,7 @@ def import_graph(
     importer._cc = Types(context, py_attr_tracker=importer._py_attr_tracker)
     importer.import_stateless_graph(graph, func_name="main")
     module = importer.module
-    _declare(module, carried)
+    _declare(module, functions)
     return module, carried
 
 
@@ -175,23 +178,14 @@ def _name(node: torch.fx.Node) -> str:
     return node.target.name() if is_control(node) else str(node.target.overloadpacket.__name__)
 
 
-def _declare(module: ir.Module, carried: list[Carried]) -> None:
+def _declare(module: ir.Module, carried: Mapping[str, ir.FunctionType]) -> None:
     """A private function without a body for every call."""
-    calls = {}
-    for view in module.body.operations[0].regions[0].blocks[0].operations:
-        if view.operation.name == "func.call":
-            callee = ir.FlatSymbolRefAttr(view.operation.attributes["callee"]).value
-            calls[callee] = view.operation
     with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(module.body):
-        for one in carried:
-            call = calls[one.function]
-            kind = ir.FunctionType.get(
-                [v.type for v in call.operands], [r.type for r in call.results]
-            )
+        for name, kind in carried.items():
             ir.Operation.create(
                 "func.func",
                 attributes={
-                    "sym_name": ir.StringAttr.get(one.function),
+                    "sym_name": ir.StringAttr.get(name),
                     "function_type": ir.TypeAttr.get(kind),
                     "sym_visibility": ir.StringAttr.get("private"),
                 },

@@ -14,17 +14,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.torch.layouts import memory_order
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.places import where
+from shlo_disc.torch.results import memory_order
 
 aten = torch.ops.aten
 
 
-def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Every (columns + 1)-th element of the flattened matrices."""
     first, second = dim1 % x.dim(), dim2 % x.dim()
     rest = [k for k in range(x.dim()) if k not in (first, second)]
@@ -61,10 +62,9 @@ def read_storages(module: torch.fx.GraphModule) -> None:
         if offset is None:
             offset = view.meta["val"].storage_offset()
             if not isinstance(offset, int) or 0 in view.meta["val"].shape:
-                note_place(node)
                 raise UnsupportedError(
-                    f"{node.meta.get('place', 'unknown location')}: {node.target}: of a view "
-                    "whose place in its storage is not known; state storage_offset"
+                    f"{where(node)}: of a view whose place in its storage is not known; state "
+                    "storage_offset"
                 )
         node.args, node.kwargs = (owner, size, stride, offset), {}
 
@@ -86,7 +86,7 @@ def _shares(node: Any) -> bool:
     if not is_op or not (op.is_view or op is aten._unsafe_view.default):
         return False
     own = node.all_input_nodes[0].meta["val"]
-    found: list[torch.Tensor] = pytree.tree_leaves(node.meta["val"])
+    found: list[Tensor] = pytree.tree_leaves(node.meta["val"])
     if any(x.dtype is not own.dtype for x in found):
         return False
     if op.overloadpacket in _CONVERSIONS:
@@ -100,11 +100,8 @@ _RESHAPES = frozenset({aten.flatten, aten.ravel, aten.reshape, aten.reshape_as})
 
 
 def _as_strided(
-    x: torch.Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    storage_offset: int | None = None,
-) -> torch.Tensor:
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
     """Elements of `x` in the order of its memory, at places that sizes and strides give.
 
     The places must be inside `x`: that is a condition of calls where it depends on sizes.
@@ -131,7 +128,7 @@ def _as_strided(
     return flat.index_select(0, places.reshape([-1])).reshape(size)
 
 
-def _masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The n-th place where `mask` is true has element n of `source`.
 
     PyTorch raises where `source` is too short. Here its last element is repeated.
@@ -144,9 +141,7 @@ def _masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -
     return torch.where(mask, values.index_select(0, places.clamp(0, last)).reshape(x.shape), x)
 
 
-def _masked_scatter_backward(
-    grad: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]
-) -> torch.Tensor:
+def _masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
     """The elements of `grad` where `mask` is true, in order, then zeros: as many as `sizes` has."""
     count: Any = math.prod(sizes)
     mask = mask.expand(grad.shape).flatten()
@@ -157,7 +152,7 @@ def _masked_scatter_backward(
     return zeros.index_put([places], grad.flatten(), True).narrow(0, 0, count).reshape(sizes)
 
 
-def _distance(off: torch.Tensor, p: float) -> torch.Tensor:
+def _distance(off: Tensor, p: float) -> Tensor:
     """The norm of order `p` of the last dimension."""
     if p == 0:
         return (off != 0).to(off.dtype).sum(-1)
@@ -170,7 +165,7 @@ def _distance(off: torch.Tensor, p: float) -> torch.Tensor:
     return off.abs().pow(p).sum(-1).pow(1 / p)
 
 
-def _cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
+def _cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """Distances of each row of `x` from each row of `y`, from the differences.
 
     PyTorch may take a matrix product instead, which is less exact.
@@ -178,13 +173,13 @@ def _cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None)
     return _distance(x.unsqueeze(-2) - y.unsqueeze(-3), p)
 
 
-def _pdist(x: torch.Tensor, p: float = 2) -> torch.Tensor:
+def _pdist(x: Tensor, p: float = 2) -> Tensor:
     """Distances of each row from the rows behind it."""
     first, second = row_pairs(x.shape[0])
     return _distance(x.index_select(0, first) - x.index_select(0, second), p)
 
 
-def row_pairs(rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def row_pairs(rows: Any) -> tuple[Tensor, Tensor]:
     """The numbers of every two of `rows`, in order."""
     count = rows * (rows - 1) // 2
     behind = rows - 1 - torch.arange(rows)
@@ -194,8 +189,8 @@ def row_pairs(rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _nearest(
-    x: torch.Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float | None] | None
-) -> torch.Tensor:
+    x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float | None] | None
+) -> Tensor:
     """Pixel i of the result is pixel floor(i * scale) of `x`, computed in f32 as PyTorch does.
 
     Factors give the sizes of the result where these are not given.
@@ -222,7 +217,7 @@ def _nearest(
     return x
 
 
-def _pixel_step(have: int, want: int, factor: float | None) -> float | torch.Tensor:
+def _pixel_step(have: int, want: int, factor: float | None) -> float | Tensor:
     """How far neighbours of the result are apart in one of `have` pixels.
 
     PyTorch takes the factor, but for as many pixels and for twice as many.
@@ -236,23 +231,16 @@ def _pixel_step(have: int, want: int, factor: float | None) -> float | torch.Ten
 
 
 def _nearest2d(
-    x: torch.Tensor,
-    output_size: Sequence[int],
-    scales_h: float | None = None,
+    x: Tensor, output_size: Sequence[int], scales_h: float | None = None,
     scales_w: float | None = None,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     return _nearest(x, output_size, [scales_h, scales_w])
 
 
-def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a slice without elements is traced from: torch-mlir takes an end at 0 for the last one.
+def _empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """A slice without elements: torch-mlir takes an end at 0 for the last one."""
 
-    None for another node.
-    """
-    if node.op != "call_function" or node.target is not aten.slice.Tensor:
-        return None
-
-    def empty(x: torch.Tensor, dim: int = 0, *bounds: Any) -> torch.Tensor:
+    def empty(x: Tensor, dim: int = 0, *bounds: Any) -> Tensor:
         axis = dim % x.dim()
         return x.new_zeros([0 if k == axis else n for k, n in enumerate(x.shape)])
 
@@ -260,18 +248,13 @@ def empty_slice_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return empty if isinstance(size, int) and size == 0 else None
 
 
-def mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What an op with truth values as indices is traced from: torch-mlir takes them for numbers.
-
-    None for another node.
-    """
-    if node.op != "call_function" or node.target not in _WITH_INDICES:
-        return None
+def _mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Truth values as indices: torch-mlir takes them for numbers."""
     dtypes = [i.meta["val"].dtype for i in node.args[1] if i is not None]
     if not any(dtype in _TRUTHS for dtype in dtypes):
         return None
 
-    def of_places(x: torch.Tensor, indices: Sequence[Any], *rest: Any) -> torch.Tensor:
+    def of_places(x: Tensor, indices: Sequence[Any], *rest: Any) -> Tensor:
         if rest and not any(rest[1:]) and rest[0].dim() == 0 and len(dtypes) == 1:
             return _masked(x, indices, rest[0])
         places: list[Any] = []
@@ -283,15 +266,20 @@ def mask_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return of_places
 
 
-_WITH_INDICES = frozenset({
-    aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default,
-    aten._unsafe_index_put.default,
-})  # fmt: skip
+MASKED = {
+    aten.slice.Tensor: _empty_slice_rule,
+    **dict.fromkeys(
+        (aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default,
+         aten._unsafe_index_put.default),
+        _mask_rule,
+    ),
+}  # fmt: skip
+"""Overload -> what says for which nodes it is rewritten."""
 
 _TRUTHS = (torch.bool, torch.uint8)
 
 
-def _masked(x: torch.Tensor, indices: Sequence[Any], value: torch.Tensor) -> torch.Tensor:
+def _masked(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:
     """`x` with `value` where the one mask among `indices` is true."""
     place = next(k for k, index in enumerate(indices) if index is not None)
     mask = indices[place].to(torch.bool)
@@ -299,12 +287,12 @@ def _masked(x: torch.Tensor, indices: Sequence[Any], value: torch.Tensor) -> tor
     return torch.where(mask.reshape([*mask.shape, *behind]), value.to(x.dtype), x)
 
 
-def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
     x, mask = torch.broadcast_tensors(x, mask)
     return aten.index.Tensor(x, [mask])
 
 
-def _where(condition: torch.Tensor) -> list[torch.Tensor]:
+def _where(condition: Tensor) -> list[Tensor]:
     return list(aten.nonzero(condition).unbind(1))
 
 

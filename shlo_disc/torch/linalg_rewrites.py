@@ -121,15 +121,6 @@ def _lu_unpack(
     return permuted, lower, upper
 
 
-def _lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    lu, pivots, _ = aten.linalg_lu_factor_ex(a, pivot=pivot)
-    return _lu_unpack(lu, pivots)
-
-
-def _cholesky(a: Tensor, upper: bool = False) -> Tensor:
-    return aten.linalg_cholesky_ex(a, upper=upper)[0]
-
-
 def _solve_ex(
     a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -218,12 +209,9 @@ def _matrix_exp(a: Tensor) -> Tensor:
 
 
 def _grouped_mm(
-    a: Tensor,
-    b: Tensor,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
+    a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Products of groups: one product of matrices in which each group stands beside zeros.
 
     Group g lies in front of `offs[g]`, behind the groups before it. It is one of rows for
@@ -232,23 +220,19 @@ def _grouped_mm(
     """
     if offs is None:
         found = a @ b
+    elif a.dim() == 3:
+        found = _grouped_mm(b.t(), a.mT, offs).t()
     else:
-        count = a.shape[0] if a.dim() == 2 and b.dim() == 3 else b.shape[-1]
-        count = a.shape[-1] if a.dim() == b.dim() == 2 else count
+        count = a.shape[0] if b.dim() == 3 else a.shape[-1]
         starts = torch.cat([offs.new_zeros([1]), offs]).narrow(0, 0, offs.shape[0])
         places = torch.arange(count)
         is_own = (places >= starts.unsqueeze(1)) & (places < offs.unsqueeze(1))  # [g, count]
-        if a.dim() == b.dim() == 2:
+        if b.dim() == 2:
             found = torch.where(is_own.unsqueeze(1), a, 0.0) @ b
-        elif a.dim() == 2:
-            parts = torch.where(is_own.t().unsqueeze(-1), a.unsqueeze(1), 0.0)  # [m, g, k]
-            found = parts.reshape([count, b.shape[0] * b.shape[1]]) @ b.reshape(
-                [b.shape[0] * b.shape[1], b.shape[2]]
-            )
         else:
-            parts = torch.where(is_own.unsqueeze(1), b, 0.0)  # [g, k, n]
-            wide = a.transpose(0, 1).reshape([a.shape[1], a.shape[0] * a.shape[2]])
-            found = wide @ parts.reshape([a.shape[0] * a.shape[2], count])
+            parts = torch.where(is_own.t().unsqueeze(-1), a.unsqueeze(1), 0.0)  # [m, g, k]
+            depth = b.shape[0] * b.shape[1]
+            found = parts.reshape([count, depth]) @ b.reshape([depth, b.shape[2]])
     found = found if bias is None else found + bias
     return found.to(out_dtype or a.dtype)
 
@@ -259,11 +243,13 @@ LINALG: dict[Any, Callable[..., Any]] = {
     aten._linalg_det.default: _det,
     aten._linalg_slogdet.default: _slogdet,
     aten._linalg_solve_ex.default: _solve_ex,
-    aten.cholesky.default: _cholesky,
+    aten.cholesky.default: lambda a, upper=False: aten.linalg_cholesky_ex(a, upper=upper)[0],
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.cholesky_solve.default: _cholesky_solve,
     aten.linalg_inv_ex.default: _inv_ex,
-    aten.linalg_lu.default: _lu,
+    aten.linalg_lu.default: lambda a, pivot=True: _lu_unpack(
+        *aten.linalg_lu_factor_ex(a, pivot=pivot)[:2]
+    ),
     aten.linalg_lu_solve.default: _lu_solve,
     aten.linalg_matrix_exp.default: _matrix_exp,
     aten.linalg_pinv.atol_rtol_tensor: _pinv,

@@ -13,27 +13,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from shlo_disc.torch.half_numbers import widened
+from shlo_disc.torch.type_rewrites import widened
 
 aten = torch.ops.aten
 
 
-def _floats(*values: Any) -> list[torch.Tensor]:
+def _floats(*values: Any) -> list[Tensor]:
     """Tensors and numbers as floats of one type."""
-    found = [v if isinstance(v, torch.Tensor) else torch.scalar_tensor(v) for v in values]
+    found = [v if isinstance(v, Tensor) else torch.scalar_tensor(v) for v in values]
     dtype = torch.result_type(found[0], found[-1])
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     return [v.to(dtype) for v in found]
 
 
-def division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What a division is traced from that torch-mlir lacks, or computes in f64.
+def _division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """Divisions that torch-mlir lacks, or computes in f64.
 
-    These are divisions that round nothing, and those of integers that round down. None for others.
+    These are divisions that round nothing, and those of integers that round down.
     """
-    if node.op != "call_function" or node.target not in _ROUNDED:
-        return None
     mode = node.kwargs.get("rounding_mode")
     if mode is None:
         return lambda x, y, **kwargs: torch.div(x, y)
@@ -41,10 +40,11 @@ def division_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return _floor_quotient if is_integer and mode == "floor" else None
 
 
-_ROUNDED = frozenset({aten.div.Scalar_mode, aten.div.Tensor_mode})
+DIVISIONS = dict.fromkeys((aten.div.Scalar_mode, aten.div.Tensor_mode), _division_rule)
+"""Overload -> what says for which nodes it is rewritten."""
 
 
-def _floor_quotient(x: Any, y: Any, **_: Any) -> torch.Tensor:
+def _floor_quotient(x: Any, y: Any, **_: Any) -> Tensor:
     """Of integers: the truncated quotient, and 1 less where the rest has another sign than `y`."""
     quotient = torch.div(x, y, rounding_mode="trunc")
     if not quotient.dtype.is_signed:
@@ -54,18 +54,18 @@ def _floor_quotient(x: Any, y: Any, **_: Any) -> torch.Tensor:
     return quotient - is_below.to(quotient.dtype)
 
 
-def _copysign(x: torch.Tensor, other: Any) -> torch.Tensor:
+def _copysign(x: Tensor, other: Any) -> Tensor:
     x, other = _floats(x, other)
     return torch.where(aten.signbit(other), -x.abs(), x.abs())
 
 
-def _rsub(x: torch.Tensor, other: float, alpha: float = 1) -> torch.Tensor:
+def _rsub(x: Tensor, other: float, alpha: float = 1) -> Tensor:
     """With `other` in the type of the result: torch-mlir rounds it to f32."""
     number = torch.scalar_tensor(other, dtype=torch.result_type(x, other))
     return torch.sub(number, x, alpha=alpha)
 
 
-def _hypot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _hypot(a: Tensor, b: Tensor) -> Tensor:
     """Without the square of the larger one, which may be too large for its type."""
     a, b = a.abs(), b.abs()
     large, small = torch.maximum(a, b), torch.minimum(a, b)
@@ -75,10 +75,10 @@ def _hypot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.where((a == math.inf) | (b == math.inf), math.inf, found)
 
 
-def _extreme_number(choose: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _extreme_number(choose: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The extreme one of two elements, where one is NaN the other one."""
 
-    def rewritten(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def rewritten(a: Tensor, b: Tensor) -> Tensor:
         kind = torch.result_type(a, b)
         a, b = a.to(kind), b.to(kind)
         if not kind.is_floating_point:
@@ -88,7 +88,7 @@ def _extreme_number(choose: Callable[..., torch.Tensor]) -> Callable[..., torch.
     return rewritten
 
 
-def _frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
     """The fraction in [0.5, 1) and the power of 2, of the bits of `x`."""
     wide = widened(x)
     is_double = wide.dtype is torch.float64
@@ -105,7 +105,7 @@ def _frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return mantissa.to(x.dtype), exponent.to(torch.int32)
 
 
-def _threshold_backward(grad: torch.Tensor, x: torch.Tensor, threshold: float) -> torch.Tensor:
+def _threshold_backward(grad: Tensor, x: Tensor, threshold: float) -> Tensor:
     """In the common type of both; torch-mlir gives that of the gradient."""
     return torch.where(x <= threshold, 0, grad.to(torch.result_type(grad, x)))
 
@@ -138,7 +138,7 @@ _I0E_FAR = (
 """Those of exp(-x) sqrt(x) i0(x) from 8 on."""
 
 
-def _chebyshev(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
+def _chebyshev(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """The series at `x` in [-2, 2], by Clenshaw's recurrence."""
     first: Any = torch.zeros_like(x)
     second: Any = first
@@ -148,7 +148,7 @@ def _chebyshev(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
     return 0.5 * (first - third)
 
 
-def _i0e(x: torch.Tensor) -> torch.Tensor:
+def _i0e(x: Tensor) -> Tensor:
     (x,) = _floats(x)
     size = x.abs()
     near = _chebyshev(0.5 * size.clamp(max=8) - 2, _I0E_NEAR)
@@ -156,17 +156,17 @@ def _i0e(x: torch.Tensor) -> torch.Tensor:
     return torch.where(size <= 8, near, _chebyshev(32 / far - 2, _I0E_FAR) / far.sqrt())
 
 
-def _i0(x: torch.Tensor) -> torch.Tensor:
+def _i0(x: Tensor) -> Tensor:
     (x,) = _floats(x)
     return _i0e(x) * x.abs().exp()
 
 
-def _i1(x: torch.Tensor) -> torch.Tensor:
+def _i1(x: Tensor) -> Tensor:
     (x,) = _floats(x)
     return aten.special_i1e(x) * x.abs().exp()
 
 
-def _series(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
+def _series(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """The polynomial at `x`, the highest power first."""
     found: Any = coefficients[0]
     for c in coefficients[1:]:
@@ -194,7 +194,7 @@ _ERFCX_FAR = (
 """Those of (1 / sqrt(pi) - x exp(x^2) erfc(x)) x^2 in x^-2 from 4 on."""
 
 
-def _erfcx(x: torch.Tensor) -> torch.Tensor:
+def _erfcx(x: Tensor) -> Tensor:
     """`exp(x^2) erfc(x)`, without the infinity that its factors have."""
     (x,) = _floats(x)
     wide = widened(x)
@@ -240,7 +240,7 @@ _NDTRI_FARTHEST = (
 """Numerators and denominators by the distance from 1/2; source: Cephes, `ndtri.c`."""
 
 
-def _ndtri(p: torch.Tensor) -> torch.Tensor:
+def _ndtri(p: Tensor) -> Tensor:
     """The inverse of the distribution function of normal numbers."""
     (p,) = _floats(p)
     y = widened(p)
@@ -296,9 +296,4 @@ def fused_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     By its name: PyTorch has the op only after an import that takes seconds. Eager mode rounds the
     product too.
     """
-    is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-    return _fma if is_op and node.target.name() == "prims::fma" else None
-
-
-def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    return a * b + c
+    return (lambda a, b, c: a * b + c) if node.target.name() == "prims::fma" else None

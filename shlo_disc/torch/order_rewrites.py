@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
@@ -21,10 +22,10 @@ _OPS.impl("order_of_rows", lambda columns, places: torch.empty_like(places), "Me
 ORDER_OF_ROWS: Any = torch.ops.shlo_disc.order_of_rows.default
 """[m, n] columns of n rows, and `arange(n)`, to the lexicographic order of rows."""
 
-_Pair = tuple[torch.Tensor, torch.Tensor]
+_Pair = tuple[Tensor, Tensor]
 
 
-def _kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> _Pair:
+def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> _Pair:
     if x.dim() == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     values, places = torch.sort(x, dim=dim, stable=True)
@@ -37,7 +38,7 @@ def _kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> 
 def _median_dim(*, counts_nan: bool) -> Callable[..., _Pair]:
     """The lower one of two middle elements; where a NaN counts, it is the median."""
 
-    def rewritten(x: torch.Tensor, dim: int, keepdim: bool = False) -> _Pair:
+    def rewritten(x: Tensor, dim: int, keepdim: bool = False) -> _Pair:
         if x.dim() == 0:
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         values, places = torch.sort(x, dim=dim, stable=True)
@@ -54,8 +55,8 @@ def _median_dim(*, counts_nan: bool) -> Callable[..., _Pair]:
     return rewritten
 
 
-def _median(*, counts_nan: bool) -> Callable[..., torch.Tensor]:
-    def rewritten(x: torch.Tensor) -> torch.Tensor:
+def _median(*, counts_nan: bool) -> Callable[..., Tensor]:
+    def rewritten(x: Tensor) -> Tensor:
         flat = x.flatten()
         if not x.is_floating_point():
             return _median_dim(counts_nan=False)(flat, 0)[0]
@@ -70,14 +71,14 @@ def _median(*, counts_nan: bool) -> Callable[..., torch.Tensor]:
     return rewritten
 
 
-def _is_new(ordered: torch.Tensor) -> torch.Tensor:
+def _is_new(ordered: Tensor) -> Tensor:
     """True for elements along the last dimension that differ from the one before."""
     places = torch.arange(ordered.shape[-1])
     before = ordered.index_select(-1, (places - 1).clamp(min=0))
     return (places == 0) | (ordered != before)
 
 
-def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> _Pair:
+def _mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> _Pair:
     """The smallest of the most frequent elements, and the last place that has it."""
     if x.dim() == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
@@ -90,10 +91,10 @@ def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> _Pair:
     return first, second
 
 
-_Distinct = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+_Distinct = tuple[Tensor, Tensor, Tensor]
 
 
-def _distinct(is_new: torch.Tensor, *, has_counts: bool) -> _Distinct:
+def _distinct(is_new: Tensor, *, has_counts: bool) -> _Distinct:
     """Of rows in a row: the places of new ones, the number of each among them, their counts."""
     starts = aten.nonzero(is_new).squeeze(1)
     inverse = is_new.to(torch.int64).cumsum(0) - 1
@@ -104,13 +105,13 @@ def _distinct(is_new: torch.Tensor, *, has_counts: bool) -> _Distinct:
     return starts, inverse, counts
 
 
-def _rows(x: torch.Tensor, dim: int) -> torch.Tensor:
+def _rows(x: Tensor, dim: int) -> Tensor:
     """The slices along a dimension, each as a row."""
     x = x.movedim(dim, 0)
     return x.reshape([x.shape[0], math.prod(x.shape[1:])])
 
 
-def _are_new(rows: torch.Tensor) -> torch.Tensor:
+def _are_new(rows: Tensor) -> Tensor:
     """True for rows that differ from the one before."""
     places = torch.arange(rows.shape[0])
     before = rows.index_select(0, (places - 1).clamp(min=0))
@@ -118,7 +119,7 @@ def _are_new(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _unique_consecutive(
-    x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> _Distinct:
     flat = x.flatten() if dim is None else x
     is_new = _is_new(flat) if dim is None else _are_new(_rows(x, dim))
@@ -131,12 +132,9 @@ def _unique_consecutive(
 
 
 def _unique_dim(
-    x: torch.Tensor,
-    dim: int,
-    is_sorted: bool = True,
-    return_inverse: bool = False,
+    x: Tensor, dim: int, is_sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
-) -> _Distinct:
+) -> _Distinct:  # fmt: skip
     """Slices in lexicographic order."""
     rows = _rows(x, dim)
     order = ORDER_OF_ROWS(rows.t(), torch.arange(rows.shape[0]))
@@ -148,10 +146,7 @@ def _unique_dim(
 
 
 def _unique(
-    x: torch.Tensor,
-    is_sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
+    x: Tensor, is_sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> _Distinct:
     ordered, order = torch.sort(x.flatten(), dim=0, stable=True)
     starts, places, counts = _distinct(_is_new(ordered), has_counts=return_counts)
@@ -162,7 +157,7 @@ def _unique(
     return values, inverse.reshape(x.shape), counts
 
 
-def _nonzero_static(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
+def _nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` places of elements that are not 0; `fill_value` behind the last one."""
     if x.dim() == 0:
         return torch.zeros([size, 0], dtype=torch.int64)
@@ -179,14 +174,8 @@ def _nonzero_static(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torc
 
 
 def _index_reduce(
-    x: torch.Tensor,
-    dim: int,
-    index: torch.Tensor,
-    source: torch.Tensor,
-    reduce: str,
-    *,
-    include_self: bool = True,
-) -> torch.Tensor:
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     if x.dim() == 0:
         return _index_reduce(
             x.reshape([1]), 0, index.reshape([1]), source.reshape([1]), reduce,
@@ -201,15 +190,13 @@ def _index_reduce(
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 
-def _scatter_reduced(
-    x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, *, reduce: str
-) -> torch.Tensor:
-    if not isinstance(source, torch.Tensor):
+def _scatter_reduced(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    if not isinstance(source, Tensor):
         source = torch.scalar_tensor(source, dtype=x.dtype).expand(index.shape)
     return aten.scatter_reduce(x, dim, index, source, _REDUCTIONS[reduce])
 
 
-def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements are in each of `bins` equal parts of `min` to `max`."""
     flat = x.flatten()
     low, high = (torch.scalar_tensor(n, dtype=x.dtype) for n in (min, max))

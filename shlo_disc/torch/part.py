@@ -2,56 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 
-import shlo_disc
-from shlo_disc.base.records import dataclass
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable
+from shlo_disc.torch.options import Options
+from shlo_disc.torch.prepare import Known
 from shlo_disc.torch.program import Lowered, lower_graph
 from shlo_disc.torch.tensors import TensorProgram
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of the symbols of a graph, and of its regions."""
-
-    symbols: Mapping[str, str] = field(default_factory=dict)
-    """Their names."""
-    ranges: Mapping[Any, Any] = field(default_factory=dict)
-    """Their bounds, as PyTorch has them."""
-    conditions: Sequence[Any] = ()
-    """What holds of them in every call."""
-
-
-NOTHING_KNOWN = Known()
-
-
-def lower_part(
-    graph: torch.fx.GraphModule,
-    names: Sequence[str],
-    known: Known,
-    seen: int | None = None,
-    *,
-    checks: bool = False,
-    is_kept: bool = True,
-) -> Lowered:
-    """As :func:`shlo_disc.torch.program.lower_graph`, with what is known of symbols."""
-    return lower_graph(
-        graph,
-        names=names,
-        symbols=known.symbols,
-        ranges=known.ranges,
-        conditions=known.conditions,
-        seen=seen,
-        checks=checks,
-        guarded=True,  # by Dynamo
-        is_kept=is_kept,
-    )
 
 
 def _first_sizes(graph: torch.fx.GraphModule, lowered: Lowered) -> dict[str, int]:
@@ -69,38 +30,24 @@ def _first_sizes(graph: torch.fx.GraphModule, lowered: Lowered) -> dict[str, int
 class Part:
     """A compiled graph. Any number of threads may call it.
 
-    `weights` are the placeholders of which packed copies are kept; with `freeze` they never change.
-    `likely` may have names that this graph does not have. The first `seen` results, or all, have
-    the strides of eager mode. With `checks`, a call checks indices as eager mode does.
+    `weights` are the placeholders of which packed copies are kept; if they are frozen by the
+    `options` they never change. These may have likely values of names that this graph does not
+    have. The first `seen` results, or all, have the strides of eager mode.
 
     Raises what lowering and :func:`shlo_disc.compile` raise.
     """
 
     def __init__(
-        self,
-        graph: torch.fx.GraphModule,
-        name: str,
-        *,
-        names: Sequence[str],
-        known: Known,
-        likely: Mapping[str, Sequence[int]],
-        weights: Collection[int] = (),
-        freeze: bool = False,
-        seen: int | None = None,
-        checks: bool = True,
-        target: str = "cpu",
-    ) -> None:
-        lowered = lower_part(graph, names, known, seen, checks=checks)
+        self, graph: torch.fx.GraphModule, name: str, names: Sequence[str], known: Known,
+        options: Options, weights: Collection[int], seen: int | None = None,
+    ) -> None:  # fmt: skip
+        # Dynamo guards what is known, or a program of the same arguments checks it.
+        lowered = lower_graph(graph, names, known, seen=seen, checks=options.checks, guarded=True)
         symbols = set(lowered.symbols.values())
-        self.executable: Executable | DataSizedExecutable = shlo_disc.compile(
-            lowered.module,
+        self.executable: Executable | DataSizedExecutable = lowered.compiled(
             name=name,
-            shapes=lowered.shapes,
-            names=lowered.names,
-            constraints=lowered.constraints,
-            likely={symbol: sizes for symbol, sizes in likely.items() if symbol in symbols},
+            likely={symbol: own for symbol, own in options.likely.items() if symbol in symbols},
             first_sizes=_first_sizes(graph, lowered),
-            target=target,
         )
         self._binding = lowered.binding
         self.draws = lowered.binding.draws
@@ -110,7 +57,7 @@ class Part:
         self._program = TensorProgram(
             self.executable,
             weights=own,
-            frozen=[*(own if freeze else ()), *held],
+            frozen=[*(own if options.freeze else ()), *held],
             flag=lowered.binding.flag,
         )
 

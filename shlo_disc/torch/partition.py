@@ -11,7 +11,6 @@ and sizes that they have in the graph. `HALVES`: of ops that compile alone, and 
 
 from __future__ import annotations
 
-import copy
 import enum
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +19,15 @@ from typing import Any
 import torch
 from torch._higher_order_ops.effects import has_effects
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.operator_support import OperatorSupportBase, create_op_support
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.size_sources import NeedsSeveralPrograms
 from shlo_disc.torch.assertions import checks_data
-from shlo_disc.torch.constants import state_constants
-from shlo_disc.torch.part import Known, lower_part
+from shlo_disc.torch.nodes import copied, state_constants
 from shlo_disc.torch.places import place_of
-from shlo_disc.torch.prepare import is_dense
+from shlo_disc.torch.prepare import Known, is_dense
+from shlo_disc.torch.program import lower_graph
 from shlo_disc.torch.random_numbers import is_random
 
 aten = torch.ops.aten
@@ -165,7 +164,8 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
     def _try(self, node: torch.fx.Node) -> str | None:
         try:
             alone, names = _alone(node)
-            examine(lower_part(alone, names, self._known, is_kept=False).module)
+            settings = {"checks": False, "guarded": True, "is_kept": False}
+            examine(lower_graph(alone, names, self._known, **settings).module)
         except NeedsSeveralPrograms:
             return None  # which a region is compiled as
         except Exception as error:  # whatever it is, PyTorch runs the op
@@ -173,22 +173,19 @@ class _Covered(OperatorSupportBase):  # type: ignore[misc]
         return None
 
 
-class _Among(OperatorSupportBase):  # type: ignore[misc]
+def _among(nodes: Sequence[torch.fx.Node]) -> OperatorSupportBase:
     """Some nodes, each with what takes its results apart.
 
     A size that is computed from one and used by another, by PyTorch, sets these apart.
     """
+    held = frozenset(nodes)
 
-    def __init__(self, nodes: Sequence[torch.fx.Node]) -> None:
-        self._nodes = frozenset(nodes)
-
-    def is_node_supported(
-        self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node
-    ) -> bool:
-        """True for a node among these, or what takes one apart."""
+    def is_held(_: Any, node: torch.fx.Node) -> bool:
         while node.op == "call_function" and node.target is operator.getitem:
             node = node.args[0]
-        return node in self._nodes
+        return node in held
+
+    return create_op_support(is_held)
 
 
 def _key(node: torch.fx.Node) -> Any:
@@ -233,14 +230,14 @@ def cut(
 
     `graph` itself is not changed.
     """
-    own = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    own = copied(graph)
     state_constants(own)
     left: list[tuple[str, str]] = []
     supports: list[OperatorSupportBase]
     if way is Way.HALVES:
         ops = operations(own.graph)
         half = len(ops) // 2
-        supports = [_Among(ops[:half]), _Among(ops[half:])]
+        supports = [_among(ops[:half]), _among(ops[half:])]
     else:
         _mark_unsized(own.graph)
         covered = _Covered(known, way)

@@ -26,6 +26,12 @@ def place_of(node: torch.fx.Node) -> str:
     return f"{op} at {':'.join(frames[-1])}" if frames else str(op)
 
 
+def where(node: torch.fx.Node) -> str:
+    """The source line of `node`, and its op: what messages begin with."""
+    note_place(node)
+    return f"{node.meta.get('place', 'unknown location')}: {node.target}"
+
+
 def note_place(node: torch.fx.Node) -> None:
     """Leave one frame of the stack trace of `node`: the innermost one of the model.
 

@@ -9,6 +9,7 @@ with both sizes exchanged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from shlo_disc.torch.gradient_rewrites import scattered
-from shlo_disc.torch.half_numbers import widened
+from shlo_disc.torch.type_rewrites import widened
 
 aten = torch.ops.aten
 
@@ -83,24 +84,13 @@ def _mean_backward(grad: Tensor, x: Tensor, axes: int) -> Tensor:
     rank = x.dim()
     sizes = grad.shape[rank - axes :]
     if _is_whole(sizes):
-        count: Any = 1
-        for size in x.shape[rank - axes :]:
-            count = count * size
-        return (grad / count).expand(x.shape).clone()
+        return (grad / math.prod(x.shape[rank - axes :])).expand(x.shape).clone()
     wide = widened(grad)
     for axis in range(rank - axes, rank):
         _, is_inside = _windows(x.shape[axis], wide.shape[axis])
         wide = wide / _along(is_inside.sum(-1), axis, rank).to(wide.dtype)
         wide, _ = _sums(wide, axis, x.shape[axis])
     return wide.to(grad.dtype)
-
-
-def _mean_backward_2d(grad: Tensor, x: Tensor) -> Tensor:
-    return _mean_backward(grad, x, 2)
-
-
-def _mean_backward_3d(grad: Tensor, x: Tensor) -> Tensor:
-    return _mean_backward(grad, x, 3)
 
 
 def _max(x: Tensor, output_size: Sequence[Any]) -> tuple[Tensor, Tensor]:
@@ -120,9 +110,7 @@ def _max(x: Tensor, output_size: Sequence[Any]) -> tuple[Tensor, Tensor]:
     values = torch.where(inside, values, float("-inf"))
     # [..., m0, L0, m1, L1] to [..., m0, m1, L0 L1]
     order = [before + 2 * k for k in range(axes)] + [before + 2 * k + 1 for k in range(axes)]
-    window: Any = 1
-    for k in range(axes):
-        window = window * (x.shape[before + k] // output_size[k] + 2)
+    window = math.prod(x.shape[before + k] // output_size[k] + 2 for k in range(axes))
     lead = list(range(before))
     values = values.permute([*lead, *order])
     flat = values.reshape([*values.shape[: before + axes], window])
@@ -133,26 +121,13 @@ def _max(x: Tensor, output_size: Sequence[Any]) -> tuple[Tensor, Tensor]:
     return largest, found
 
 
-def _max_backward(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return scattered(grad, x, indices, 2)
-
-
-def _max_backward_3d(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-    return scattered(grad, x, indices, 3)
-
-
 # -- places in sorted rows -----------------------------------------------------------------------
 
 
 def _searched(
-    sorted_sequence: Tensor,
-    x: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
+    sorted_sequence: Tensor, x: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """How many elements of its row are before each one of `x`; all for a NaN."""
     if sorter is not None:
         sorted_sequence = sorted_sequence.gather(-1, sorter)
@@ -176,14 +151,14 @@ def _bucketized(
 
 POOLS: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d.default: _mean,
-    aten._adaptive_avg_pool2d_backward.default: _mean_backward_2d,
+    aten._adaptive_avg_pool2d_backward.default: lambda grad, x: _mean_backward(grad, x, 2),
     aten._adaptive_avg_pool3d.default: _mean,
-    aten._adaptive_avg_pool3d_backward.default: _mean_backward_3d,
+    aten._adaptive_avg_pool3d_backward.default: lambda grad, x: _mean_backward(grad, x, 3),
     aten.adaptive_avg_pool1d.default: _mean,
     aten.adaptive_max_pool2d.default: _max,
-    aten.adaptive_max_pool2d_backward.default: _max_backward,
+    aten.adaptive_max_pool2d_backward.default: scattered(2),
     aten.adaptive_max_pool3d.default: _max,
-    aten.adaptive_max_pool3d_backward.default: _max_backward_3d,
+    aten.adaptive_max_pool3d_backward.default: scattered(3),
     aten.bucketize.Scalar: _bucketized,
     aten.bucketize.Tensor: _bucketized,
     aten.searchsorted.Scalar: _searched,

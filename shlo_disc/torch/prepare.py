@@ -7,11 +7,10 @@ that has them, and those that are results are computed by the caller (:class:`Si
 
 from __future__ import annotations
 
-import copy
-import itertools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -23,10 +22,10 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.torch.assertions import checks_data, take_assertions
 from shlo_disc.torch.bodies.complex_numbers import MOVES, is_complex
 from shlo_disc.torch.checks import check_indices, sizes_of_maxima
-from shlo_disc.torch.constants import fake_of, state_constants
 from shlo_disc.torch.decompositions import decompose, inline
 from shlo_disc.torch.empty_results import state_empty_results
-from shlo_disc.torch.places import note_place
+from shlo_disc.torch.nodes import copied, fake_of, made, state_constants
+from shlo_disc.torch.places import note_place, where
 from shlo_disc.torch.random_numbers import Draws, draw_before, is_dropout_within
 from shlo_disc.torch.results import Assertion, Result, check_data, take_results
 from shlo_disc.torch.running_statistics import writes_statistics
@@ -36,6 +35,18 @@ from shlo_disc.torch.size_numbers import SizeNumbers, take_numbers
 from shlo_disc.torch.sizes import Notation, Numbers, Sizes, places_of, symbols_of
 
 aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the symbols of a graph, and of its regions."""
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    """Their names; others are named after the placeholders."""
+    ranges: Mapping[Any, Any] = field(default_factory=dict)
+    """Their bounds, as PyTorch has them."""
+    conditions: Sequence[Any] = ()
+    """What holds of them in every call."""
 
 
 @dataclass
@@ -48,12 +59,15 @@ class Begun:
     drawn: list[torch.fx.Node]
     """Those of random numbers."""
     draws: Draws
+    """Random numbers of a call; arguments behind the constants."""
     sizes: Sizes
     symbols: dict[str, str]
+    """Symbols -> the names of sizes."""
     ranges: Mapping[Any, Any]
     conditions: list[Any]
     results: list[Result]
     assertions: list[tuple[Result, Assertion]]
+    """Conditions on data, each with what raises where it does not hold."""
     guarded: bool
 
 
@@ -61,68 +75,55 @@ class Begun:
 class Prepared:
     """A graph that torch-mlir can import, with what it takes and gives."""
 
-    module: torch.fx.GraphModule
+    begun: Begun
+    """Whose module it is."""
     inputs: list[int]
     """Of each argument that a call is given: which placeholder of the given graph it is."""
     constants: list[str]
     """The names of tensors that the graph holds; arguments behind the others."""
-    draws: Draws
-    """Random numbers of a call; arguments behind the constants."""
     size_numbers: SizeNumbers
     """Numbers that a call computes from sizes; arguments behind all others."""
     shapes: list[tuple[str, ...]]
     """The sizes of every argument."""
-    results: list[Result]
     assertions: list[tuple[Result, Assertion]]
-    """Conditions on data, each with what raises where it does not hold."""
-    sizes: Sizes
+    """As those before it was decomposed, and what its ops are made of asserts."""
     constraints: list[str]
     unstated: list[Any]
     """Conditions on sizes that are no constraint: a call evaluates them."""
-    symbols: dict[str, str]
-    """Symbols -> the names of sizes."""
     numbers: Numbers
     """Sizes that are numbers in every call."""
 
 
 def begin(
-    given: torch.fx.GraphModule,
-    *,
-    names: Sequence[str],
-    symbols: Mapping[str, str],
-    ranges: Mapping[Any, Any],
-    conditions: Sequence[Any],
-    seen: int | None = None,
-    checks: bool = True,
-    guarded: bool = False,
-) -> Begun:
+    given: torch.fx.GraphModule, names: Sequence[str], known: Known, *, seen: int | None = None,
+    checks: bool = True, guarded: bool = False,
+) -> Begun:  # fmt: skip
     """A copy of the functional graph `given`, for :func:`finish`.
 
-    `names` are those of its placeholders, `symbols` those of symbols; others are named after the
-    placeholders. `ranges` are the bounds of symbols, `conditions` what it requires of them, as
-    PyTorch has them; with `guarded` the caller checks these. The caller sees the strides of the
-    first `seen` results, or of all. With `checks`, indices and the like are checked as eager mode
-    does (:mod:`shlo_disc.torch.checks`). Raises UnsupportedError for a size that no notation has.
+    `names` are those of its placeholders. With `guarded` the caller checks the conditions that are
+    `known`. The caller sees the strides of the first `seen` results, or of all. With `checks`,
+    indices and the like are checked as eager mode does (:mod:`shlo_disc.torch.checks`). Raises
+    UnsupportedError for a size that no notation has.
     """
-    module = torch.fx.GraphModule(given, copy.deepcopy(given.graph))
+    module = copied(given)
     graph = module.graph
     inline_modes(module)
     _refuse_values_and_effects(graph)
     state_constants(module)
     placeholders = _placeholders_first(graph)
     sizes = Sizes(places_of(placeholders))
-    named = _symbol_names(sizes, names, symbols)
+    named = _symbol_names(sizes, names, known.symbols)
     of_sizes, of_data = take_assertions(graph, sizes)
-    conditions = [*conditions, *of_sizes]
+    conditions = [*known.conditions, *of_sizes]
     if checks:
         conditions += sizes_of_maxima(graph)
         of_data += check_indices(graph)
     results = take_results(graph, sizes, seen)
     assertions = check_data(graph, sizes, of_data)
-    drawn, draws = draw_before(graph, placeholders, sizes)
+    drawn, draws = draw_before(graph, sizes)
     return Begun(
-        module, placeholders, drawn, draws, sizes, named, ranges, conditions, results, assertions,
-        guarded,
+        module, placeholders, drawn, draws, sizes, named, known.ranges, conditions, results,
+        assertions, guarded,
     )  # fmt: skip
 
 
@@ -178,32 +179,18 @@ def finish(begun: Begun, carried: Callable[[torch.fx.Node], bool]) -> Prepared:
     found += stated.constraints([e for e in numbers.multiples() if is_checked(e)])[0]
     # Of simple ones follow many of the others, and the analysis proves what it need not assume.
     found.sort(key=len)
+    found = list(dict.fromkeys([*stated.bounds(begun.ranges), *found]))
     return Prepared(
-        module,
-        inputs,
-        constants,
-        begun.draws,
-        size_numbers,
-        shapes,
-        begun.results,
-        assertions,
-        sizes,
-        list(dict.fromkeys([*stated.bounds(begun.ranges), *found])),
-        unstated,
-        named,
-        numbers,
+        begun, inputs, constants, size_numbers, shapes, assertions, found, unstated, numbers
     )
 
 
 def _placeholders_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """The placeholders, moved to the front: those of a region are where they are used."""
-    found = [node for node in graph.nodes if node.op == "placeholder"]
-    for before, node in itertools.pairwise([None, *found]):
-        if before is None:
-            if node is not next(iter(graph.nodes)):
-                next(iter(graph.nodes)).prepend(node)
-        else:
-            before.append(node)
+    found = list(graph.find_nodes(op="placeholder"))
+    for node in reversed(found):
+        if (first := next(iter(graph.nodes))) is not node:
+            first.prepend(node)
     return found
 
 
@@ -290,12 +277,8 @@ def _take_constants(module: torch.fx.GraphModule, kept: list[torch.fx.Node]) -> 
         value = operator.attrgetter(str(node.target))(module)
         if not isinstance(value, torch.Tensor):
             continue  # a graph of a higher-order op
-        last = kept[-1] if kept else None
-        with (
-            graph.inserting_after(last)
-            if last is not None
-            else graph.inserting_before(next(iter(graph.nodes)))
-        ):
+        first = next(iter(graph.nodes))
+        with graph.inserting_after(kept[-1]) if kept else graph.inserting_before(first):
             new = graph.placeholder(f"constant_{len(found)}")
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
@@ -327,10 +310,7 @@ def _refuse(graph: torch.fx.Graph, carried: Callable[[torch.fx.Node], bool]) -> 
             what = "of complex numbers is not covered"
         else:
             continue
-        note_place(node)
-        raise UnsupportedError(
-            f"{node.meta.get('place', 'unknown location')}: {node.target} {what}"
-        )
+        raise UnsupportedError(f"{where(node)} {what}")
 
 
 def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
@@ -341,17 +321,17 @@ def _refuse_values_and_effects(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if not is_dense(node):
             note_place(node)
-            where = node.meta.get("place", node.name)
+            at = node.meta.get("place", node.name)
             raise UnsupportedError(
-                f"{where}: {node.target}: a tensor that is sparse, nested or quantized"
+                f"{at}: {node.target}: a tensor that is sparse, nested or quantized"
             )
         if node.op != "call_function":
             continue
         op = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
         if has_effects(op) and not checks_data(op):
             note_place(node)
-            where = node.meta.get("place", "unknown location")
-            raise UnsupportedError(f"{where}: {op} has an effect outside the program")
+            at = node.meta.get("place", "unknown location")
+            raise UnsupportedError(f"{at}: {op} has an effect outside the program")
 
 
 def is_dense(node: torch.fx.Node) -> bool:
@@ -406,11 +386,9 @@ def _write_numbers(graph: torch.fx.Graph) -> None:
 def _sum_of(node: torch.fx.Node) -> Any:
     """A sum of many sizes, some of them from data, as sums of two."""
     total, *rest = node.args[0]
-    for part in rest:
-        values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in (total, part)]
-        with node.graph.inserting_before(node):
-            total = node.graph.call_function(operator.add, (total, part))
-        total.meta["val"] = operator.add(*values)
+    with node.graph.inserting_before(node):
+        for part in rest:
+            total = made(node.graph, operator.add, total, part)
     return total
 
 

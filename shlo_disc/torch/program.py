@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
 
+import shlo_disc
 from shlo_disc.base.errors import ShapeMismatchError, UnsupportedError
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.records import dataclass
@@ -30,7 +30,7 @@ from shlo_disc.torch.importer import (
 from shlo_disc.torch.keys import UnnamedError, named_graph
 from shlo_disc.torch.lowering import lower
 from shlo_disc.torch.places import note_place
-from shlo_disc.torch.prepare import Begun, Prepared, begin, finish
+from shlo_disc.torch.prepare import Begun, Known, Prepared, begin, finish
 from shlo_disc.torch.results import Result
 from shlo_disc.torch.size_numbers import SizeNumbers
 from shlo_disc.torch.sizes import Numbers, environment_of
@@ -42,9 +42,9 @@ class Binding:
     def __init__(self, prepared: Prepared) -> None:
         self.inputs = prepared.inputs
         """The placeholders of the given graph that are arguments, in order."""
-        self.constants = [operator.attrgetter(n)(prepared.module) for n in prepared.constants]
+        self.constants = [operator.attrgetter(n)(prepared.begun.module) for n in prepared.constants]
         """Further arguments, behind these: tensors that the graph holds."""
-        self.draws = prepared.draws
+        self.draws = prepared.begun.draws
         """Random numbers, which a call draws; arguments behind the constants."""
         self._size_numbers = prepared.size_numbers
         self.has_own = bool(self.draws.names or self._size_numbers.names)
@@ -53,8 +53,8 @@ class Binding:
         """The numbers of the arguments that are constants."""
         self.unstated = prepared.unstated
         """Conditions on sizes that are no constraint, for :meth:`check`."""
-        self._results = prepared.results
-        self._sizes = prepared.sizes
+        self._results = prepared.begun.results
+        self._sizes = prepared.begun.sizes
         flags = [(one.value, given.check) for one, given in prepared.assertions if given.is_flag]
         self.flag: int | None
         self._check_flag: Callable[[Any], None]
@@ -129,38 +129,26 @@ class Lowered:
     """The names of its sizes, by symbols of PyTorch."""
     binding: Binding
 
+    def compiled(self, *, constraints: Sequence[str] = (), **more: Any) -> Any:
+        """What `shlo_disc.compile` makes of it, which requires these `constraints`, too."""
+        return shlo_disc.compile(
+            self.module, shapes=self.shapes, names=self.names,
+            constraints=[*self.constraints, *constraints], **more,
+        )  # fmt: skip
+
 
 @lets_others_run
 def lower_graph(
-    graph: torch.fx.GraphModule,
-    *,
-    names: Sequence[str],
-    symbols: Mapping[str, str] = MappingProxyType({}),
-    ranges: Mapping[Any, Any],
-    conditions: Sequence[Any],
-    seen: int | None = None,
-    checks: bool = True,
-    guarded: bool = False,
-    is_kept: bool = True,
-) -> Lowered:
-    """Lower `graph`, which must be functional. `names` are those of its placeholders.
+    graph: torch.fx.GraphModule, names: Sequence[str], known: Known, *, seen: int | None = None,
+    checks: bool = True, guarded: bool = False, is_kept: bool = True,
+) -> Lowered:  # fmt: skip
+    """Lower `graph`, which must be functional. For the arguments see :func:`begin`.
 
-    `symbols`, `ranges` and `conditions` are what PyTorch knows of symbols. A caller sees the
-    strides of the first `seen` results. For `checks` and `guarded` see :func:`begin`. With
-    `is_kept` later processes find the module on disk.
+    With `is_kept` later processes find the module on disk.
 
     Raises UnsupportedError for an operation that has no lowering, with its source line.
     """
-    begun = begin(
-        graph,
-        names=names,
-        symbols=symbols,
-        ranges=ranges,
-        conditions=conditions,
-        seen=seen,
-        checks=checks,
-        guarded=guarded,
-    )
+    begun = begin(graph, names, known, seen=seen, checks=checks, guarded=guarded)
     nodes = [*begun.module.graph.nodes]
     for node in nodes:
         note_place(node)
@@ -207,8 +195,8 @@ def _prepared(
 ) -> Prepared:
     """What :func:`finish` gave in an earlier process, but for the graph to import."""
     return Prepared(
-        begun.module, inputs, constants, begun.draws, SizeNumbers(), shapes, begun.results,
-        begun.assertions, begun.sizes, constraints, [], begun.symbols, Numbers(()),
+        begun, inputs, constants, SizeNumbers(), shapes, begun.assertions, constraints, [],
+        Numbers(()),
     )  # fmt: skip
 
 
@@ -221,25 +209,23 @@ def _guards(begun: Begun) -> int:
 def _told(names: Sequence[str], prepared: Prepared, module: LateModule) -> Lowered:
     own = [names[k] for k in prepared.inputs]
     own += [f"constant_{k}" for k in range(len(prepared.constants))]
-    own += [*prepared.draws.names, *prepared.size_numbers.names]
+    own += [*prepared.begun.draws.names, *prepared.size_numbers.names]
     return Lowered(
-        module, prepared.shapes, own, prepared.constraints, prepared.symbols,
+        module, prepared.shapes, own, prepared.constraints, prepared.begun.symbols,
         Binding(prepared),
     )  # fmt: skip
 
 
 def _lowered(begun: Begun) -> tuple[Prepared, ir.Module]:
     """The graph ready to import, and in StableHLO."""
-    prepared = finish(begun, has_body)
+    prepared, graph = finish(begun, has_body), begun.module.graph
     try:
-        module, carried = import_graph(
-            prepared.module.graph, new_context(), has_body, prepared.numbers
-        )
+        module, carried = import_graph(graph, new_context(), has_body, prepared.numbers)
     except UnsupportedError:
         raise
     except FOREIGN as error:
         missing = error.args[0] if error.args else None
-        where = _place_of_type(prepared.module.graph, missing)
+        where = _place_of_type(graph, missing)
         if isinstance(missing, torch.dtype):
             raise UnsupportedError(
                 f"{where}elements of type {missing} are not supported; convert them first, "
@@ -268,23 +254,22 @@ def _lower_inner(graph: torch.fx.GraphModule, outer: Prepared, context: ir.Conte
     or computes floats from sizes. Branches that are not taken do none of these.
     """
     names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
-    begun = begin(
-        graph, names=names, symbols=outer.symbols, ranges={}, conditions=[], seen=0, checks=False
-    )
+    symbols = outer.begun.symbols
+    begun = begin(graph, names, Known(symbols), seen=0, checks=False)
     inner = finish(begun, has_body)
-    own = inner.draws.names or inner.size_numbers.names
+    own = begun.draws.names or inner.size_numbers.names
     if inner.constants or own or inner.assertions:
         raise UnsupportedError(
             "a branch or the body of a loop that holds tensors, draws numbers, computes floats "
             "from sizes or asserts something of data is not covered"
         )
-    if any(result.kind != "tensor" for result in inner.results):
+    if any(result.kind != "tensor" for result in begun.results):
         raise UnsupportedError("a branch or the body of a loop that gives numbers is not covered")
-    if not inner.symbols.keys() <= outer.symbols.keys() and (inner.constraints or inner.unstated):
+    if not begun.symbols.keys() <= symbols.keys() and (inner.constraints or inner.unstated):
         raise UnsupportedError("a branch or the body of a loop requires something of sizes in it")
     outer.constraints += [text for text in inner.constraints if text not in outer.constraints]
     outer.unstated += inner.unstated
-    module, carried = import_graph(inner.module.graph, context, has_body, inner.numbers)
+    module, carried = import_graph(begun.module.graph, context, has_body, inner.numbers)
     lower(module, [_with_graphs(one, inner, context) for one in carried])
     return Graph(module, inner.inputs)
 

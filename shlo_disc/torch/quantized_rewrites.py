@@ -14,14 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
-def _choose_qparams(*, symmetric: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def _choose_qparams(*, symmetric: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     """A scale and a zero point, each of one element, for all elements of a tensor."""
 
     def rewritten(
-        x: torch.Tensor, qmin: int, qmax: int, eps: float, dtype: torch.dtype
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x: Tensor, qmin: int, qmax: int, eps: float, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
         low, high = torch.aminmax(x)
         low, high = low.clamp(max=0).reshape([1]), high.clamp(min=0).reshape([1])
         least = torch.full([1], eps)
@@ -45,7 +46,7 @@ _CHOSEN = {
 def quantized_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     """What an op of quantized models is traced from; None for another node."""
     op = node.target
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "quantized_decomposed":
+    if op.namespace != "quantized_decomposed":
         return None
     if (chosen := _CHOSEN.get(f"{op.overloadpacket.__name__}.{op._overloadname}")) is not None:
         return chosen

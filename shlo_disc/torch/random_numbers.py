@@ -13,12 +13,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
-from shlo_disc.base.records import dataclass
+from shlo_disc.torch.importer import schema_arguments
+from shlo_disc.torch.nodes import made, origin
 from shlo_disc.torch.places import place_of
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
@@ -39,8 +42,7 @@ _COMPOSED = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Like:
+class _Like(NamedTuple):
     """A tensor of which sizes, strides and type count."""
 
     sizes: tuple[Any, ...]
@@ -48,8 +50,7 @@ class _Like:
     dtype: torch.dtype
 
 
-@dataclass(frozen=True)
-class _Draw:
+class _Draw(NamedTuple):
     """A call of a random op; sizes in it are SymPy expressions."""
 
     op: torch._ops.OpOverload
@@ -69,27 +70,24 @@ class Draws:
         """The ops that draw them, each with its source line."""
         self._draws = list(draws)
         self._sizes = sizes
-        used: set[str] = set()
-        for draw in draws:
-            _mapped((draw.args, draw.kwargs), lambda size: used.update(symbols_of(size)))
-        self._symbols = sorted(used)
+        self._symbols = sorted(_symbols(self._draws))
         self._at = functools.lru_cache(maxsize=64)(self._stated)
 
-    def __call__(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
         """The numbers of a call with these inputs of the graph, from PyTorch's generator."""
         if not self._draws:
             return []
         values = tuple(self._sizes.symbol(name, inputs) for name in self._symbols)
         return [op(*map(_made, args), **kwargs) for op, args, kwargs in self._at(values)]
 
-    def _stated(self, values: tuple[int, ...]) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    def _stated(self, values: tuple[int, ...]) -> Any:
         """Every call of an op, with the sizes at these values of the symbols."""
         known = dict(zip(self._symbols, values, strict=True))
 
         def at(size: Any) -> int:
             return self._sizes.at(size, known)
 
-        return [(d.op, *_mapped((d.args, d.kwargs), at)) for d in self._draws]
+        return _mapped(self._draws, at)
 
 
 def _made(value: Any) -> Any:
@@ -101,14 +99,13 @@ def _made(value: Any) -> Any:
 
 def _mapped(value: Any, function: Any) -> Any:
     """`value` with `function` of the SymPy expressions in it."""
-    if isinstance(value, _Like):
-        sizes, strides = (_mapped(each, function) for each in (value.sizes, value.strides))
-        return _Like(sizes, strides, value.dtype)
-    if isinstance(value, tuple | list):
-        return type(value)(_mapped(each, function) for each in value)
-    if isinstance(value, dict):
-        return {key: _mapped(each, function) for key, each in value.items()}
-    return function(value) if hasattr(value, "free_symbols") else value
+    return pytree.tree_map(lambda x: function(x) if hasattr(x, "free_symbols") else x, value)
+
+
+def _symbols(draws: Sequence[_Draw]) -> set[str]:
+    used: set[str] = set()
+    _mapped(draws, lambda size: used.update(symbols_of(size)))
+    return used
 
 
 def is_random(node: torch.fx.Node) -> bool:
@@ -116,37 +113,21 @@ def is_random(node: torch.fx.Node) -> bool:
     return (
         isinstance(node.target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in node.target.tags
-        and _argument(node, "dropout_p") != 0  # of attention
+        and schema_arguments(node).get("dropout_p") != 0  # of attention
     )
-
-
-def _argument(node: torch.fx.Node, name: str) -> Any:
-    """The argument of this name that `node` gives to its op, or its default; None without one."""
-    for place, known in enumerate(node.target._schema.arguments):
-        if known.name == name:
-            given = node.kwargs.get(name, known.default_value)
-            return node.args[place] if place < len(node.args) else given
-    return None
 
 
 def is_dropout_within(node: torch.fx.Node) -> bool:
     """True for a call of an op that PyTorch composes of others, one of which is random."""
     if node.target is aten.scaled_dot_product_attention.default:
-        return bool(_argument(node, "dropout_p") != 0)
+        return bool(schema_arguments(node)["dropout_p"] != 0)
     return node.target in _COMPOSED and bool(node.args[2])
 
 
 def _attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
     """Attention with dropout of its weights; source: `_scaled_dot_product_attention_math`."""
     if dropout_p == 0:
         return NotImplemented
@@ -170,9 +151,7 @@ TAKEN_APART = {aten.scaled_dot_product_attention.default: _attention}
 """Decompositions beside those that PyTorch always makes where it retraces an export."""
 
 
-def draw_before(
-    graph: torch.fx.Graph, placeholders: Sequence[torch.fx.Node], sizes: Sizes
-) -> tuple[list[torch.fx.Node], Draws]:
+def draw_before(graph: torch.fx.Graph, sizes: Sizes) -> tuple[list[torch.fx.Node], Draws]:
     """Replace random ops of `graph` by new placeholders, behind the given ones.
 
     The placeholders, and what draws the numbers. `sizes` tells the values of symbols in a call. An
@@ -186,12 +165,7 @@ def draw_before(
         draw = _drawn(node, sizes)
         if draw is None:
             continue
-        last = found[-1] if found else placeholders[-1] if placeholders else None
-        with (
-            graph.inserting_before(next(iter(graph.nodes)))
-            if last is None
-            else graph.inserting_after(last)
-        ):
+        with graph.inserting_before(next(n for n in graph.nodes if n.op != "placeholder")):
             new = graph.placeholder(f"{node.name}_drawn")
         places.append(place_of(node))
         _replace(node, new)
@@ -252,12 +226,10 @@ def _drawn(node: torch.fx.Node, sizes: Sizes) -> _Draw | None:
 
 def _of_sizes(draw: _Draw, sizes: Sizes) -> _Draw | None:
     """`draw`, unless a symbol in it is the size of no input."""
-    used: set[str] = set()
-    _mapped((draw.args, draw.kwargs), lambda size: used.update(symbols_of(size)))
-    return draw if used <= sizes.places.keys() else None
+    return draw if _symbols([draw]) <= sizes.places.keys() else None
 
 
-def _like(value: torch.Tensor) -> _Like:
+def _like(value: Tensor) -> _Like:
     """As much of a fake tensor as its symbols tell."""
     shape, strides = (tuple(map(expression, each)) for each in (value.shape, value.stride()))
     return _Like(shape, strides, value.dtype)
@@ -287,19 +259,14 @@ def _replace(node: torch.fx.Node, new: torch.fx.Node) -> None:
     node.graph.erase_node(node)
 
 
-_ORIGIN = ("stack_trace", "nn_module_stack", "recompute", "ac_graph_id")
-
-
 def _place(node: torch.fx.Node) -> dict[str, Any]:
     """What tells where `node` comes from, and whether it is computed again."""
-    return {key: node.meta[key] for key in _ORIGIN if key in node.meta}
+    more = {key: node.meta[key] for key in ("recompute", "ac_graph_id") if key in node.meta}
+    return {**origin(node), **more}
 
 
 def _call(at: torch.fx.Node, op: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
     """A node of `op`, with the source line of `at`."""
-    node = at.graph.call_function(op, args, kwargs)
-    values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
-    node.meta = _place(at)
-    with at.args[0].meta["val"].fake_mode:
-        node.meta["val"] = op(*values, **kwargs)
+    node = made(at.graph, op, *args, **kwargs)
+    node.meta |= _place(at)
     return node

@@ -107,13 +107,6 @@ def _recurrence_gradient(
     return hs, of_h
 
 
-for _name, _function in {
-    "lstm": _lstm, "gru": _gru, "rnn": _rnn, "lstm_gradient": _lstm_gradient,
-    "recurrence_gradient": _recurrence_gradient,
-}.items():  # fmt: skip
-    _OPS.impl(_name, _function, "CPU")
-
-
 # -- shapes --------------------------------------------------------------------------------------
 
 
@@ -130,22 +123,24 @@ def _states(gates: Tensor, h: Tensor, *others: Any) -> Tensor:
     return gates.new_empty([*gates.shape[:2], h.shape[1]])
 
 
-for _name, _function in {
-    "lstm": _lstm_shapes,
-    "gru": _states,
-    "rnn": _states,
-    "lstm_gradient": lambda grad, cell, factors, through, kept, *others: (
-        torch.empty_like(grad),
-        torch.empty_like(kept),
-        grad.new_empty(grad.shape[1:]),
-        torch.empty_like(cell),
-    ),
-    "recurrence_gradient": lambda grad, *others: (
-        torch.empty_like(grad),
-        grad.new_empty(grad.shape[1:]),
-    ),
-}.items():
-    _OPS.impl(_name, _function, "Meta")
+def _lstm_gradient_shapes(
+    grad: Tensor, cell: Tensor, factors: Tensor, through: Tensor, kept: Tensor, *others: Any
+) -> tuple[Tensor, ...]:
+    like = torch.empty_like
+    return like(grad), like(kept), grad.new_empty(grad.shape[1:]), like(cell)
+
+
+def _gradient_shapes(grad: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return torch.empty_like(grad), grad.new_empty(grad.shape[1:])
+
+
+for _name, _function, _shapes in (
+    ("lstm", _lstm, _lstm_shapes), ("gru", _gru, _states), ("rnn", _rnn, _states),
+    ("lstm_gradient", _lstm_gradient, _lstm_gradient_shapes),
+    ("recurrence_gradient", _recurrence_gradient, _gradient_shapes),
+):  # fmt: skip
+    _OPS.impl(_name, _function, "CPU")
+    _OPS.impl(_name, _shapes, "Meta")
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -289,16 +284,9 @@ def _layers(layer: _Layer, is_lstm: bool) -> Callable[..., tuple[Tensor, ...]]:
     """The function that takes the arguments of `torch.lstm` or `torch.gru`."""
 
     def function(
-        x: Tensor,
-        hx: Any,
-        params: Sequence[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[Tensor, ...]:
+        x: Tensor, hx: Any, params: Sequence[Tensor], has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         states = list(zip(*(s.unbind(0) for s in (hx if is_lstm else (hx,))), strict=True))
         directions = 2 if bidirectional else 1
         each = len(params) // (num_layers * directions)

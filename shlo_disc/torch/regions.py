@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from shlo_disc.torch.part import NOTHING_KNOWN, Known, Part
+from shlo_disc.torch.nodes import output_of
+from shlo_disc.torch.options import Options
+from shlo_disc.torch.part import Part
 from shlo_disc.torch.partition import Way, cut, operations, reason_of
 from shlo_disc.torch.places import place_of
+from shlo_disc.torch.prepare import Known
 
 _log = logging.getLogger("shlo_disc")
 
@@ -22,19 +24,10 @@ _TOLD: set[tuple[str, str]] = set()
 class Regions:
     """The compiled parts of one graph, and the operations that PyTorch runs.
 
-    `known` is what is known of symbols; the rest is as for :class:`shlo_disc.torch.part.Part`.
+    `known` is what is known of symbols.
     """
 
-    def __init__(
-        self,
-        name: str,
-        known: Known = NOTHING_KNOWN,
-        *,
-        likely: Mapping[str, Sequence[int]] = MappingProxyType({}),
-        freeze: bool = False,
-        checks: bool = True,
-        target: str = "cpu",
-    ) -> None:
+    def __init__(self, name: str, known: Known, options: Options) -> None:
         self.name = name
         self.eager: dict[str, str] = {}
         """Operations that PyTorch runs, by their places, each with the reason."""
@@ -43,10 +36,7 @@ class Regions:
         self.parts: list[Part] = []
         """What was compiled; several for a graph that PyTorch runs a part of."""
         self._known = known
-        self._likely = likely
-        self._freeze = freeze
-        self._checks = checks
-        self._target = target
+        self._options = options
 
     def compile_whole(
         self,
@@ -56,7 +46,7 @@ class Regions:
         seen: int | None,
     ) -> Part:
         """`graph` as one part. Raises what :class:`shlo_disc.torch.part.Part` raises."""
-        part = self._part(graph, self.name, names, weights, seen)
+        part = Part(graph, self.name, names, self._known, self._options, weights, seen)
         self.parts = [part]
         return part
 
@@ -75,27 +65,6 @@ class Regions:
         """Remember and log that PyTorch runs all of `nodes`."""
         self._note([(place_of(node), reason) for node in nodes])
         self._tell()
-
-    def _part(
-        self,
-        graph: torch.fx.GraphModule,
-        name: str,
-        names: Sequence[str],
-        weights: Collection[int],
-        seen: int | None = None,
-    ) -> Part:
-        return Part(
-            graph,
-            name,
-            names=names,
-            known=self._known,
-            likely=self._likely,
-            weights=weights,
-            freeze=self._freeze,
-            seen=seen,
-            checks=self._checks,
-            target=self._target,
-        )
 
     def _cut(
         self,
@@ -130,7 +99,7 @@ class Regions:
             packed = [k for k, a in enumerate(node.args) if outer.get(a) in weights]
             inner = f"{name}_{node.target}"
             try:
-                part = self._part(region, inner, own, packed)
+                part = Part(region, inner, own, self._known, self._options, packed)
             except Exception as error:
                 ops = operations(region.graph)
                 if len(ops) == 1:
@@ -192,5 +161,4 @@ class _Region(torch.nn.Module):  # type: ignore[misc]
 
 def _has_one_result(graph: torch.fx.GraphModule) -> bool:
     """True for a graph that returns a value, not a tuple of them."""
-    (output,) = (node for node in graph.graph.nodes if node.op == "output")
-    return isinstance(output.args[0], torch.fx.Node)
+    return isinstance(output_of(graph.graph).args[0], torch.fx.Node)

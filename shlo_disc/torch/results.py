@@ -16,10 +16,11 @@ from dataclasses import field
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.torch.layouts import dense_order
+from shlo_disc.torch.nodes import made, output_of
 from shlo_disc.torch.sizes import Sizes, expression, symbols_of
 
 aten = torch.ops.aten
@@ -80,7 +81,7 @@ def take_results(graph: torch.fx.Graph, sizes: Sizes, seen: int | None = None) -
     The first `seen` results, or all, have the strides of eager mode; the others are row-major.
     Raises UnsupportedError for a number that comes from no argument and no tensor of the graph.
     """
-    output = _output(graph)
+    output = output_of(graph)
     returned = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
     output.args = ((),)
     return _add_results(output, sizes, returned, len(returned) if seen is None else seen)
@@ -94,13 +95,8 @@ def check_data(
     Returns each condition with what checks its value.
     Raises UnsupportedError as :func:`take_results`.
     """
-    found = _add_results(_output(graph), sizes, [one.condition for one in assertions], 0)
+    found = _add_results(output_of(graph), sizes, [one.condition for one in assertions], 0)
     return list(zip(found, assertions, strict=True))
-
-
-def _output(graph: torch.fx.Graph) -> torch.fx.Node:
-    (found,) = (node for node in graph.nodes if node.op == "output")
-    return found
 
 
 def _add_results(
@@ -144,10 +140,10 @@ def _permuted(
 ) -> torch.fx.Node:
     """`node` with its dimensions in this order."""
     with graph.inserting_before(output):
-        made = graph.call_function(aten.permute.default, (node, list(order)))
-    made.meta = {**node.meta, "val": node.meta["val"].permute(order)}
-    made.meta.pop("tensor_meta", None)
-    return made
+        found = made(graph, aten.permute.default, node, list(order))
+    found.meta = {**node.meta, **found.meta}
+    found.meta.pop("tensor_meta", None)
+    return found
 
 
 def _holder(graph: torch.fx.Graph, output: torch.fx.Node, symbol: str) -> torch.fx.Node:
@@ -169,10 +165,40 @@ def _size_tensor(
     graph: torch.fx.Graph, output: torch.fx.Node, node: torch.fx.Node, axis: int
 ) -> torch.fx.Node:
     """The size of dimension `axis` of `node` as a tensor."""
-    value = node.meta["val"]
     with graph.inserting_before(output):
-        size = graph.call_function(aten.sym_size.int, (node, axis))
-        made = graph.call_function(aten.scalar_tensor.default, (size,), {"dtype": torch.int64})
-    size.meta["val"] = value.shape[axis]
-    made.meta["val"] = value.new_empty((), dtype=torch.int64)
-    return made
+        size = made(graph, aten.sym_size.int, node, axis)
+        found = graph.call_function(aten.scalar_tensor.default, (size,), {"dtype": torch.int64})
+    found.meta["val"] = node.meta["val"].new_empty((), dtype=torch.int64)
+    return found
+
+
+# -- orders of memory ----------------------------------------------------------------------------
+
+
+def memory_order(x: torch.Tensor) -> list[int]:
+    """The dimensions of `x` by falling strides, as they are in the traced call."""
+
+    def at_hint(size: Any) -> int:
+        return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+    return sorted(range(x.dim()), key=lambda k: (-at_hint(x.stride(k)), k))
+
+
+def dense_order(x: torch.Tensor) -> list[int] | None:
+    """The dimensions in the order in which `x` is row-major, at all sizes.
+
+    [0, 2, 3, 1] of pictures with channels last. None if the order is that of the dimensions, or if
+    memory has holes, has elements twice, or is not known.
+    """
+    sizes = (*x.shape, *x.stride())
+    if any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in sizes):
+        return None
+    order = memory_order(x)
+    if order == list(range(x.dim())):
+        return None
+    step: Any = 1
+    for axis in reversed(order):
+        if not statically_known_true(x.stride(axis) == step):
+            return None
+        step = step * x.shape[axis]
+    return order

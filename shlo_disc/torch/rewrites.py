@@ -5,10 +5,12 @@ Each one is the function that the op is traced from. It has the op's arguments a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from shlo_disc.base.errors import UnsupportedError
@@ -17,7 +19,6 @@ from shlo_disc.torch.convolution_rewrites import CONVOLUTIONS
 from shlo_disc.torch.encoder_rewrites import ENCODERS
 from shlo_disc.torch.gradient_rewrites import GRADIENTS
 from shlo_disc.torch.grid_rewrites import GRIDS
-from shlo_disc.torch.half_numbers import widened
 from shlo_disc.torch.indexed_rewrites import INDEXED
 from shlo_disc.torch.linalg_rewrites import LINALG
 from shlo_disc.torch.number_rewrites import NUMBERS
@@ -25,13 +26,14 @@ from shlo_disc.torch.order_rewrites import ORDERED
 from shlo_disc.torch.pool_rewrites import POOLS
 from shlo_disc.torch.running_statistics import instance_norm
 from shlo_disc.torch.scalar_rewrites import SCALARS
+from shlo_disc.torch.type_rewrites import widened
 from shlo_disc.torch.view_rewrites import VIEWS
 from shlo_disc.torch.window_rewrites import WINDOWS
 
 aten = torch.ops.aten
 
 
-def _dims(x: torch.Tensor, dim: int | Sequence[int] | None) -> list[int]:
+def _dims(x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
     """The reduced dimensions; none given means all."""
     if dim is None:
         return list(range(x.dim()))
@@ -40,20 +42,15 @@ def _dims(x: torch.Tensor, dim: int | Sequence[int] | None) -> list[int]:
 
 
 def _var_mean(
-    x: torch.Tensor,
-    dim: int | Sequence[int] | None = None,
-    *,
-    correction: float | None = None,
+    x: Tensor, dim: int | Sequence[int] | None = None, *, correction: float | None = None,
     keepdim: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """In the type of the data: torch-mlir converts every element to f64."""
     dims = _dims(x, dim)
     wide = widened(x)
     mean = wide.mean(dims, keepdim=True)
     off = wide - mean
-    count: Any = 1
-    for d in dims:
-        count = count * x.shape[d]
+    count: Any = math.prod(x.shape[d] for d in dims)
     lengths = off.abs() if off.is_complex() else off
     squares = (lengths * lengths).sum(dims, keepdim=keepdim)
     less: Any = 1 if correction is None else correction
@@ -69,25 +66,10 @@ def _var_mean(
     return variance.to(x.real.dtype if x.is_complex() else x.dtype), mean.to(x.dtype)
 
 
-def _var(
-    x: torch.Tensor,
-    dim: int | Sequence[int] | None = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> torch.Tensor:
-    return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
-
-
 def _batch_norm_inference(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    variance: torch.Tensor,
-    momentum: float,
-    eps: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
+    momentum: float, eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """One product and one sum an element, as PyTorch's kernel for CPUs has them.
 
     Source: `batch_norm_cpu_collect_linear_and_constant_terms` in ATen/native/cpu.
@@ -105,11 +87,9 @@ def _batch_norm_inference(
 
 
 def _rms_norm(
-    x: torch.Tensor,
-    normalized_shape: Sequence[int],
-    weight: torch.Tensor | None = None,
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
     eps: float | None = None,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     wide = widened(x)
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     small = torch.finfo(wide.dtype).eps if eps is None else eps
@@ -119,7 +99,7 @@ def _rms_norm(
     return out.to(x.dtype)
 
 
-def _one_over_root(size: int | torch.SymInt, dtype: torch.dtype) -> float | torch.Tensor:
+def _one_over_root(size: int | torch.SymInt, dtype: torch.dtype) -> float | Tensor:
     """`size ** -0.5`; of rank 0 for a size that is not known."""
     if isinstance(size, int):
         return float(max(size, 1) ** -0.5)
@@ -127,18 +107,10 @@ def _one_over_root(size: int | torch.SymInt, dtype: torch.dtype) -> float | torc
 
 
 def _flash_attention_backward(
-    grad: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    out: torch.Tensor,
-    logsumexp: torch.Tensor,
-    dropout_p: float,
-    is_causal: bool,
-    *,
-    attn_mask: torch.Tensor | None = None,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    dropout_p: float, is_causal: bool, *, attn_mask: Tensor | None = None,
     scale: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The weights again from scores and `logsumexp`, then the products of the chain rule."""
     if dropout_p:
         raise UnsupportedError("dropout is random; set it to 0")
@@ -167,31 +139,27 @@ def _flash_attention_backward(
     return of_query, of_key, of_value
 
 
-def _flatten(x: torch.Tensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
+def _flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """With sizes of the operand: torch-mlir divides the number of elements by the kept sizes."""
     if x.dim() == 0:
         return x.reshape(1)
     first, last = start_dim % x.dim(), end_dim % x.dim()
-    joined: Any = 1
-    for size in x.shape[first : last + 1]:
-        joined = joined * size
+    joined = math.prod(x.shape[first : last + 1])
     return x.reshape([*x.shape[:first], joined, *x.shape[last + 1 :]])
 
 
-def _copy(x: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     """Of all elements of `x`: it gives sizes and type."""
     return source.to(x.dtype).expand(x.shape).clone()
 
 
-def _put(
-    x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False
-) -> torch.Tensor:
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """`x` with the elements of `source` at places of the flattened `x`."""
     flat = aten.index_put(x.flatten(), [index.flatten()], source.flatten(), accumulate)
     return flat.reshape(x.shape)
 
 
-def _angle(x: torch.Tensor) -> torch.Tensor:
+def _angle(x: Tensor) -> Tensor:
     """Of real numbers: pi where they are negative."""
     wide = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     return torch.where(wide < 0, torch.pi, torch.where(wide.isnan(), wide, 0.0))
@@ -200,19 +168,19 @@ def _angle(x: torch.Tensor) -> torch.Tensor:
 def _with_number(function: Callable[..., Any]) -> Callable[..., Any]:
     """An op of a tensor and a number as one of two tensors."""
 
-    def rewritten(x: torch.Tensor, number: Any) -> Any:
+    def rewritten(x: Tensor, number: Any) -> Any:
         kind = torch.result_type(x, number)
         return function(x.to(kind), torch.scalar_tensor(number, dtype=kind))
 
     return rewritten
 
 
-def _starts_of_rows(rows: torch.Tensor, size: int, *, out_int32: bool = False) -> torch.Tensor:
+def _starts_of_rows(rows: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     """How many of the sorted `rows` lie before each row."""
     return torch.searchsorted(rows, torch.arange(size + 1, dtype=rows.dtype), out_int32=out_int32)
 
 
-def _any(x: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> torch.Tensor:
+def _any(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
     """One dimension after the other: torch-mlir knows no way to name all of them."""
     found = x.to(torch.bool)
     for axis in sorted(_dims(x, dim), reverse=True) if x.dim() else ():
@@ -220,7 +188,7 @@ def _any(x: torch.Tensor, dim: Sequence[int] | None = None, keepdim: bool = Fals
     return found.to(torch.uint8) if x.dtype is torch.uint8 else found  # as PyTorch has it
 
 
-def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
+def _dropout(x: Tensor, p: float, train: bool | None) -> Tensor:
     """Of what is not drawn before: see :mod:`shlo_disc.torch.random_numbers`."""
     if train and p == 1:
         return x * 0.0  # so that infinity becomes NaN, as it does in PyTorch
@@ -232,21 +200,15 @@ def _dropout(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
     return x.clone()
 
 
-def _native_dropout(
-    x: torch.Tensor, p: float, train: bool | None
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     kept = torch.zeros_like if train and p == 1 else torch.ones_like
     return _dropout(x, p, train), kept(x, dtype=torch.bool)
 
 
 def _slice_scatter(
-    x: torch.Tensor,
-    src: torch.Tensor,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     """Pieces of both; torch-mlir takes an open end for a size, and asks for as much memory."""
     axis = dim % x.dim()
     size, count = x.shape[axis], src.shape[axis]
@@ -269,8 +231,8 @@ def _slice_scatter(
 
 
 def _slice_backward(
-    grad: torch.Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int
-) -> torch.Tensor:
+    grad: Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int
+) -> Tensor:
     """Zeros around `grad`, or between its elements."""
     axis, size = dim % grad.dim(), input_sizes[dim]
     if step == 1 and statically_known_true(grad.shape[axis] == size):
@@ -283,7 +245,7 @@ def _slice_backward(
     return aten.constant_pad_nd(grad, [*pads, first, size - first - grad.shape[axis]], 0)
 
 
-def _split(x: torch.Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[torch.Tensor]:
+def _split(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
     parts, start = [], 0
     for size in split_sizes:
         parts.append(x.narrow(dim, start, size))
@@ -291,7 +253,7 @@ def _split(x: torch.Tensor, split_sizes: Sequence[int], dim: int = 0) -> list[to
     return parts
 
 
-def _repeat(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
+def _repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     """A broadcast whose sizes are stated: torch-mlir divides numbers of elements.
 
     By ops that ask no question about sizes, as `reshape` and `expand` to a size do.
@@ -306,30 +268,16 @@ def _repeat(x: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
     return x.expand(spread).clone(memory_format=torch.contiguous_format).view(sizes)
 
 
-def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> torch.Tensor:
+def _empty(size: Sequence[int], *, dtype: torch.dtype | None = None, **memory: Any) -> Tensor:
     """Zeros: any elements will do, and `memory` has no meaning in a functional program."""
     zero = torch.scalar_tensor(0, dtype=dtype or torch.get_default_dtype())
     return zero.expand(size).clone()  # which ops may write
 
 
-def _empty_strided(size: Sequence[int], stride: Sequence[int], **kwargs: Any) -> torch.Tensor:
-    return _empty(size, **kwargs)
-
-
-def _new_empty_strided(
-    x: torch.Tensor, size: Sequence[int], stride: Sequence[int], **kwargs: Any
-) -> torch.Tensor:
-    return _empty(size, **{"dtype": x.dtype, **kwargs})
-
-
-def _clamp(x: torch.Tensor, low: torch.Tensor | None = None, high: Any = None) -> torch.Tensor:
+def _clamp(x: Tensor, low: Tensor | None = None, high: Any = None) -> Tensor:
     """Of bounds of other ranks: torch-mlir's op of these ends the process."""
     x = x if low is None else torch.maximum(x, low)
     return x if high is None else torch.minimum(x, high)
-
-
-def _clamp_max(x: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    return _clamp(x, None, high)
 
 
 REWRITES: dict[Any, Callable[..., Any]] = {
@@ -356,13 +304,15 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.bitwise_or.Scalar: _with_number(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _with_number(torch.bitwise_xor),
     aten.clamp.Tensor: _clamp,
-    aten.clamp_max.Tensor: _clamp_max,
+    aten.clamp_max.Tensor: lambda x, high: _clamp(x, None, high),
     aten.clamp_min.Tensor: _clamp,
     aten.copy.default: _copy,
     aten.dropout.default: _dropout,
     aten.empty.memory_format: _empty,
-    aten.empty_strided.default: _empty_strided,
-    aten.new_empty_strided.default: _new_empty_strided,
+    aten.empty_strided.default: lambda size, stride, **kwargs: _empty(size, **kwargs),
+    aten.new_empty_strided.default: lambda x, size, stride, **kwargs: _empty(
+        size, **{"dtype": x.dtype, **kwargs}
+    ),
     aten.flatten.using_ints: _flatten,
     aten.instance_norm.default: instance_norm,
     aten.put.default: _put,
@@ -372,7 +322,7 @@ REWRITES: dict[Any, Callable[..., Any]] = {
     aten.split_with_sizes.default: _split,
     aten.native_dropout.default: _native_dropout,
     aten.rms_norm.default: _rms_norm,
-    aten.var.correction: _var,
+    aten.var.correction: lambda *args, **kwargs: _var_mean(*args, **kwargs)[0],
     aten.var_mean.correction: _var_mean,
 }
 """Overload -> what it is traced from."""

@@ -11,10 +11,12 @@ results of what is written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 aten = torch.ops.aten
 
@@ -31,46 +33,30 @@ def writes_statistics(node: torch.fx.Node) -> bool:
     return is_training and any(one is not None for one in running)
 
 
-def native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
-    """What `aten.native_batch_norm` of given statistics is traced from.
+def _native_norm_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
+    """A norm by given statistics.
 
     Its second and third results have no elements then, which torch-mlir's lowering does not know.
     """
-    if node.target is not aten.native_batch_norm.default or node.args[5]:
+    if node.args[5]:
         return None
-    return _native_batch_norm_inference
+    op = aten._native_batch_norm_legit_no_training.default
+    return lambda *args: op(*args[:5], *args[6:])
 
 
-def _native_batch_norm_inference(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    variance: torch.Tensor,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
-    return aten._native_batch_norm_legit_no_training.default(
-        x, weight, bias, mean, variance, momentum, eps
-    )
+NATIVE_NORMS = {aten.native_batch_norm.default: _native_norm_rule}
+"""Overload -> what says for which nodes it is rewritten."""
 
 
 def instance_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
     cudnn_enabled: bool,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     """`aten.instance_norm`; source: `instance_norm` in ATen/native/Normalization.cpp."""
     pictures, channels = x.shape[:2]
 
-    def repeated(one: torch.Tensor | None) -> Any:
+    def repeated(one: Tensor | None) -> Any:
         if one is None:
             return None
         return one.expand([pictures, channels]).reshape([pictures * channels])
@@ -81,9 +67,7 @@ def instance_norm(
         y, of_pictures, inverse = aten.native_batch_norm(
             flat, repeated(weight), repeated(bias), None, None, True, momentum, eps
         )
-        counted: Any = 1
-        for size in x.shape[2:]:
-            counted = counted * size
+        counted: Any = math.prod(x.shape[2:])
         if running_mean is not None:
             new = of_pictures.reshape([pictures, channels]).mean(0)
             running_mean.copy_(running_mean * (1 - momentum) + new * momentum)

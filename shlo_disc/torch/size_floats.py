@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from shlo_disc.torch.nodes import made
+
 aten = torch.ops.aten
 
 _ONLY_OF_TENSORS: dict[Any, Any] = {
@@ -67,7 +69,7 @@ def state_floats(graph: torch.fx.Graph, fake: Callable[[torch.Tensor], torch.Ten
         elif is_float and node.target in _FUNCTIONS and (uses or node.target in _ONLY_OF_TENSORS):
             known[node] = _computed(node, known, fake)
         elif uses and isinstance(node.target, torch._ops.OpOverload):
-            _take_tensors(node, known, fake)
+            _take_tensors(node, known)
 
 
 def _rounded(node: torch.fx.Node, known: Any, fake: Any) -> None:
@@ -75,9 +77,8 @@ def _rounded(node: torch.fx.Node, known: Any, fake: Any) -> None:
     graph = node.graph
     whole = _computed(node, known, fake)
     with graph.inserting_before(node):
-        tensor = graph.call_function(aten.to.dtype, (whole, torch.int64))
+        tensor = made(graph, aten.to.dtype, whole, torch.int64)
         number = graph.call_function(aten.Int.Tensor, (tensor,))
-    tensor.meta["val"] = fake(torch.zeros((), dtype=torch.int64))
     number.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(number)
 
@@ -95,17 +96,14 @@ def _computed(node: torch.fx.Node, known: Any, fake: Any) -> torch.fx.Node:
             given.append(_computed(operand, known, fake))
         else:
             with graph.inserting_before(node):
-                given.append(
-                    graph.call_function(aten.scalar_tensor.default, (operand,), {"dtype": f64})
-                )
+                new = graph.call_function(aten.scalar_tensor.default, (operand,), {"dtype": f64})
+            new.meta["val"] = fake(torch.zeros((), dtype=f64))
+            given.append(new)
     with graph.inserting_before(node):
-        new = graph.call_function(function, tuple(given))
-    for made in (*given, new):
-        made.meta.setdefault("val", fake(torch.zeros((), dtype=f64)))
-    return new
+        return made(graph, function, *given)
 
 
-def _take_tensors(node: torch.fx.Node, known: Any, fake: Any) -> None:
+def _take_tensors(node: torch.fx.Node, known: Any) -> None:
     """Tensors for the floats among the arguments of an op, whose overload takes them."""
     graph, dtype = node.graph, torch.get_default_dtype()
     of_numbers = False
@@ -113,8 +111,7 @@ def _take_tensors(node: torch.fx.Node, known: Any, fake: Any) -> None:
         if given not in known:
             continue
         with graph.inserting_before(node):
-            new = graph.call_function(aten.to.dtype, (known[given], dtype))
-        new.meta["val"] = fake(torch.zeros((), dtype=dtype))
+            new = made(graph, aten.to.dtype, known[given], dtype)
         of_numbers |= str(node.target._schema.arguments[place].type) != "Tensor"
         node.update_arg(place, new)
     overload = _OF_TENSORS.get(node.target._overloadname, "")

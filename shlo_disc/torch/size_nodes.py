@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from shlo_disc.torch.nodes import made
 from shlo_disc.torch.sizes import Numbers, Place, exact_floor, expression, symbols_of
 
 aten = torch.ops.aten
@@ -58,12 +59,12 @@ class SizeNodes:
         """
         e = self._numbers.of(size)
         if e not in self._known:
-            made = self._made(e)
-            if made is None and e in self._whole:
-                made = self._size_of(*self._whole[e])
-            if made is None:
+            found = self._made(e)
+            if found is None and e in self._whole:
+                found = self._size_of(*self._whole[e])
+            if found is None:
                 return None
-            self._known[e] = made
+            self._known[e] = found
         return self._known[e]
 
     def _made(self, e: Any) -> torch.fx.Node | int | None:
@@ -104,11 +105,8 @@ class SizeNodes:
         return total
 
     def _call(self, function: Any, *args: Any) -> torch.fx.Node:
-        values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in args]
         with self._graph.inserting_before(self._anchor):
-            node = self._graph.call_function(function, args)
-        node.meta["val"] = function(*values)
-        return node
+            return made(self._graph, function, *args)
 
     def _read(self, name: str) -> torch.fx.Node | None:
         if name not in self._places:
@@ -122,10 +120,7 @@ class SizeNodes:
         return size if factor == 1 else self._call(operator.floordiv, size, factor)
 
     def _size_of(self, holder: torch.fx.Node, axis: int) -> torch.fx.Node:
-        with self._graph.inserting_before(self._anchor):
-            node = self._graph.call_function(aten.sym_size.int, (holder, axis))
-        node.meta["val"] = holder.meta["val"].shape[axis]
-        return node
+        return self._call(aten.sym_size.int, holder, axis)
 
 
 _Sizes = dict[Any, tuple[torch.fx.Node, int]]

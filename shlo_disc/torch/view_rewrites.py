@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
@@ -34,12 +35,12 @@ def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
 
     The number of results is that of the node: it holds for all sizes that the graph is for.
     """
-    if node.op != "call_function" or node.target not in _UNEQUAL | _EQUAL.keys():
+    if node.target not in _UNEQUAL | _EQUAL.keys():
         return None
     wanted = [part.shape for part in node.meta["val"]]
     takes_count = _EQUAL.get(node.target)
 
-    def parts(x: torch.Tensor, given: Any, dim: int = 0) -> list[torch.Tensor]:
+    def parts(x: Tensor, given: Any, dim: int = 0) -> list[Tensor]:
         whole = x.shape[dim]
         size = (whole + given - 1) // given if takes_count else given
         found, start = [], 0
@@ -55,7 +56,7 @@ def parts_rule(node: torch.fx.Node) -> Callable[..., Any] | None:
     return parts
 
 
-def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.Tensor:
+def _squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dimensions of one element. The program requires more of those that it keeps."""
     given = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     ones = set()
@@ -67,7 +68,7 @@ def _squeeze(x: torch.Tensor, dim: int | Sequence[int] | None = None) -> torch.T
     return torch.ops.prims.squeeze(x, sorted(ones)) if ones else aten.alias(x)
 
 
-def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+def _unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dimension, their elements in a new last one."""
     if x.dim() == 0:
         return x.reshape([1])[:size]
@@ -80,35 +81,23 @@ def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tens
 
 
 def _diagonal_scatter(
-    x: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> torch.Tensor:
-    """`x` with `src` where the row and the column are `offset` apart."""
-    first, second = dim1 % x.dim(), dim2 % x.dim()
-    rest = [k for k in range(x.dim()) if k not in (first, second)]
-    y = x.permute([*rest, first, second])
-    rows, columns = (torch.arange(y.shape[k]).unsqueeze(1 if k == -2 else 0) for k in (-2, -1))
-    places = rows if offset >= 0 else columns
-    padded = torch.cat([src, src.new_zeros([*src.shape[:-1], 1])], -1)  # `src` may have no elements
-    spread = padded.index_select(-1, places.reshape([-1]).clamp(max=src.shape[-1]))
-    spread = spread.unsqueeze(-1 if offset >= 0 else -2)
-    y = torch.where(columns - rows == offset, spread, y)
-    order = [*rest, first, second]
-    return y.permute([order.index(k) for k in range(x.dim())])
+    x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """`x` with `src` at the places of a diagonal."""
+    numbers = torch.arange(x.numel()).reshape(x.shape)
+    return torch.put(x, numbers.diagonal(offset, dim1, dim2), src)
 
 
 def _as_strided_scatter(
-    x: torch.Tensor,
-    src: torch.Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int],
     storage_offset: int | None = None,
-) -> torch.Tensor:
+) -> Tensor:  # fmt: skip
     """`x` with `src` at the places of a strided view."""
     places = aten.as_strided(torch.arange(x.numel()).reshape(x.shape), size, stride, storage_offset)
     return torch.put(x, places, src)
 
 
-def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
+def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     """The last elements first: two slices where they are known to be there, else a gather."""
     if not dims:
         return _roll(x.flatten(), shifts, [0]).reshape(x.shape)
@@ -126,12 +115,6 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> t
     return x.clone()
 
 
-def _empty_permuted(
-    size: Sequence[int], physical_layout: Sequence[int], **kwargs: Any
-) -> torch.Tensor:
-    return aten.empty.memory_format(size, **kwargs)
-
-
 _BY_PYTORCH = (
     aten._batch_norm_no_update.default, aten._batch_norm_with_update_functional.default,
     aten.addmv.default, aten.batch_norm_backward.default, aten.dist.default,
@@ -139,31 +122,29 @@ _BY_PYTORCH = (
 )  # fmt: skip
 """Ops with a decomposition that PyTorch does not count among those into core ops."""
 
+_VIEWS = (
+    ("detach", "default"), ("narrow", "default"), ("permute", "default"), ("select", "int"),
+    ("split_with_sizes", "default"), ("t", "default"), ("transpose", "int"), ("unbind", "int"),
+    ("unsqueeze", "default"), ("view", "default"), ("view", "dtype"),
+)  # fmt: skip
+
 VIEWS: dict[Any, Callable[..., Any]] = {
     **{op: decomposition_table[op] for op in _BY_PYTORCH},
+    **{
+        getattr(getattr(aten, f"{name}_copy"), overload): getattr(getattr(aten, name), overload)
+        for name, overload in _VIEWS
+    },
+    **{
+        getattr(packet, overload): _squeeze
+        for packet in (aten.squeeze, aten.squeeze_copy)
+        for overload in ("default", "dim", "dims")
+    },
     aten.as_strided_scatter.default: _as_strided_scatter,
-    aten.detach_copy.default: aten.detach,
     aten.diagonal_scatter.default: _diagonal_scatter,
-    aten.empty_permuted.default: _empty_permuted,
+    aten.empty_permuted.default: lambda size, _, **kwargs: aten.empty.memory_format(size, **kwargs),
     aten.lift_fresh_copy.default: aten.clone,
-    aten.narrow_copy.default: torch.narrow,
-    aten.permute_copy.default: torch.permute,
     aten.roll.default: _roll,
-    aten.select_copy.int: torch.select,
-    aten.split_with_sizes_copy.default: torch.split_with_sizes,
-    aten.squeeze.default: _squeeze,
-    aten.squeeze.dim: _squeeze,
-    aten.squeeze.dims: _squeeze,
-    aten.squeeze_copy.default: _squeeze,
-    aten.squeeze_copy.dim: _squeeze,
-    aten.squeeze_copy.dims: _squeeze,
-    aten.t_copy.default: torch.t,
-    aten.transpose_copy.int: torch.transpose,
-    aten.unbind_copy.int: torch.unbind,
     aten.unfold.default: _unfold,
     aten.unfold_copy.default: _unfold,
-    aten.unsqueeze_copy.default: torch.unsqueeze,
-    aten.view_copy.default: aten.view.default,
-    aten.view_copy.dtype: aten.view.dtype,
 }
 """Overload -> what it is traced from; a copy of a view is one where nothing is written."""

@@ -78,19 +78,19 @@ def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tens
     return k.to(dtype) * step.to(dtype)
 
 
+_SHAPES = {
+    aten.bartlett_window: _bartlett, aten.blackman_window: _blackman,
+    aten.hamming_window: _hamming, aten.kaiser_window: _kaiser,
+}  # fmt: skip
+
 WINDOWS: dict[Any, Callable[..., Any]] = {
-    aten.bartlett_window.default: _window(_bartlett),
-    aten.bartlett_window.periodic: _window(_bartlett),
-    aten.blackman_window.default: _window(_blackman),
-    aten.blackman_window.periodic: _window(_blackman),
+    **{
+        getattr(packet, overload): _window(shape)
+        for packet, shape in _SHAPES.items()
+        for overload in packet.overloads()
+        if not overload.endswith("out")
+    },
     aten.fft_fftfreq.default: _fftfreq,
     aten.fft_rfftfreq.default: _rfftfreq,
-    aten.hamming_window.default: _window(_hamming),
-    aten.hamming_window.periodic: _window(_hamming),
-    aten.hamming_window.periodic_alpha: _window(_hamming),
-    aten.hamming_window.periodic_alpha_beta: _window(_hamming),
-    aten.kaiser_window.beta: _window(_kaiser),
-    aten.kaiser_window.default: _window(_kaiser),
-    aten.kaiser_window.periodic: _window(_kaiser),
 }
 """Overload -> what it is traced from."""

@@ -14,9 +14,10 @@ import torch
 from shlo_disc.torch.bodies import _ONLY, _WIDENED, BODIES
 from shlo_disc.torch.decompositions import KEPT, is_composite, table
 from shlo_disc.torch.rewrites import REWRITES
-from tests.torch.library_ops import listed
 
 PAGE = Path("docs/torch-ops.md")
+
+LIBRARIES = Path(__file__).with_name("library_ops.txt")
 
 _SPARSE = "of sparse tensors, which PyTorch itself runs"
 
@@ -59,6 +60,12 @@ NOT_EXPORTED = {
     "_to_sparse_csr.default": "UnsupportedOperatorException",
 }
 """Op -> what `torch.export` raises for it: PyTorch itself does not export it."""
+
+
+def listed() -> dict[str, list[str]]:
+    """`add.Tensor` -> the libraries whose models use it."""
+    rows = (line.split() for line in LIBRARIES.read_text().splitlines() if line[0] != "#")
+    return {op: libraries for op, *libraries in rows}
 
 
 def core_ops() -> Iterator[str]:
@@ -122,7 +129,7 @@ def page() -> str:
         "Tests run each of these at four sizes in three ways: exported with inputs that require",
         "gradients, by `torch.compile`, and by `torch.compile` with gradients. They are those that",
         "PyTorch calls core, and those that models of some libraries use, forward and backward.",
-        "Printed from `tests/torch/ops.py`; `tests/torch/library_ops.py` runs the models.",
+        "Printed by `tests/torch/ops.py`; `tests/torch/library_ops.txt` lists those of libraries.",
         "",
         "| | all | " + " | ".join(sets) + " |",
         "|---|" + "---|" * (1 + len(sets)),

@@ -376,7 +376,7 @@ def test_no_mistake_of_ours_ends_a_program(monkeypatch, caplog):
         raise AssertionError("a mistake")
 
     monkeypatch.setattr(regions, "Part", broken)
-    monkeypatch.setattr(partition, "lower_part", broken)
+    monkeypatch.setattr(partition, "lower_graph", broken)
     x = torch.rand(4, 3)
     with caplog.at_level(logging.WARNING, "shlo_disc"), torch.no_grad():
         torch.testing.assert_close(compiled(torch.sin, **EAGER)(x), torch.sin(x))

@@ -12,30 +12,26 @@ import math
 from collections.abc import Sequence
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.arrays import broadcast_to, constant, converted, identity, iota
-from shlo_disc.ingest.size_arithmetic import larger, quotient, reshaped, size_of, sizes_of
-from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import compare, create, element_of, reduced, select
+from shlo_disc.ingest.arrays import Array, identity
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, spread, typed
+from shlo_disc.torch.bodies.call import BodyCall
 
 
-def attention(call: BodyCall) -> list[ir.Value]:
+def attention(call: BodyCall) -> list[Array]:
     """`aten.scaled_dot_product_attention`. Raises UnsupportedError for dropout."""
     return _attention(call)[:1]
 
 
-def flash_attention(call: BodyCall) -> list[ir.Value]:
+def flash_attention(call: BodyCall) -> list[Array]:
     """`aten._scaled_dot_product_flash_attention_for_cpu`: also log(sum(exp(scores))) of each row.
 
     Raises UnsupportedError for dropout.
     """
     mixed, most, total = _attention(call)
-    logarithm = create("stablehlo.log", [total], total.type)
-    return [mixed, binary("add", logarithm, most)]
+    return [mixed, total.apply("log") + most]
 
 
-def _attention(call: BodyCall) -> list[ir.Value]:
+def _attention(call: BodyCall) -> list[Array]:
     """The result; of each row of scores the maximum, and the sum of the exponentials."""
     if call["dropout_p"] != 0.0:
         raise UnsupportedError("dropout is random; call the model in eval mode")
@@ -45,39 +41,34 @@ def _attention(call: BodyCall) -> list[ir.Value]:
         raise UnsupportedError("query, key and value must have one rank")
     key = _repeated(key, shapes[1], query, shapes[0])
     value = _repeated(value, shapes[2], query, shapes[0])
-    f32 = ir.F32Type.get()
-    wide = f32 if element_of(query) in (ir.F16Type.get(), ir.BF16Type.get()) else element_of(query)
-    rank = ir.RankedTensorType(query.type).rank
-    scores = _dot(query, key, rank - 1, rank - 1, wide)
-    scale = _scale(call["scale"], query, wide)
-    scores = binary("multiply", scores, spread(scale, [], scores))
+    is_half = query.element in (ir.F16Type.get(), ir.BF16Type.get())
+    wide, last = ir.F32Type.get() if is_half else query.element, query.rank - 1
+    scores = query.dot(key, last, last, batch=last - 1, element=wide)
+    scores = scores * _scale(call["scale"], query, wide)
     mask = call["attn_mask"]
-    if call["is_causal"]:
-        scores = _causal(scores)
+    if call["is_causal"]:  # keys behind the query do not count; both of number 0 are at one place
+        seen = scores.iota(last - 1, "i32") >= scores.iota(last, "i32")
+        scores = seen.where(scores, identity("maximum", wide))
     if mask is not None:
         scores = _masked(scores, mask)
     weights, most, total = _softmax(scores, may_be_empty=mask is not None)
-    weights = converted(weights, element_of(value))
-    mixed = _dot(weights, value, rank - 1, rank - 2, wide)
-    return [converted(mixed, element_of(query)), most, total]
+    weights = weights.to(value.element)
+    mixed = weights.dot(value, last, last - 1, batch=last - 1, element=wide)
+    return [mixed.to(query.element), most, total]
 
 
-def _scale(scale: float | None, query: ir.Value, element: ir.Type) -> ir.Value:
+def _scale(scale: float | None, query: Array, element: ir.Type) -> Array:
     """What scores are multiplied by, of rank 0: `scale`, or one over the root of a head's size."""
-    last = ir.RankedTensorType(query.type).rank - 1
-    width = ir.RankedTensorType(query.type).shape[last]
+    width = query.shape[-1]
     if scale is None and width < 0:
         # The scores of heads without an element are 0, and must not become NaN.
-        size = binary("maximum", extent(query, last), constant(1, "i64"))
-        return create("stablehlo.rsqrt", [converted(size, element)], typed(size, element))
+        return query.extent(query.rank - 1).maximum(1).to(element).apply("rsqrt")
     if scale is None:
         scale = 1 / math.sqrt(width) if width else 1.0
-    return constant(scale, element)
+    return Array.constant(scale, element)
 
 
-def _repeated(
-    x: ir.Value, shape: Sequence[object], query: ir.Value, want: Sequence[object]
-) -> ir.Value:
+def _repeated(x: Array, shape: Sequence[object], query: Array, want: Sequence[object]) -> Array:
     """Keys or values for every head of the queries: grouped heads, or sizes of 1.
 
     `shape` and `want` are the symbolic sizes of `x` and of `query`.
@@ -90,73 +81,40 @@ def _repeated(
             raise UnsupportedError(
                 f"dimension {axis} of query has the size {wanted}, of key or value {have}"
             )
-        x = _repeat(x, axis, query)
+        x = _repeat(x, axis, query.sizes[axis])
     return x
 
 
-def _repeat(x: ir.Value, axis: int, query: ir.Value) -> ir.Value:
-    """Every element of `axis` as often as `query` has the size in that dimension."""
-    sizes, wanted = sizes_of(x), size_of(query, axis)
-    times = quotient(wanted, larger(sizes[axis], 1))
+def _repeat(x: Array, axis: int, wanted: int | Array) -> Array:
+    """Every element of `axis` as often as it takes to have the size `wanted`."""
+    sizes = x.sizes
+    have = max(sizes[axis], 1) if isinstance(sizes[axis], int) else sizes[axis].maximum(1)
     dims = [k if k <= axis else k + 1 for k in range(len(sizes))]
-    wide = broadcast_to(x, dims, [*sizes[: axis + 1], times, *sizes[axis + 1 :]])
-    return reshaped(wide, [*sizes[:axis], wanted, *sizes[axis + 1 :]])
+    wide = x.expand([*sizes[: axis + 1], wanted // have, *sizes[axis + 1 :]], dims)
+    return wide.reshape([*sizes[:axis], wanted, *sizes[axis + 1 :]])
 
 
-def _dot(a: ir.Value, b: ir.Value, axis_a: int, axis_b: int, element: ir.Type) -> ir.Value:
-    """A product over `axis_a` and `axis_b`; all leading dimensions are batches."""
-    kinds = [ir.RankedTensorType(v.type) for v in (a, b)]
-    rank = kinds[0].rank
-    batch = list(range(rank - 2))
-    sizes = [m if m >= 0 else n for m, n in zip(*(k.shape[: rank - 2] for k in kinds), strict=True)]
-    for kind, axis in zip(kinds, (axis_a, axis_b), strict=True):
-        sizes += [kind.shape[k] for k in (rank - 2, rank - 1) if k != axis]
-    numbers = ir.Attribute.parse(
-        f"#stablehlo.dot<lhs_batching_dimensions = {batch}, rhs_batching_dimensions = {batch}, "
-        f"lhs_contracting_dimensions = [{axis_a}], rhs_contracting_dimensions = [{axis_b}]>"
-    )
-    result = ir.RankedTensorType.get(sizes, element)
-    return create("stablehlo.dot_general", [a, b], result, dot_dimension_numbers=numbers)
-
-
-def _causal(scores: ir.Value) -> ir.Value:
-    """Scores of keys behind the query are -inf; query and key 0 are at one place."""
-    rank = ir.RankedTensorType(scores.type).rank
-    i32 = ir.IntegerType.get_signless(32)
-    rows, columns = iota(sizes_of(scores), rank - 2, i32), iota(sizes_of(scores), rank - 1, i32)
-    seen = compare("GE", rows, columns)
-    none = spread(identity("maximum", element_of(scores)), [], scores)
-    return select(seen, scores, none)
-
-
-def _masked(scores: ir.Value, mask: ir.Value) -> ir.Value:
+def _masked(scores: Array, mask: Array) -> Array:
     """A mask of truth values says which scores count, one of floats is added."""
-    kind = ir.RankedTensorType(scores.type)
-    rank = ir.RankedTensorType(mask.type).rank
-    dims = list(range(kind.rank - rank, kind.rank))
-    if isinstance(element_of(mask), ir.IntegerType):
-        none = spread(identity("maximum", kind.element_type), [], scores)
-        return select(spread(mask, dims, scores), scores, none)
-    return binary("add", scores, spread(converted(mask, kind.element_type), dims, scores))
+    dims = list(range(scores.rank - mask.rank, scores.rank))
+    if isinstance(mask.element, ir.IntegerType):
+        return mask.spread(dims, scores).where(scores, identity("maximum", scores.element))
+    return scores + mask.to(scores.element).spread(dims, scores)
 
 
-def _softmax(scores: ir.Value, *, may_be_empty: bool) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _softmax(scores: Array, *, may_be_empty: bool) -> tuple[Array, Array, Array]:
     """Of the last dimension, with the maximum and the sum that it is computed from.
 
     Rows of -inf give 0 where they `may_be_empty`; their maximum is 0 and their sum is 1.
     """
-    kind = ir.RankedTensorType(scores.type)
-    rows = list(range(kind.rank - 1))
-    lowest = identity("maximum", kind.element_type)
-    most = reduced(scores, [kind.rank - 1], "maximum", lowest)
+    last = scores.rank - 1
+    rows = list(range(last))
+    most = scores.reduce("maximum", [last])
     if may_be_empty:
-        finite = compare("NE", most, spread(lowest, [], most))
-        zero = spread(constant(0, kind.element_type), [], most)
-        most = select(finite, most, zero)
-    below = binary("subtract", scores, spread(most, rows, scores))
-    powers = create("stablehlo.exponential", [below], kind)
-    total = reduced(powers, [kind.rank - 1], "add", constant(0, kind.element_type))
+        finite = most.differs(identity("maximum", scores.element))
+        most = finite.where(most, 0)
+    powers = (scores - most.spread(rows, scores)).apply("exponential")
+    total = powers.reduce("add", [last])
     if may_be_empty:
-        one = spread(constant(1, kind.element_type), [], total)
-        total = select(finite, total, one)
-    return binary("divide", powers, spread(total, rows, scores)), most, total
+        total = finite.where(total, 1)
+    return powers / total.spread(rows, scores), most, total

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
 
-from shlo_disc.ingest.arrays import broadcast_to, constant, converted
-from shlo_disc.ingest.size_arithmetic import sizes_of
-from shlo_disc.ingest.size_values import extent, vector
-from shlo_disc.ir.builders import create, element_of, summed
+from shlo_disc.ingest.arrays import Array
+from shlo_disc.ingest.size_values import vector
+from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.importer import Carried, Graph
+from shlo_disc.torch.importer import Carried
 
 
 class BodyCall:
-    """One op: its operands as values, its other arguments as they are, the types it must give."""
+    """One op: its operands as arrays, its other arguments as they are, the types it must give."""
 
     def __init__(
         self,
@@ -27,58 +26,47 @@ class BodyCall:
     ) -> None:
         self.module = module
         self.results = results
-        self._carried = carried
+        self.carried = carried
+        self.node = carried.node
+        """The op in the graph."""
         self._values = dict(zip(carried.operands, operands, strict=True))
 
     def __getitem__(self, name: str) -> Any:
-        """An argument: a value for a tensor or a size, a list of those, else as in the graph."""
-        given = self._carried.arguments[name]
-        return torch.fx.map_arg(given, self._value)
+        """An argument: an array for a tensor or a size, a list of those, else as in the graph."""
+        return torch.fx.map_arg(self.carried.arguments[name], self._value)
+
+    def get(self, name: str, default: Any) -> Any:
+        """An argument; `default` for an op without one of that name."""
+        return self[name] if name in self.carried.arguments else default
 
     def given(self, name: str) -> Any:
         """An argument as the graph has it."""
-        return self._carried.arguments[name]
+        return self.carried.arguments[name]
 
-    def _value(self, node: torch.fx.Node) -> Any:
+    def _value(self, node: torch.fx.Node) -> Array:
         value = self._values[node]
-        if isinstance(value.type, ir.RankedTensorType):
-            return value
-        kind = ir.RankedTensorType.get([], value.type)  # a number
-        return create("tensor.from_elements", [value], kind)
+        if not isinstance(value.type, ir.RankedTensorType):  # a number
+            kind = ir.RankedTensorType.get([], value.type)
+            value = create("tensor.from_elements", [value], kind)
+        return Array(value)
 
     def shape(self, name: str) -> tuple[Any, ...]:
         """The symbolic sizes of a tensor argument."""
-        return tuple(self._carried.arguments[name].meta["val"].shape)
+        return tuple(self.given(name).meta["val"].shape)
 
     @property
-    def function(self) -> str:
-        """The name of the function that is written."""
-        return self._carried.function
-
-    @property
-    def graphs(self) -> Sequence[Graph]:
-        """The graphs that a higher-order op runs."""
-        return self._carried.graphs
-
-    @property
-    def names(self) -> Collection[str]:
-        """The names of the arguments."""
-        return self._carried.arguments.keys()
-
-    @property
-    def node(self) -> torch.fx.Node:
-        """The op in the graph."""
-        return self._carried.node
+    def element(self) -> ir.Type:
+        """The element type of the first result."""
+        return ir.RankedTensorType(self.results[0]).element_type
 
     @property
     def where(self) -> str:
         """The source line of the op."""
-        return str(self._carried.node.meta.get("place", "unknown location"))
+        return str(self.node.meta.get("place", "unknown location"))
 
-    def size(self, name: str) -> ir.Value:
+    def size(self, name: str) -> Array:
         """An integer argument as a rank-0 i64."""
-        value = self[name]
-        return constant(int(value), "i64") if isinstance(value, int) else value
+        return Array.size(self[name])
 
     @staticmethod
     def cast(value: ir.Value, kind: ir.Type) -> ir.Value:
@@ -86,60 +74,66 @@ class BodyCall:
         return value if value.type == kind else create("tensor.cast", [value], kind)
 
 
-Body: TypeAlias = Callable[[BodyCall], list[ir.Value]]
+Body: TypeAlias = Callable[[BodyCall], Sequence[ir.Value]]
 """Writes an op at the insertion point and gives its results."""
 
 
-def typed(like: ir.Value, element: ir.Type) -> ir.RankedTensorType:
-    """The type of a tensor in the shape of `like`."""
-    return ir.RankedTensorType.get(ir.RankedTensorType(like.type).shape, element)
+def by_op(*rows: tuple[Body, Sequence[Any]]) -> dict[Any, Body]:
+    """Overload -> its body."""
+    return {op: body for body, ops in rows for op in ops}
 
 
-def spread(value: ir.Value, dims: Sequence[int], like: ir.Value) -> ir.Value:
-    """`value` in the shape of `like`; its dimension k goes to `dims[k]`."""
-    kind = typed(like, element_of(value))
-    if value.type == kind and list(dims) == list(range(kind.rank)):
-        return value
-    return broadcast_to(value, dims, sizes_of(like))
+def sizes_at(
+    shape: Sequence[Any], holders: Sequence[tuple[Sequence[Any], Array]]
+) -> tuple[list[Array], list[int]]:
+    """The sizes of a broadcast to the symbolic `shape`, and these as types have them.
+
+    `holders` are symbolic shapes with their arrays; each size is read from an array that has it.
+    """
+    found, static = [], []
+    for place in range(-len(shape), 0):
+        own, array = next(
+            (own, array)
+            for own, array in holders
+            if len(own) >= -place and own[place] == shape[place]
+        )
+        found.append(array.extent(len(own) + place))
+        static.append(array.shape[place])
+    return found, static
 
 
-def aligned(call: BodyCall, *names: str, element: ir.Type | None = None) -> list[ir.Value]:
+def broadcast(
+    array: Array, sizes: Sequence[ir.Value], kind: ir.RankedTensorType, behind: int = 0
+) -> Array:
+    """`array` as `kind`, which has these sizes; its last dimension has `behind` more after it."""
+    last = kind.rank - behind
+    return Array(
+        create(
+            "stablehlo.dynamic_broadcast_in_dim", [array, vector(sizes)], kind,
+            broadcast_dimensions=range(last - array.rank, last),
+        )
+    )  # fmt: skip
+
+
+def aligned(call: BodyCall, *names: str, element: ir.Type | None = None) -> list[Array]:
     """Tensor arguments and numbers in the shape of the one result, of its element type.
 
     `element` is another type for them.
     """
     result = ir.RankedTensorType(call.results[0])
     kind = ir.RankedTensorType.get(result.shape, element or result.element_type)
-    shape = list(call.node.meta["val"].shape)
     given = [call[name] for name in names]
-    tensors = {
-        name: list(call.shape(name))
+    holders = [
+        (call.shape(name), value)
         for name, value in zip(names, given, strict=True)
-        if isinstance(value, ir.Value) and ir.RankedTensorType(value.type).rank
-    }
-    sizes = []
-    for axis, size in enumerate(shape):
-        place = axis - len(shape)
-        holder = next(n for n, own in tensors.items() if len(own) >= -place and own[place] == size)
-        sizes.append(extent(call[holder], len(tensors[holder]) + place))
+        if isinstance(value, Array) and value.rank
+    ]
+    sizes, _ = sizes_at(call.node.meta["val"].shape, holders)
     found = []
     for value in given:
-        is_number = not isinstance(value, ir.Value)
-        one = constant(value, kind.element_type) if is_number else value
-        one = converted(one, kind.element_type)
-        rank = ir.RankedTensorType(one.type).rank
-        if one.type != kind or not kind.has_static_shape:
-            one = create(
-                "stablehlo.dynamic_broadcast_in_dim",
-                [one, vector(sizes)],
-                kind,
-                broadcast_dimensions=range(kind.rank - rank, kind.rank),
-            )
-        found.append(one)
+        is_array = isinstance(value, Array)
+        one = value if is_array else Array.constant(value, kind.element_type)
+        one = one.to(kind.element_type)
+        is_done = one.type == kind and kind.has_static_shape
+        found.append(one if is_done else broadcast(one, sizes, kind))
     return found
-
-
-def summed_to(value: ir.Value, axis: int) -> ir.Value:
-    """The sum over all dimensions but `axis`."""
-    rank = ir.RankedTensorType(value.type).rank
-    return summed(value, [k for k in range(rank) if k != axis])

@@ -7,17 +7,15 @@ An op with complex operands is of this table, moves elements only, or is refused
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.arrays import constant, converted, joined, sliced
-from shlo_disc.ingest.size_arithmetic import product, reshaped, size_of, sizes_of, value_of
-from shlo_disc.ingest.size_values import binary
-from shlo_disc.ir.builders import compare, create, element_of, reduced, scalar
+from shlo_disc.ingest.arrays import Array
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import Body, BodyCall, aligned, spread, typed
+from shlo_disc.torch.bodies.call import Body, BodyCall, aligned, by_op
 from shlo_disc.torch.bodies.totals import cumprod
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -31,119 +29,102 @@ def is_complex(node: torch.fx.Node) -> bool:
 
 
 def _unary(name: str) -> Body:
-    def body(call: BodyCall) -> list[ir.Value]:
-        x = call["self"]
-        return [create(name, [x], x.type)]
-
-    return body
+    """A function of `self`; `abs`, `real` and `imag` have real results."""
+    return lambda call: [call["self"].apply(name, element=call.element)]
 
 
-def _part(name: str) -> Body:
-    """`abs`, `real` or `imag`: a real result."""
-
-    def body(call: BodyCall) -> list[ir.Value]:
-        z = call["self"]
-        return [create(f"stablehlo.{name}", [z], typed(z, _real(z)))]
-
-    return body
+def _has_parts(element: ir.Type) -> bool:
+    return isinstance(element, ir.ComplexType)
 
 
-def _real(z: ir.Value) -> ir.Type:
-    return ir.ComplexType(element_of(z)).element_type
+def _real(element: ir.Type) -> ir.Type:
+    return ir.ComplexType(element).element_type
 
 
-def _parts(z: ir.Value) -> tuple[ir.Value, ir.Value]:
-    kind = typed(z, _real(z))
-    return create("stablehlo.real", [z], kind), create("stablehlo.imag", [z], kind)
+def _parts(z: Array) -> tuple[Array, Array]:
+    element = _real(z.element)
+    return z.apply("real", element=element), z.apply("imag", element=element)
 
 
-def _joined(re: ir.Value, im: ir.Value) -> ir.Value:
-    return create("stablehlo.complex", [re, im], typed(re, ir.ComplexType.get(element_of(re))))
+def _joined(re: Array, im: Any) -> Array:
+    return re.apply("complex", im, element=ir.ComplexType.get(re.element))
 
 
 def _binary(name: str, *operands: str) -> Body:
-    def body(call: BodyCall) -> list[ir.Value]:
+    def body(call: BodyCall) -> list[Array]:
         a, b = aligned(call, *operands)
-        alpha = call.given("alpha") if "alpha" in call.names else 1
-        if alpha != 1:
-            b = binary("multiply", b, spread(scalar(alpha, element_of(b)), [], b))
-        return [binary(name, a, b)]
+        alpha = call.get("alpha", 1)
+        return [a.apply(name, b if alpha == 1 else b * alpha)]
 
     return body
 
 
-def _reversed_subtract(call: BodyCall) -> list[ir.Value]:
-    a, b = aligned(call, "other", "self")
-    if call.given("alpha") != 1:
+def _reversed_subtract(call: BodyCall) -> list[Array]:
+    if call["alpha"] != 1:
         raise UnsupportedError("with a factor is not covered")
-    return [binary("subtract", a, b)]
+    a, b = aligned(call, "other", "self")
+    return [a - b]
 
 
-def _equal(direction: str) -> Body:
-    def body(call: BodyCall) -> list[ir.Value]:
-        dtypes = [n.meta["val"].dtype for n in call.node.all_input_nodes]
-        wide = torch.complex128 in dtypes
-        element = ir.ComplexType.get(ir.F64Type.get() if wide else ir.F32Type.get())
-        a, b = aligned(call, "self", "other", element=element)
-        return [compare(direction, a, b)]
-
-    return body
+def _equal(call: BodyCall) -> tuple[Array, Array]:
+    dtypes = [n.meta["val"].dtype for n in call.node.all_input_nodes]
+    wide = torch.complex128 in dtypes
+    element = ir.ComplexType.get(ir.F64Type.get() if wide else ir.F32Type.get())
+    a, b = aligned(call, "self", "other", element=element)
+    return a, b
 
 
-def _conjugate(call: BodyCall) -> list[ir.Value]:
+def _eq(call: BodyCall) -> list[Array]:
+    a, b = _equal(call)
+    return [a.equals(b)]
+
+
+def _ne(call: BodyCall) -> list[Array]:
+    a, b = _equal(call)
+    return [a.differs(b)]
+
+
+def _conjugate(call: BodyCall) -> list[Array]:
     re, im = _parts(call["self"])
-    return [_joined(re, create("stablehlo.negate", [im], im.type))]
+    return [_joined(re, -im)]
 
 
-def _angle(call: BodyCall) -> list[ir.Value]:
+def _angle(call: BodyCall) -> list[Array]:
     re, im = _parts(call["self"])
-    return [create("stablehlo.atan2", [im, re], re.type)]
+    return [im.apply("atan2", re)]
 
 
-def _reciprocal(call: BodyCall) -> list[ir.Value]:
-    z = call["self"]
-    return [binary("divide", spread(scalar(1, element_of(z)), [], z), z)]
+def _complex(call: BodyCall) -> list[Array]:
+    return [_joined(*aligned(call, "real", "imag", element=_real(call.element)))]
 
 
-def _complex(call: BodyCall) -> list[ir.Value]:
-    element = ir.ComplexType(ir.RankedTensorType(call.results[0]).element_type).element_type
-    re, im = aligned(call, "real", "imag", element=element)
-    return [_joined(re, im)]
+def _polar(call: BodyCall) -> list[Array]:
+    size, angle = aligned(call, "abs", "angle", element=_real(call.element))
+    return [_joined(size * angle.apply("cosine"), size * angle.apply("sine"))]
 
 
-def _polar(call: BodyCall) -> list[ir.Value]:
-    element = ir.ComplexType(ir.RankedTensorType(call.results[0]).element_type).element_type
-    size, angle = aligned(call, "abs", "angle", element=element)
-    parts = (create(f"stablehlo.{name}", [angle], angle.type) for name in ("cosine", "sine"))
-    re, im = (binary("multiply", size, part) for part in parts)
-    return [_joined(re, im)]
-
-
-def _view_as_real(call: BodyCall) -> list[ir.Value]:
+def _view_as_real(call: BodyCall) -> list[Array]:
     parts = _parts(call["self"])
-    sizes = sizes_of(parts[0])
-    return [joined([reshaped(part, [*sizes, 1]) for part in parts], len(sizes))]
+    return [Array.join([part.reshape([*part.sizes, 1]) for part in parts], parts[0].rank)]
 
 
-def _view_as_complex(call: BodyCall) -> list[ir.Value]:
+def _view_as_complex(call: BodyCall) -> list[Array]:
     x = call["self"]
-    *sizes, _ = sizes_of(x)
+    *sizes, _ = x.sizes
     none = [0] * len(sizes)
-    parts = [sliced(x, [*none, place], [*sizes, place + 1]) for place in (0, 1)]
-    return [_joined(*(reshaped(part, sizes) for part in parts))]
+    parts = (x.slice([*none, place], [*sizes, place + 1]).reshape(sizes) for place in (0, 1))
+    return [_joined(*parts)]
 
 
-def _mean(call: BodyCall) -> list[ir.Value]:
+def _mean(call: BodyCall) -> list[Array]:
     """`aten.mean` over `dim`, all without it."""
-    z, (total,) = call["self"], _total(call)
-    count = product([size_of(z, axis) for axis in _axes(call)])
-    count = converted(value_of(count), element_of(total))
-    return [binary("divide", total, spread(count, [], total))]
+    sizes, (total,) = call["self"].sizes, _total(call)
+    count = Array.size(math.prod(sizes[axis] for axis in _axes(call)))
+    return [total / count.to(total.element)]
 
 
 def _axes(call: BodyCall) -> list[int]:
-    rank = ir.RankedTensorType(call["self"].type).rank
-    dims = call["dim"] if "dim" in call.names else None
+    rank, dims = call["self"].rank, call.get("dim", None)
     dims = [dims] if isinstance(dims, int) else dims
     return sorted({d % rank for d in dims} if dims and rank else range(rank))
 
@@ -151,127 +132,92 @@ def _axes(call: BodyCall) -> list[int]:
 def _like(number: complex | None) -> Body:
     """`number` in the shape of an argument; None: the argument `fill_value`."""
 
-    def body(call: BodyCall) -> list[ir.Value]:
-        element = ir.RankedTensorType(call.results[0]).element_type
-        value = call.given("fill_value") if number is None else number
-        if isinstance(value, torch.fx.Node):
+    def body(call: BodyCall) -> list[Array]:
+        value = call["fill_value"] if number is None else number
+        if isinstance(value, Array):
             raise UnsupportedError("of a size is not covered")
-        is_one = isinstance(element, ir.ComplexType)
-        one = constant(value if is_one else complex(value).real, element)
-        return [spread(one, [], call["self"])]
+        own = value if _has_parts(call.element) else complex(value).real
+        return [Array.constant(own, call.element).spread([], call["self"])]
 
     return body
 
 
-def _number(call: BodyCall) -> list[ir.Value]:
+def _number(call: BodyCall) -> list[Array]:
     """`aten.scalar_tensor`, of a size too."""
-    number, element = call["s"], ir.RankedTensorType(call.results[0]).element_type
-    if isinstance(number, ir.Value):
-        return [converted(number, element)]
-    return [scalar(number, element)]
+    number = call["s"]
+    is_array = isinstance(number, Array)
+    return [number.to(call.element) if is_array else Array.constant(number, call.element)]
 
 
-def _copy(call: BodyCall) -> list[ir.Value]:
+def _copy(call: BodyCall) -> list[Array]:
     """To another element type, or the same; of a complex number the real part."""
-    x = call["self" if "self" in call.names else "a"]
-    element = ir.RankedTensorType(call.results[0]).element_type
-    if isinstance(element_of(x), ir.ComplexType) and not isinstance(element, ir.ComplexType):
+    x, element = call.get("self", None) or call["a"], call.element
+    if _has_parts(x.element) and not _has_parts(element):
         x = _parts(x)[0]
-    elif isinstance(element, ir.ComplexType) and not isinstance(element_of(x), ir.ComplexType):
-        half = ir.ComplexType(element).element_type
-        if ir.FloatType(half).width < 32:
+    elif _has_parts(element) and not _has_parts(x.element):
+        if ir.FloatType(_real(element)).width < 32:
             raise UnsupportedError("of 16-bit floats is not covered")
-        re = converted(x, half)
-        return [_joined(re, spread(constant(0, element_of(re)), [], re))]
-    return [converted(x, element)]
+        return [_joined(x.to(_real(element)), 0)]
+    return [x.to(element)]
 
 
-def _reduction(name: str, start: int) -> Body:
+def _reduction(name: str) -> Body:
     """An op over `dim`, all without it."""
 
-    def body(call: BodyCall) -> list[ir.Value]:
-        element = ir.RankedTensorType(call.results[0]).element_type
-        z = converted(call["self"], element)
-        axes = _axes(call)
-        total = reduced(z, axes, name, scalar(start, element))
-        if "keepdim" in call.names and call.given("keepdim"):
-            total = reshaped(total, [1 if k in axes else n for k, n in enumerate(sizes_of(z))])
+    def body(call: BodyCall) -> list[Array]:
+        z, axes = call["self"].to(call.element), _axes(call)
+        total = z.reduce(name, axes)
+        if call.get("keepdim", False):
+            total = total.reshape([1 if k in axes else n for k, n in enumerate(z.sizes)])
         return [total]
 
     return body
 
 
-_total = _reduction("add", 0)
+_total = _reduction("add")
 
 
-COMPLEX: dict[Any, Body] = {
-    **{
-        getattr(aten, name).default: _unary(f"chlo.{name}")
-        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
-    },
-    **{
-        getattr(aten, name).default: _unary(f"stablehlo.{op}")
-        for name, op in {
-            "cos": "cosine",
-            "exp": "exponential",
-            "expm1": "exponential_minus_one",
-            "log": "log",
-            "log1p": "log_plus_one",
-            "neg": "negate",
-            "rsqrt": "rsqrt",
-            "sgn": "sign",
-            "sigmoid": "logistic",
-            "sin": "sine",
-            "sqrt": "sqrt",
-            "tan": "tan",
-            "tanh": "tanh",
-        }.items()
-    },
-    aten.abs.default: _part("abs"),
-    aten.add.Scalar: _binary("add", "self", "other"),
-    aten.add.Tensor: _binary("add", "self", "other"),
-    aten.angle.default: _angle,
-    aten._conj.default: _conjugate,
-    aten._conj_physical.default: _conjugate,
-    aten.conj_physical.default: _conjugate,
-    aten.complex.default: _complex,
-    aten.cumprod.default: cumprod,
-    aten.div.Scalar: _binary("divide", "self", "other"),
-    aten.div.Tensor: _binary("divide", "self", "other"),
-    aten.eq.Scalar: _equal("EQ"),
-    aten.eq.Tensor: _equal("EQ"),
-    aten.imag.default: _part("imag"),
-    aten._to_copy.default: _copy,
-    aten.full_like.default: _like(None),
-    aten.mean.default: _mean,
-    aten.mean.dim: _mean,
-    aten.ones_like.default: _like(1),
-    prims.convert_element_type.default: _copy,
-    prims.imag.default: _part("imag"),
-    prims.real.default: _part("real"),
-    aten.to.dtype: _copy,
-    aten.to.dtype_layout: _copy,
-    aten.zeros_like.default: _like(0),
-    aten.mul.Scalar: _binary("multiply", "self", "other"),
-    aten.mul.Tensor: _binary("multiply", "self", "other"),
-    aten.ne.Scalar: _equal("NE"),
-    aten.ne.Tensor: _equal("NE"),
-    aten.polar.default: _polar,
-    aten.pow.Tensor_Scalar: _binary("power", "self", "exponent"),
-    aten.pow.Tensor_Tensor: _binary("power", "self", "exponent"),
-    aten.prod.default: _reduction("multiply", 1),
-    aten.prod.dim_int: _reduction("multiply", 1),
-    aten.real.default: _part("real"),
-    aten.reciprocal.default: _reciprocal,
-    aten.rsub.Scalar: _reversed_subtract,
-    aten.scalar_tensor.default: _number,
-    aten.sub.Scalar: _binary("subtract", "self", "other"),
-    aten.sub.Tensor: _binary("subtract", "self", "other"),
-    aten.sum.default: _total,
-    aten.sum.dim_IntList: _total,
-    aten.view_as_complex.default: _view_as_complex,
-    aten.view_as_real.default: _view_as_real,
-}
+_FUNCTIONS = {
+    "abs": "abs", "cos": "cosine", "exp": "exponential", "expm1": "exponential_minus_one",
+    "imag": "imag", "log": "log", "log1p": "log_plus_one", "neg": "negate", "real": "real",
+    "rsqrt": "rsqrt", "sgn": "sign", "sigmoid": "logistic", "sin": "sine", "sqrt": "sqrt",
+    "tan": "tan", "tanh": "tanh",
+}  # fmt: skip
+"""Op -> the same of StableHLO."""
+
+_CHLO = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
+
+COMPLEX = by_op(
+    *((_unary(name), (getattr(aten, op).default,)) for op, name in _FUNCTIONS.items()),
+    *((_unary(f"chlo.{op}"), (getattr(aten, op).default,)) for op in _CHLO),
+    (_angle, (aten.angle.default,)),
+    (_binary("add", "self", "other"), (aten.add.Scalar, aten.add.Tensor)),
+    (_binary("divide", "self", "other"), (aten.div.Scalar, aten.div.Tensor)),
+    (_binary("multiply", "self", "other"), (aten.mul.Scalar, aten.mul.Tensor)),
+    (_binary("power", "self", "exponent"), (aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)),
+    (_binary("subtract", "self", "other"), (aten.sub.Scalar, aten.sub.Tensor)),
+    (_complex, (aten.complex.default,)),
+    (_conjugate, (aten._conj.default, aten._conj_physical.default, aten.conj_physical.default)),
+    (_copy, (aten._to_copy.default, aten.to.dtype, aten.to.dtype_layout,
+             prims.convert_element_type.default)),
+    (_eq, (aten.eq.Scalar, aten.eq.Tensor)),
+    (_like(0), (aten.zeros_like.default,)),
+    (_like(1), (aten.ones_like.default,)),
+    (_like(None), (aten.full_like.default,)),
+    (_mean, (aten.mean.default, aten.mean.dim)),
+    (_ne, (aten.ne.Scalar, aten.ne.Tensor)),
+    (_number, (aten.scalar_tensor.default,)),
+    (_polar, (aten.polar.default,)),
+    (_reduction("multiply"), (aten.prod.default, aten.prod.dim_int)),
+    (_reversed_subtract, (aten.rsub.Scalar,)),
+    (_total, (aten.sum.default, aten.sum.dim_IntList)),
+    (_unary("imag"), (prims.imag.default,)),
+    (_unary("real"), (prims.real.default,)),
+    (_view_as_complex, (aten.view_as_complex.default,)),
+    (_view_as_real, (aten.view_as_real.default,)),
+    (cumprod, (aten.cumprod.default,)),
+    (lambda call: [1 / call["self"]], (aten.reciprocal.default,)),
+)  # fmt: skip
 """Overload -> its body where an argument or the result is complex."""
 
 MOVES = frozenset({

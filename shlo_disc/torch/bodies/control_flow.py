@@ -15,13 +15,11 @@ from typing import Any
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.arrays import broadcast_to, constant
-from shlo_disc.ingest.size_arithmetic import Size, size_of
-from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import compare, create, while_loop
+from shlo_disc.ingest.arrays import Array, loop
+from shlo_disc.ingest.size_arithmetic import Size
+from shlo_disc.ir.builders import create, write_region
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import Body, BodyCall
-from shlo_disc.torch.bodies.recurrent import entry, with_first
 from shlo_disc.torch.importer import Graph
 from shlo_disc.torch.sizes import expression
 
@@ -31,14 +29,14 @@ _Function = Callable[[Sequence[ir.Value]], list[ir.Value]]
 
 def _functions(call: BodyCall) -> list[_Function]:
     """The graphs of an op, moved to the module of the op."""
-    return [_moved(call, number, graph) for number, graph in enumerate(call.graphs)]
+    return [_moved(call, number, graph) for number, graph in enumerate(call.carried.graphs)]
 
 
 def _moved(call: BodyCall, number: int, graph: Graph) -> _Function:
     names = {}
     for view in graph.module.body.operations:
         name = ir.StringAttr(view.operation.attributes["sym_name"]).value
-        names[name] = f"{call.function}_{number}_{name.replace('.', '_')}"
+        names[name] = f"{call.carried.function}_{number}_{name.replace('.', '_')}"
         ir.SymbolTable.replace_all_symbol_uses(name, names[name], graph.module.operation)
         ir.SymbolTable.set_symbol_name(view.operation, names[name])
         view.operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
@@ -70,71 +68,54 @@ def _as(value: ir.Value, kind: ir.Type) -> ir.Value:
     return create("tensor.extract", [value], kind)
 
 
+def _cast(values: Sequence[ir.Value], kinds: Sequence[ir.Type]) -> list[ir.Value]:
+    return [BodyCall.cast(*pair) for pair in zip(values, kinds, strict=True)]
+
+
 def _cond(call: BodyCall) -> list[ir.Value]:
     """`cond(predicate, true_graph, false_graph, operands)`."""
     predicate, *operands = call["operands"]
-    branches = _functions(call)
     made = ir.Operation.create(
         "stablehlo.if", results=call.results, operands=[predicate], regions=2
     )
-    for region, branch in zip(made.regions, branches, strict=True):
-        with ir.InsertionPoint(region.blocks.append()):
-            found = [
-                BodyCall.cast(*pair) for pair in zip(branch(operands), call.results, strict=True)
-            ]
-            ir.Operation.create("stablehlo.return", operands=found)
+    for region, branch in zip(made.regions, _functions(call), strict=True):
+        write_region(region, [], lambda branch=branch: _cast(branch(operands), call.results))
     return list(made.results)
 
 
-def _while(call: BodyCall) -> list[ir.Value]:
+def _while(call: BodyCall) -> list[Array]:
     """`while_loop(condition_graph, body_graph, carried, additional)`."""
     operands, (count, _) = call["operands"], call["counts"]
     states, more = operands[:count], operands[count:]
     condition, body = _functions(call)
     kinds = [value.type for value in states]
-
-    def step(*now: ir.Value) -> list[ir.Value]:
-        return [BodyCall.cast(*pair) for pair in zip(body([*now, *more]), kinds, strict=True)]
-
-    def again(*now: ir.Value) -> ir.Value:
-        (found,) = condition([*now, *more])
-        return found
-
-    return while_loop(states, again, step)
+    return loop(
+        states,
+        lambda *now: condition([*now, *more])[0],
+        lambda *now: _cast(body([*now, *more]), kinds),
+    )
 
 
-def _scan(call: BodyCall) -> list[ir.Value]:
+def _scan(call: BodyCall) -> list[Array]:
     """`scan(combine_graph, initial, entries, additional)`: the last states and the stacked rest."""
     operands, (count, entries) = call["operands"], call["counts"]
     states = operands[:count]
     stacks, more = operands[count : count + entries], operands[count + entries :]
     (combine,) = _functions(call)
-    steps = extent(stacks[0], 0)
+    steps = stacks[0].extent(0)
     kinds = [value.type for value in states]
-    zero, one = constant(0, "i64"), constant(1, "i64")
     written = [_empty(call, operands, place) for place in range(count, len(call.results))]
 
-    def is_left(number: ir.Value, *_: ir.Value) -> ir.Value:
-        return compare("LT", number, steps)
+    def step(number: Array, *now: Array) -> list[ir.Value]:
+        found = combine([*now[:count], *(x.entry(number) for x in stacks), *more])
+        pairs = zip(now[count:], found[count:], strict=True)
+        new = [y.written(x, number) for y, x in pairs]
+        return [number + 1, *_cast(found[:count], kinds), *new]
 
-    def step(number: ir.Value, *now: ir.Value) -> list[ir.Value]:
-        given = [entry(x, number) for x in stacks]
-        found = combine([*now[:count], *given, *more])
-        after = [BodyCall.cast(*pair) for pair in zip(found[:count], kinds, strict=True)]
-        new = [
-            create(
-                "stablehlo.dynamic_update_slice",
-                [y, with_first(x), number, *[zero] * (ir.RankedTensorType(y.type).rank - 1)],
-                y.type,
-            )
-            for y, x in zip(now[count:], found[count:], strict=True)
-        ]
-        return [binary("add", number, one), *after, *new]
-
-    return while_loop([zero, *states, *written], is_left, step)[1:]
+    return loop([Array.size(0), *states, *written], lambda k, *_: k < steps, step)[1:]
 
 
-def _empty(call: BodyCall, operands: Sequence[ir.Value], place: int) -> ir.Value:
+def _empty(call: BodyCall, operands: Sequence[Array], place: int) -> ir.Value:
     """Zeros for the result `place`, whose sizes are numbers or those of operands."""
     kind = ir.RankedTensorType(call.results[place])
     nodes = call.given("operands")
@@ -148,11 +129,11 @@ def _empty(call: BodyCall, operands: Sequence[ir.Value], place: int) -> ir.Value
             shape = own.shape if isinstance(own, torch.Tensor) else ()
             axes = [k for k, n in enumerate(shape) if expression(n) == expression(size)]
             if axes:
-                sizes.append(size_of(value, axes[0]))
+                sizes.append(value.sizes[axes[0]])
                 break
         else:
             raise UnsupportedError(f"the size {size} of a result is no size of its operands")
-    return BodyCall.cast(broadcast_to(constant(0, kind.element_type), [], sizes), kind)
+    return BodyCall.cast(Array.constant(0, kind.element_type).expand(sizes), kind)
 
 
 CONTROL: dict[Any, Body] = {

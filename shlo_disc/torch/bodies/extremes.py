@@ -8,68 +8,43 @@ torch-mlir's comparison never takes a NaN.
 
 from __future__ import annotations
 
-from shlo_disc.ingest.arrays import constant, flat, identity, iota
-from shlo_disc.ingest.size_arithmetic import reshaped, sizes_of
-from shlo_disc.ingest.size_values import binary, extent
-from shlo_disc.ir.builders import compare, element_of, reduced, select
-from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import Body, BodyCall, spread
+from shlo_disc.ingest.arrays import Array
+from shlo_disc.torch.bodies.call import BodyCall
 
 
-def _with_place(name: str) -> Body:
+def max_dim(call: BodyCall) -> list[Array]:
     """`aten.max.dim(self, dim, keepdim)`."""
-
-    def body(call: BodyCall) -> list[ir.Value]:
-        x = call["self"]
-        rank = ir.RankedTensorType(x.type).rank
-        if rank == 0:
-            return [x, constant(0, "i64")]
-        axis = call["dim"] % rank
-        found = _extreme(x, axis, name)
-        return [_kept(value, x, axis) for value in found] if call["keepdim"] else found
-
-    return body
+    return _extremes(call, "maximum")
 
 
-def _place(name: str) -> Body:
+def min_dim(call: BodyCall) -> list[Array]:
+    """`aten.min.dim(self, dim, keepdim)`."""
+    return _extremes(call, "minimum")
+
+
+def argmax(call: BodyCall) -> list[Array]:
     """`aten.argmax(self, dim, keepdim)`; without `dim` of all elements in a row."""
-
-    def body(call: BodyCall) -> list[ir.Value]:
-        x, dim = call["self"], call["dim"]
-        kind = ir.RankedTensorType(x.type)
-        if kind.rank == 0:
-            return [constant(0, "i64")]
-        if dim is not None:
-            axis = dim % kind.rank
-            _, place = _extreme(x, axis, name)
-            return [_kept(place, x, axis) if call["keepdim"] else place]
-        _, place = _extreme(flat(x), 0, name)
-        if call["keepdim"]:
-            place = reshaped(place, [1] * kind.rank)
-        return [place]
-
-    return body
+    return _extremes(call, "maximum")[1:]
 
 
-def _extreme(x: ir.Value, axis: int, name: str) -> list[ir.Value]:
-    """The extreme elements along `axis`, and their places as i64."""
-    rank, element = ir.RankedTensorType(x.type).rank, element_of(x)
-    i64 = ir.IntegerType.get_signless(64)
-    value = reduced(x, [axis], name, identity(name, element))
-    others = [k for k in range(rank) if k != axis]
-    is_it = compare("EQ", x, spread(value, others, x))
-    if isinstance(element, ir.FloatType):
-        is_it = binary("or", is_it, compare("NE", x, x))
-    place = iota(sizes_of(x), axis, i64)
-    behind = spread(extent(x, axis), [], place)
-    place = select(is_it, place, behind)
-    return [value, reduced(place, [axis], "minimum", identity("minimum", i64))]
+def argmin(call: BodyCall) -> list[Array]:
+    """`aten.argmin(self, dim, keepdim)`."""
+    return _extremes(call, "minimum")[1:]
 
 
-def _kept(value: ir.Value, x: ir.Value, axis: int) -> ir.Value:
-    """`value` with a dimension of size 1 at `axis`."""
-    return reshaped(value, [1 if k == axis else n for k, n in enumerate(sizes_of(x))])
-
-
-max_dim, min_dim = _with_place("maximum"), _with_place("minimum")
-argmax, argmin = _place("maximum"), _place("minimum")
+def _extremes(call: BodyCall, name: str) -> list[Array]:
+    """The extreme elements along `dim`, and their places as i64."""
+    given, dim = call["self"], call["dim"]
+    if given.rank == 0:
+        return [given, Array.constant(0, "i64")]
+    x, axis = (given.flat(), 0) if dim is None else (given, dim % given.rank)
+    value = x.reduce(name, [axis])
+    is_it = x.equals(value.spread([k for k in range(x.rank) if k != axis], x))
+    if x.is_float:
+        is_it = is_it | x.differs(x)
+    place = is_it.where(x.iota(axis), x.extent(axis))
+    found = [value, place.reduce("minimum", [axis])]
+    if not call["keepdim"]:
+        return found
+    sizes = [1 if dim is None or k == axis else n for k, n in enumerate(given.sizes)]
+    return [one.reshape(sizes) for one in found]

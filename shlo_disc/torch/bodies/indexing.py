@@ -9,17 +9,17 @@ bounds; here reads are clamped, and nothing is written there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.ingest.arrays import constant, converted, joined
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, element_of, scattered, select
+from shlo_disc.ingest.arrays import Array
+from shlo_disc.ingest.size_arithmetic import shape_vector
+from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import BodyCall, spread
+from shlo_disc.torch.bodies.call import BodyCall, broadcast, sizes_at
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class _Indexed:
     """The first dimension of the result that the indices give."""
     lead: int
     """How many they give."""
+
+    def around(self, kept: Sequence[Any], lead: Sequence[Any]) -> list[Any]:
+        """`kept`, of all dimensions of the tensor, with `lead` in the place of the indices."""
+        own = [kept[axis] for axis in self.kept]
+        return [*own[: self.first], *lead[: self.lead], *own[self.first :]]
 
 
 def _indexed(call: BodyCall) -> _Indexed:
@@ -60,76 +65,42 @@ def has_numbers(arguments: Mapping[str, Any]) -> bool:
 def index(call: BodyCall) -> list[ir.Value]:
     """`aten.index.Tensor(self, indices)`; masks have become indices before."""
     x, found = call["self"], _indexed(call)
-    kind = ir.RankedTensorType(x.type)
     places = _places(call, found)
-    sizes = [constant(1, "i64") if k in found.axes else extent(x, k) for k in range(kind.rank)]
+    sizes = [1 if k in found.axes else x.extent(k) for k in range(x.rank)]
     numbers = ir.Attribute.parse(
         f"#stablehlo.gather<offset_dims = {found.windows}, collapsed_slice_dims = {found.axes}, "
         f"start_index_map = {found.axes}, index_vector_dim = {found.lead}>"
     )
-    result = ir.RankedTensorType.get(_shape(x, places, found), kind.element_type)
-    operands = [x, places, vector(sizes)]
+    result = ir.RankedTensorType.get(found.around(x.shape, places.shape), x.element)
+    operands = [x, places, shape_vector(sizes)]
     return [create("stablehlo.dynamic_gather", operands, result, dimension_numbers=numbers)]
 
 
-def index_put(call: BodyCall) -> list[ir.Value]:
+def index_put(call: BodyCall) -> list[Array]:
     """`aten.index_put(self, indices, values, accumulate)`; masks have become indices before.
 
     Of several values at one place the last one stays, or all are added in order.
     """
     x, found = call["self"], _indexed(call)
     places = _places(call, found)
-    values = converted(call["values"], element_of(x))
-    kind = ir.RankedTensorType.get(_shape(x, places, found), element_of(x))
-    sizes = [extent(places, k) for k in range(found.lead)]
-    kept = [extent(x, axis) for axis in found.kept]
-    sizes = [*kept[: found.first], *sizes, *kept[found.first :]]
-    own = ir.RankedTensorType(values.type).rank
-    values = create(
-        "stablehlo.dynamic_broadcast_in_dim", [values, vector(sizes)], kind,
-        broadcast_dimensions=range(kind.rank - own, kind.rank),
-    )  # fmt: skip
-    is_truth = isinstance(element_of(x), ir.IntegerType) and element_of(x).width == 1
+    kind = ir.RankedTensorType.get(found.around(x.shape, places.shape), x.element)
+    own, lead = ([array.extent(k) for k in range(array.rank)] for array in (x, places))
+    values = broadcast(call["values"].to(x.element), found.around(own, lead), kind)
+    is_truth = isinstance(x.element, ir.IntegerType) and x.element.width == 1
     join = ("or" if is_truth else "add") if call["accumulate"] else None
-    return [scattered(x, places, values, join, found.windows, found.axes)]
+    return [x.scatter(places, values, join, found.windows, found.axes)]
 
 
-def _shape(x: ir.Value, places: ir.Value, found: _Indexed) -> list[int]:
-    """The static shape of the elements of `x` at `places`."""
-    own = ir.RankedTensorType(x.type).shape
-    kept = [own[axis] for axis in found.kept]
-    lead = ir.RankedTensorType(places.type).shape[: found.lead]
-    return [*kept[: found.first], *lead, *kept[found.first :]]
-
-
-def _places(call: BodyCall, found: _Indexed) -> ir.Value:
+def _places(call: BodyCall, found: _Indexed) -> Array:
     """The indices, broadcast, those of one element in the last dimension; none is negative."""
-    x, values, lead = call["self"], call["indices"], found.lead
-    given = [call.given("indices")[axis].meta["val"] for axis in found.axes]
-    wanted = torch.broadcast_shapes(*(one.shape for one in given))
-    shapes = {axis: list(one.shape) for axis, one in zip(found.axes, given, strict=True)}
-    sizes, static = [], []
-    for place, size in enumerate(wanted):
-        behind = place - lead
-        holder = next(a for a, own in shapes.items() if len(own) >= -behind and own[behind] == size)
-        sizes.append(extent(values[holder], len(shapes[holder]) + behind))
-        static.append(ir.RankedTensorType(values[holder].type).shape[behind])
-    i64 = ir.IntegerType.get_signless(64)
-    kind = ir.RankedTensorType.get([*static, 1], i64)
+    x, values = call["self"], [call["indices"][axis] for axis in found.axes]
+    shapes = [call.given("indices")[axis].meta["val"].shape for axis in found.axes]
+    holders = list(zip(shapes, values, strict=True))
+    sizes, static = sizes_at(torch.broadcast_shapes(*shapes), holders)
+    kind = ir.RankedTensorType.get([*static, 1], ir.IntegerType.get_signless(64))
     columns = []
-    for axis in found.axes:
-        number = converted(values[axis], i64)
-        zero = spread(constant(0, "i64"), [], number)
-        behind_end = binary("add", number, spread(extent(x, axis), [], number))
-        is_behind = compare("LT", number, zero)
-        number = select(is_behind, behind_end, number)
-        dims = list(range(lead - len(shapes[axis]), lead))
-        columns.append(
-            create(
-                "stablehlo.dynamic_broadcast_in_dim",
-                [number, vector([*sizes, constant(1, "i64")])],
-                kind,
-                broadcast_dimensions=dims,
-            )
-        )
-    return columns[0] if len(columns) == 1 else joined(columns, lead)
+    for axis, number in zip(found.axes, values, strict=True):
+        number = number.to("i64")
+        number = (number < 0).where(number + x.extent(axis), number)
+        columns.append(broadcast(number, [*sizes, Array.size(1)], kind, behind=1))
+    return columns[0] if len(columns) == 1 else Array.join(columns, found.lead)

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from shlo_disc.ingest.arrays import constant, converted
-from shlo_disc.ir.builders import element_of, pad
+from shlo_disc.ingest.arrays import Array
+from shlo_disc.ingest.size_arithmetic import value_of
+from shlo_disc.ir.builders import pad
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall
 
@@ -26,13 +27,9 @@ def pads_by_sizes(arguments: Mapping[str, Any]) -> bool:
 
 def constant_pad(call: BodyCall) -> list[ir.Value]:
     """`aten.constant_pad_nd.default(self, pad, value)`; `pad` begins with the last dimension."""
-    x, value = call["self"], call["value"]
-    rank = ir.RankedTensorType(x.type).rank
-    none = constant(0, "i64")
-    amounts = [constant(a, "i64") if isinstance(a, int) else a for a in call["pad"]]
-    amounts += [none] * (2 * rank - len(amounts))
-    element = element_of(x)
-    is_number = not isinstance(value, ir.Value)
-    filled = constant(value, element) if is_number else converted(value, element)
+    x, value, given = call["self"], call["value"], call["pad"]
+    amounts = [value_of(a) for a in (*given, *[0] * (2 * x.rank - len(given)))]
+    is_number = not isinstance(value, Array)
+    filled = Array.constant(value, x.element) if is_number else value.to(x.element)
     low, high = (list(reversed(amounts[first::2])) for first in (0, 1))
-    return [pad(x, filled, low, high, [none] * rank)]
+    return [pad(x, filled, low, high, [value_of(0)] * x.rank)]

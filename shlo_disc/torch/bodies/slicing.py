@@ -15,9 +15,9 @@ import sympy
 import torch
 
 from shlo_disc.base.errors import UnsupportedError
-from shlo_disc.ingest.arrays import constant
-from shlo_disc.ingest.size_values import binary, extent, vector
-from shlo_disc.ir.builders import compare, create, select
+from shlo_disc.ingest.arrays import Array
+from shlo_disc.ingest.size_arithmetic import shape_vector
+from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
 from shlo_disc.torch.bodies.call import BodyCall
 from shlo_disc.torch.sizes import expression
@@ -36,24 +36,19 @@ def slice_(call: BodyCall) -> list[ir.Value]:
     x, step = call["self"], call["step"]
     if not isinstance(step, int):
         raise UnsupportedError("the step must be a number, not a size")
-    rank = ir.RankedTensorType(x.type).rank
-    axis = call["dim"] % rank
-    size = extent(x, axis)
-    none = constant(0, "i64")
-    have = expression(call.shape("self")[axis])
-    starts_at_0 = _stated(call, "start") in (None, 0)
-    start = none if starts_at_0 else _bound(call, "start", size, have)
-    end = _bound(call, "end", size, have)
-    if not starts_at_0:
-        end = binary("maximum", start, end)
-    starts = [start if k == axis else none for k in range(rank)]
-    ends = [end if k == axis else extent(x, k) for k in range(rank)]
-    steps = vector([constant(step if k == axis else 1, "i64") for k in range(rank)])
-    kind = ir.RankedTensorType(x.type)
-    shape = list(kind.shape)
+    axis = call["dim"] % x.rank
+    size, have = x.extent(axis), expression(call.shape("self")[axis])
+    start, end = Array.constant(0, "i64"), _bound(call, "end", size, have)
+    if _stated(call, "start") not in (None, 0):
+        start = _bound(call, "start", size, have)
+        end = start.maximum(end)
+    starts = [start if k == axis else 0 for k in range(x.rank)]
+    ends = [end if k == axis else x.extent(k) for k in range(x.rank)]
+    steps = [step if k == axis else 1 for k in range(x.rank)]
+    shape = x.shape
     shape[axis] = ir.ShapedType.get_dynamic_size()
-    result = ir.RankedTensorType.get(shape, kind.element_type)
-    operands = [x, vector(starts), vector(ends), steps]
+    result = ir.RankedTensorType.get(shape, x.element)
+    operands = [x, *map(shape_vector, (starts, ends, steps))]
     return [create("stablehlo.real_dynamic_slice", operands, result)]
 
 
@@ -76,15 +71,11 @@ def _stated(call: BodyCall, name: str) -> Any:
     return None if value is None else expression(value)
 
 
-def _bound(call: BodyCall, name: str, size: ir.Value, have: Any) -> ir.Value:
+def _bound(call: BodyCall, name: str, size: Array, have: Any) -> Array:
     """The start or the end, from 0 to `size`; negative ones count from behind."""
-    stated = _stated(call, name)
-    value = call.size(name)
-    none = constant(0, "i64")
+    stated, value = _stated(call, name), call.size(name)
     if _is_nonnegative(-1 - stated):
-        return binary("maximum", binary("add", value, size), none)
+        return (value + size).maximum(0)
     if not _is_nonnegative(stated):
-        behind = binary("maximum", binary("add", value, size), none)
-        is_behind = compare("LT", value, none)
-        value = select(is_behind, behind, value)
-    return value if _is_nonnegative(have - stated) else binary("minimum", value, size)
+        value = (value < 0).where((value + size).maximum(0), value)
+    return value if _is_nonnegative(have - stated) else value.minimum(size)

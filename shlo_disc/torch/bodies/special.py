@@ -9,12 +9,10 @@ from typing import Any
 
 import torch
 
-from shlo_disc.ingest.arrays import broadcast_to, constant, converted
-from shlo_disc.ingest.size_arithmetic import quotient, reshaped, sizes_of, static, times
-from shlo_disc.ingest.size_values import binary
-from shlo_disc.ir.builders import compare, create, element_of, reduced, scattered, select
+from shlo_disc.ingest.arrays import Array
+from shlo_disc.ir.builders import create
 from shlo_disc.ir.mlir import ir
-from shlo_disc.torch.bodies.call import Body, BodyCall, aligned, spread, typed
+from shlo_disc.torch.bodies.call import Body, BodyCall, aligned
 
 aten = torch.ops.aten
 
@@ -22,72 +20,57 @@ aten = torch.ops.aten
 def _of_float(name: str, *operands: str) -> Body:
     """An op of floats of one type; those of 16 bits are taken as f32."""
 
-    def body(call: BodyCall) -> list[ir.Value]:
-        result = ir.RankedTensorType(call.results[0]).element_type
-        is_short = ir.FloatType(result).width < 32
-        element = ir.F32Type.get() if is_short else result
-        values = aligned(call, *operands, element=element)
-        return [converted(create(name, values, values[0].type), result)]
+    def body(call: BodyCall) -> list[Array]:
+        is_short = ir.FloatType(call.element).width < 32
+        x, *others = aligned(call, *operands, element=ir.F32Type.get() if is_short else None)
+        return [x.apply(name, *others).to(call.element)]
 
     return body
 
 
-def _polygamma(call: BodyCall) -> list[ir.Value]:
+def _polygamma(call: BodyCall) -> list[Array]:
     """`aten.polygamma(n, self)`."""
     (x,) = aligned(call, "self")
-    order = spread(constant(call["n"], element_of(x)), [], x)
-    return [create("chlo.polygamma", [order, x], x.type)]
+    return [x.full(call["n"]).apply("chlo.polygamma", x)]
 
 
-def _bits(x: ir.Value) -> ir.Value:
-    """The words of memory of floats, as signed numbers."""
-    word = ir.IntegerType.get_signless(ir.FloatType(element_of(x)).width)
-    return create("stablehlo.bitcast_convert", [x], typed(x, word))
-
-
-def _signbit(call: BodyCall) -> list[ir.Value]:
+def _signbit(call: BodyCall) -> list[Array]:
     """True for numbers below 0, -0.0, and NaN with that sign."""
     x = call["self"]
-    element = element_of(x)
-    word = _bits(x) if isinstance(element, ir.FloatType) else x
-    kind = ir.IntegerType(element_of(word))
-    truth = typed(x, ir.IntegerType.get_signless(1))
+    if x.is_float:  # the words of memory, as signed numbers
+        word = ir.IntegerType.get_signless(ir.FloatType(x.element).width)
+        x = x.apply("bitcast_convert", element=word)
+    kind = ir.IntegerType(x.element)
     if kind.is_unsigned or kind.width == 1:
-        return [spread(constant(0, truth.element_type), [], x)]
-    zero = spread(constant(0, kind), [], word)
-    return [compare("LT", word, zero)]
+        return [x.differs(x)]
+    return [x < 0]
 
 
-def _view_dtype(call: BodyCall) -> list[ir.Value]:
-    """The same bytes as elements of another type; the last dimension is that of its width."""
-    x, element = call["self"], ir.RankedTensorType(call.results[0]).element_type
-    return [viewed(x, element)]
+def _view_dtype(call: BodyCall) -> list[Array]:
+    """The same bytes as elements of another type; the last dimension is that of its width.
 
-
-def viewed(x: ir.Value, element: ir.Type) -> ir.Value:
-    """The bytes of `x` as elements of another type, neither of complex numbers."""
-    have, want = _width(element_of(x)), _width(element)
+    Neither type is one of complex numbers.
+    """
+    x, element = call["self"], call.element
+    have, want = _width(x.element), _width(element)
     if have == want:
-        return create("stablehlo.bitcast_convert", [x], typed(x, element))
-    *lead, last = sizes_of(x)
+        return [x.apply("bitcast_convert", element=element)]
+    *lead, last = x.sizes
     parts = max(have, want) // min(have, want)
     if have > want:
-        kind = ir.RankedTensorType.get([*static(lead), *static([last]), parts], element)
-        x = create("stablehlo.bitcast_convert", [x], kind)
-        return reshaped(x, [*lead, times(last, parts)])
-    sizes = [*lead, quotient(last, parts)]
-    kind = ir.RankedTensorType.get(static(sizes), element)
-    return create("stablehlo.bitcast_convert", [reshaped(x, [*sizes, parts])], kind)
+        kind = ir.RankedTensorType.get([*x.shape, parts], element)
+        x = Array(create("stablehlo.bitcast_convert", [x], kind))
+        return [x.reshape([*lead, last * parts])]
+    x = x.reshape([*lead, last // parts, parts])
+    kind = ir.RankedTensorType.get(x.shape[:-1], element)
+    return [Array(create("stablehlo.bitcast_convert", [x], kind))]
 
 
-def _digamma(call: BodyCall) -> list[ir.Value]:
+def _digamma(call: BodyCall) -> list[Array]:
     """`aten.digamma(self)`: an infinity at 0, of the other sign than that, where CHLO has NaN."""
     (x,) = aligned(call, "self")
     (found,) = _of_float("chlo.digamma", "self")(call)
-    zero = spread(constant(0, element_of(x)), [], x)
-    is_zero = compare("EQ", x, zero)
-    one = spread(constant(-1, element_of(x)), [], x)
-    return [select(is_zero, binary("divide", one, x), found)]
+    return [x.equals(0).where(-1 / x, found)]
 
 
 def _width(element: ir.Type) -> int:
@@ -95,20 +78,14 @@ def _width(element: ir.Type) -> int:
     return int((ir.FloatType if is_float else ir.IntegerType)(element).width)
 
 
-def _bincount(call: BodyCall) -> list[ir.Value]:
+def _bincount(call: BodyCall) -> list[Array]:
     """`aten.bincount(self, weights, minlength)`: the number of results comes from data."""
-    i64 = ir.IntegerType.get_signless(64)
-    places = converted(call["self"], i64)
-    kind = ir.RankedTensorType(call.results[0])
-    one = constant(1, i64)
-    least = binary("subtract", call.size("minlength"), one)
-    count = binary("add", reduced(places, [0], "maximum", least), one)
-    start = broadcast_to(constant(0, kind.element_type), [], [count])
-    if call["weights"] is None:
-        updates = spread(constant(1, kind.element_type), [], places)
-    else:
-        updates = converted(call["weights"], kind.element_type)
-    return [scattered(start, places, updates, "add")]
+    places, weights = call["self"].to("i64"), call["weights"]
+    count = places.reduce("maximum", [0], call.size("minlength") - 1) + 1
+    one = Array.constant(1, call.element)
+    updates = one.spread([], places) if weights is None else weights.to(call.element)
+    start = Array.constant(0, call.element).expand([count])
+    return [start.scatter(places, updates, "add")]
 
 
 SPECIAL: dict[Any, Body] = {
