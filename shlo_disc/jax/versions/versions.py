@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import jax
 from jax import export
@@ -18,9 +18,10 @@ from shlo_disc.base import locks
 from shlo_disc.base.threads import begins, lets_others_run
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.donations import taken_over, warn_of_kept
-from shlo_disc.jax.arguments.leaves import is_key_dtype, raw_spec
+from shlo_disc.jax.arguments.keys import has_keys, on_words, typed_keys_of
+from shlo_disc.jax.arguments.leaves import raw_spec
 from shlo_disc.jax.arguments.places import usual_place
-from shlo_disc.jax.arguments.plan import Pattern, Shapes
+from shlo_disc.jax.arguments.plan import Shapes
 from shlo_disc.jax.calls.call import Call, Options
 from shlo_disc.jax.calls.compiled_call import CompiledCall, compiled_once
 from shlo_disc.jax.calls.runs import Runs, calls_before_xla
@@ -29,111 +30,14 @@ from shlo_disc.jax.sizes.structure import has_sizes, tree_at
 from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax.symbols.choice import Choice
 from shlo_disc.jax.symbols.search import Found
+from shlo_disc.jax.versions.modes import Mode
 from shlo_disc.jax.versions.segmented import Segmented, Trial
 from shlo_disc.jax.versions.tracing import Concrete, InParts, Trace, Traced, problem_of
-from shlo_disc.jax_private.arrays import key_impl
 from shlo_disc.jax_private.jaxprs import inputs_used
 
 _log = logging.getLogger("shlo_disc")
 
 _starting = locks.lock()
-
-
-class _Compilation:
-    """The compiled program of a version, made when it is first asked for.
-
-    A version and its :class:`Program` both hold this object, so neither needs to hold the other.
-    """
-
-    def __init__(
-        self, options: Options, call: Call, found: Found[Traced], donated: tuple[int, ...]
-    ) -> None:
-        self.lowered = found.program[0]
-        pattern = found.choice.pattern
-        self._sizes = found.choice.texts()
-        """The sizes of every argument, for the compiler: equal sizes have equal names."""
-        # No more of the options: a program outlives the function, and the tracers it may read.
-        self._name, self._compile = options.name, options.compile
-        given = options.likely
-        self.likely = {name: given[name] for name in given if name in pattern.symbols}
-        self._unlikely = sorted(given.keys() - self.likely.keys())
-        hints = found.choice.hints
-        self._seen = {s: hints[s] for s in sorted(pattern.symbols) if s in hints}
-        self._names = [leaf.name for leaf in call.leaves]
-        self._donated = donated
-        self._executable: CompiledCall | None = None
-        self._lock = locks.lock()
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self._executable is not None
-
-    @property
-    def is_under_way(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def leave_uncounted(self) -> None:
-        self._compile = self._compile.of_parts
-
-    def begin(self) -> bool:
-        """Compile in a thread of its own, unless one tried that; True while it does.
-
-        What it could not compile, :meth:`executable` tries again, and raises.
-        """
-        if self._executable is not None:
-            return False
-        with _starting:
-            if self._thread is None:
-                # Python waits for it at exit: it must not run while JAX is taken down.
-                thread = threading.Thread(
-                    target=self._try, name=f"shlo_disc compiles {self._name}", daemon=False
-                )
-                self._thread = thread if begins(thread) else None
-        return self.is_under_way
-
-    def _try(self) -> None:
-        start = time.perf_counter()
-        name = self._name
-        _log.info("%s is compiled in the background; jax.jit runs it meanwhile", name)
-        try:
-            self.executable()
-        except Exception as error:
-            _log.warning("%s could not be compiled in the background: %s", name, error)
-        else:
-            _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
-
-    def executable(self, *, may_stand_in: bool = False) -> CompiledCall:
-        with self._lock:
-            if self._executable is None:
-                self._executable = self._compiled(may_stand_in)
-            return self._executable
-
-    def exactly(self) -> CompiledCall:
-        """One that does not stand in."""
-        if (found := self.executable()).stands_in:
-            found = self._compiled(may_stand_in=False)  # calls run the other one meanwhile
-            self._executable = found
-        return found
-
-    @lets_others_run
-    def _compiled(self, may_stand_in: bool) -> CompiledCall:
-        assert not isinstance(self.lowered, InParts)
-        if self._unlikely:
-            _log.info("%s: %s is no symbol of this version, so none of its likely sizes has a "
-                      "kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
-        return compiled_once(
-            self.lowered,
-            self._compile,
-            name=self._name,
-            names=self._names,
-            weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
-            shapes=self._sizes,
-            seen=self._seen,
-            **({"likely": self.likely} if self.likely else {}),
-            **({"donated": self._donated} if self._donated else {}),
-            **({"may_stand_in": True} if may_stand_in else {}),
-        )
 
 
 class Version(Runs):
@@ -142,8 +46,12 @@ class Version(Runs):
     address = 0
     """As of functions without code: what is compiled in the background for it comes last."""
 
-    def __init__(self, options: Options, call: Call, found: Found[Traced], trace: Trace) -> None:
+    def __init__(
+        self, options: Options, call: Call, found: Found[Traced], trace: Trace, mode: Mode
+    ) -> None:
         self.name = options.name
+        self.mode = mode
+        """That of its family when it was traced."""
         self._target = call.place.target
         self.leaves = call.leaves
         self.pattern = found.choice.pattern
@@ -155,25 +63,23 @@ class Version(Runs):
         self._traced = found.traced.pattern
         self.has_static_sizes = has_sizes(self.lowered.out_tree)
         """True if the structure of the results has sizes, which differ from call to call."""
-        self._compilation = _Compilation(options, call, found, donated)
-        self._root = _Root(options, call, found, trace, self._compilation, donated)
-        self._in_parts: Segmented | None = None
+        self._source = _Source(options, call, found, trace, donated)
+        self.keys = typed_keys_of(self.lowered.out_avals)
         self.not_kept = ""
         """Why every process traces it with symbols first, behind "it"; "" if it need not."""
         self.finished: Callable[[], Callable[[], None] | None] = lambda: None
         """What :meth:`finish` calls, if it still lives."""
-        self._lock = locks.lock()
         self._offer: tuple[ral.SizePattern, ral.DispatchEntry] | None = None
         if call.captured:
             self.program  # noqa: B018 - while the captured variables can be read
-            self._root.forget_function()
+            self._source.forget_function()
 
     def remember(self, sizes: Sizes, jaxpr: Any) -> None:
         """`jaxpr` is the program at these sizes, for programs derived from it that need numbers.
 
         For versions with captured variables, whose function cannot be traced later.
         """
-        self._root.at_numbers[sizes] = jaxpr
+        self._source.at_numbers[sizes] = jaxpr
 
     @cached_property
     def used(self) -> tuple[int, ...]:
@@ -183,7 +89,7 @@ class Version(Runs):
     @property
     def is_compiled(self) -> bool:
         """Has it been compiled yet?"""
-        return self._in_parts is not None if self.is_in_parts else self._compilation.is_done
+        return self._source.is_done
 
     def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
         """How the version differs from a trace at the sizes of a call, and the line; or None."""
@@ -203,12 +109,12 @@ class Version(Runs):
     @property
     def likely(self) -> dict[str, tuple[int, ...]]:
         """Likely values of those sizes that are symbols of this version."""
-        return self._compilation.likely
+        return self._source.likely
 
     @property
     def executable(self) -> CompiledCall:
         """The compiled program; raises UnsupportedError."""
-        return self.in_parts if self.is_in_parts else self._compilation.executable()
+        return self._source.executable()
 
     @property
     def is_in_parts(self) -> bool:
@@ -218,10 +124,7 @@ class Version(Runs):
     @property
     def in_parts(self) -> Segmented:
         """The parts of a version that runs in parts, compiled."""
-        with self._lock:
-            if self._in_parts is None:
-                self._in_parts = self._root.in_parts(self.pattern)
-            return self._in_parts
+        return cast("Segmented", self.executable)
 
     @property
     def needs_xla(self) -> bool:
@@ -235,40 +138,33 @@ class Version(Runs):
 
     def soon(self) -> CompiledCall:
         """The compiled program, or one that stands in until :meth:`finish`."""
-        if self.is_in_parts:
-            return self.in_parts
-        return self._compilation.executable(may_stand_in=True)
+        return self._source.executable(may_stand_in=True)
 
     @property
     def stands_in(self) -> bool:
         """True if the compiled program has kernels for short sizes of another first call."""
-        return not self.is_in_parts and self.executable.stands_in
+        return self.executable.stands_in
 
     def finish(self) -> None:
         """Compile the program that another one stands in for, and have calls find it."""
         self.compiles_uncounted()
-        self._compilation.exactly()
+        self._source.exactly()
         self._offer = None
         if (tell := self.finished()) is not None:
             tell()
 
     def compiles_uncounted(self) -> None:
         """The program was counted before: it was loaded for a call."""
-        self._compilation.leave_uncounted()
+        self._source.leave_uncounted()
 
     def compiles_meanwhile(self) -> bool:
         """Have a thread compile the version; True until it has."""
-        return not self.is_in_parts and self._compilation.begin()
+        return not self.is_in_parts and self._source.begin()
 
     @property
     def is_compiling(self) -> bool:
         """True while a thread compiles the version in the background."""
-        return self._compilation.is_under_way
-
-    @property
-    def keys(self) -> tuple[tuple[int, str], ...]:
-        """(index, PRNG implementation) of results that are typed keys; they run as integers."""
-        return self._root.keys
+        return self._source.is_under_way
 
     @property
     def offer(self) -> tuple[ral.SizePattern, ral.DispatchEntry] | None:
@@ -315,7 +211,7 @@ class Version(Runs):
     @cached_property
     def program(self) -> Program:
         """The version as a program for transformations of JAX; shares the executable."""
-        return self._root.program()
+        return self._source.program()
 
     def asked_by_rules(self) -> list[str]:
         """What rules of the user (`custom_vjp`) asked about sizes in derived programs."""
@@ -332,15 +228,10 @@ class Version(Runs):
         )
 
 
-def typed_keys_of(avals: Sequence[Any]) -> tuple[tuple[int, str], ...]:
-    """(index, PRNG implementation) of those of `avals` that are typed keys."""
-    return tuple((k, key_impl(a.dtype)) for k, a in enumerate(avals) if is_key_dtype(a.dtype))
+class _Source:
+    """What a version was traced from: makes its executable, and its programs, at other sizes too.
 
-
-class _Root:
-    """Makes the program of a version for transformations of JAX, also at other sizes.
-
-    It holds neither the version nor a program, which hold it.
+    The version and its programs hold this object; it holds neither.
     """
 
     def __init__(
@@ -349,34 +240,106 @@ class _Root:
         call: Call,
         found: Found[Traced],
         trace: Trace,
-        compilation: _Compilation,
         donated: tuple[int, ...],
     ) -> None:
+        # No more of the options: a program outlives the function, and the tracers it may read.
+        self._name, self._compile = options.name, options.compile
+        self._counted = options.compile
         self._may_use_xla = options.may_use_xla
-        self._donated = donated
-        self._fresh = found.program[0] if isinstance(found.program[0], InParts) else None
-        self._compile = options.compile
-        self._name = options.name
-        self._leaves = call.leaves
-        self._jaxpr = found.program[1]
-        self._choice = found.choice
         self._keeps_symbols = options.dynamic is True
+        self.lowered, self._jaxpr = found.program
+        self._choice, self._pattern = found.choice, found.choice.pattern
         self._was_merged = found.choice.dims != found.traced.dims
         self._trace: Trace | None = trace
+        self._names = [leaf.name for leaf in call.leaves]
+        self._sizes = found.choice.texts()
+        """The sizes of every argument, for the compiler: equal sizes have equal names."""
+        self._donated = donated
+        given = options.likely
+        self.likely = {name: given[name] for name in given if name in self._pattern.symbols}
+        """Likely values of those sizes that are symbols of the version."""
+        self._unlikely = sorted(given.keys() - self.likely.keys())
         self.at_numbers: dict[Sizes, Any] = {}
         """Jaxprs by the sizes they were traced at, where the function cannot be traced again."""
-        self._compilation = compilation
-        self.keys = typed_keys_of(compilation.lowered.out_avals)
+        self._executable: CompiledCall | None = None
+        self._lock = locks.lock()
+        self._thread: threading.Thread | None = None
 
-    def program(self) -> Program:
-        """The program as it was traced."""
-        if self._was_merged:
-            # Rules of transformations compare sizes, too: they need equal sizes as one symbol.
-            return self._made(self._traced(self._choice), self._choice)
-        return self._made(self._jaxpr, self._choice)
+    # -- the executable, made when it is first asked for ------------------------------------------
 
-    def in_parts(self, pattern: Pattern) -> Segmented:
-        """The program in parts, compiled."""
+    @property
+    def is_done(self) -> bool:
+        return self._executable is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def leave_uncounted(self) -> None:
+        self._counted = self._compile.of_parts
+
+    def begin(self) -> bool:
+        """Compile in a thread of its own, unless one tried that; True while it does.
+
+        What it could not compile, :meth:`executable` tries again, and raises.
+        """
+        if self._executable is not None:
+            return False
+        with _starting:
+            if self._thread is None:
+                # Python waits for it at exit: it must not run while JAX is taken down.
+                thread = threading.Thread(
+                    target=self._try, name=f"shlo_disc compiles {self._name}", daemon=False
+                )
+                self._thread = thread if begins(thread) else None
+        return self.is_under_way
+
+    def _try(self) -> None:
+        start = time.perf_counter()
+        name = self._name
+        _log.info("%s is compiled in the background; jax.jit runs it meanwhile", name)
+        try:
+            self.executable()
+        except Exception as error:
+            _log.warning("%s could not be compiled in the background: %s", name, error)
+        else:
+            _log.info("%s was compiled in %.2f s", name, time.perf_counter() - start)
+
+    def executable(self, *, may_stand_in: bool = False) -> CompiledCall:
+        with self._lock:
+            if self._executable is None:
+                self._executable = self._compiled(may_stand_in)
+            return self._executable
+
+    def exactly(self) -> CompiledCall:
+        """One that does not stand in."""
+        if (found := self.executable()).stands_in:
+            found = self._compiled(may_stand_in=False)  # calls run the other one meanwhile
+            self._executable = found
+        return found
+
+    @lets_others_run
+    def _compiled(self, may_stand_in: bool) -> CompiledCall:
+        if isinstance(self.lowered, InParts):
+            return self._in_parts(self.lowered)
+        if self._unlikely:
+            _log.info("%s: %s is no symbol of this version, so none of its likely sizes has a "
+                      "kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
+        hints = self._choice.hints
+        return compiled_once(
+            self.lowered,
+            self._counted,
+            name=self._name,
+            names=self._names,
+            weak_results=[bool(aval.weak_type) for aval in self.lowered.out_avals],
+            shapes=self._sizes,
+            seen={s: hints[s] for s in sorted(self._pattern.symbols) if s in hints},
+            **({"likely": self.likely} if self.likely else {}),
+            **({"donated": self._donated} if self._donated else {}),
+            **({"may_stand_in": True} if may_stand_in else {}),
+        )
+
+    def _in_parts(self, told: InParts) -> Segmented:
         choice, trace = self._choice, self._trace
         assert trace is not None, "functions with captured variables do not run in parts"
 
@@ -386,21 +349,27 @@ class _Root:
             assert isinstance(told, InParts)
             return Trial(self._made(jaxpr, at), told)
 
-        told = self._fresh
-        assert told is not None
         if self._was_merged:
             first = retrace(choice.hints, told.assumed)
         else:
             first = Trial(self._made(self._jaxpr, choice), told)
         return Segmented(
             self._name,
-            pattern,
+            self._pattern,
             first,
             retrace,
             self._compile,
             may_use_xla=self._may_use_xla,
             donated=self._donated,
         )
+
+    # -- programs for transformations of JAX ------------------------------------------------------
+
+    def program(self) -> Program:
+        """The program as it was traced."""
+        # Rules of transformations compare sizes, too: they need equal sizes as one symbol.
+        jaxpr = self._traced(self._choice) if self._was_merged else self._jaxpr
+        return self._made(jaxpr, self._choice)
 
     def forget_function(self) -> None:
         """Let go of the function: from now on programs at other sizes come from `at_numbers`."""
@@ -445,36 +414,22 @@ class _Root:
             next(scopes, None) or SizeScope((), {}),
             self._name,
             self._compile,
-            self._compilation.exactly,
-            self._compilation.likely,
+            self.exactly,
+            self.likely,
             choice.hints,
             again=self.anew,
             constants=constants,
             guards=choice.pattern.guards,
         )
-        if self.keys or any(leaf.is_key for leaf in self._leaves):
-            return self._without_keys(program, choice)
-        return program
-
-    def _without_keys(self, program: Program, choice: Choice) -> Program:
-        """The same program on raw key data, as the executable has it."""
+        if not has_keys(jaxpr):
+            return program
+        # The same program on raw key data, as the executable has it.
         specs = [raw_spec(aval) for aval in program.in_avals]
-
-        def function(*arguments: Any) -> list[Any]:
-            wrapped = [
-                jax.random.wrap_key_data(x, impl=key_impl(leaf.dtype)) if leaf.is_key else x
-                for x, leaf in zip(arguments, self._leaves, strict=True)
-            ]
-            results = list(program.run(*wrapped))
-            for index, _ in self.keys:
-                results[index] = jax.random.key_data(results[index])
-            return results
-
         with program.scope.asking(choice.hints):
             return program.derive(
-                function,
+                on_words(jaxpr),
                 specs,
                 "raw",
-                executable=self._compilation.exactly,
+                executable=self.exactly,
                 again=lambda fresh, *_: fresh,
             )
