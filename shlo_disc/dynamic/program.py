@@ -6,7 +6,7 @@ the oracle in tests. It runs when a check has failed, never in the steady state.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.base.records import dataclass
@@ -57,6 +57,17 @@ class Check:
     def holds(self, env: Mapping[str, int]) -> bool:
         """True if the guard holds for these values of symbols."""
         return holds(self.lhs, self.op, self.rhs, env)
+
+
+def linear(size: Expr, unknown: Set[str]) -> tuple[str, int, Expr] | None:
+    """(s, c, rest) with `size` = c*s + rest, c != 0, s in `unknown`, and all of rest known."""
+    names = size.symbols() & unknown
+    for monomial, scale in size.terms if len(names) == 1 else ():
+        if len(monomial) == 1 and monomial[0][0].key in names and monomial[0][1] == 1:
+            (name,) = names
+            rest = size - Expr.symbol(name) * scale
+            return None if name in rest.symbols() else (name, scale, rest)
+    return None
 
 
 def size_symbol(argument: int, axis: int) -> str:

@@ -12,6 +12,7 @@ from shlo_disc.dynamic.program import (
     ShapeProgram,
     Solve,
     argument_places,
+    linear,
     shape_text,
     size_symbol,
 )
@@ -105,7 +106,7 @@ def _next_steps(
     """What sizes of the form s (0), s + known (1) or c*s + known (2) give; less is `unknown`."""
     steps = []
     for argument, axis, size in axes:
-        found = _linear(size, unknown)
+        found = linear(size, unknown)
         if found is None:
             continue
         name, scale, offset = found
@@ -113,18 +114,6 @@ def _next_steps(
             steps.append(Solve(name, argument, axis, scale, offset))
             unknown.discard(name)
     return steps
-
-
-def _linear(size: Expr, unknown: set[str]) -> tuple[str, int, Expr] | None:
-    """(s, c, rest) of `size = c*s + rest` with s unknown, c != 0 and everything in rest known."""
-    left = size.symbols() & unknown
-    if len(left) != 1:
-        return None
-    (name,) = left
-    symbol = Expr.symbol(name)
-    scale = next((c for m, c in size.terms if Expr({m: 1}) == symbol), 0)
-    offset = size - symbol * scale
-    return (name, scale, offset) if scale and name not in offset.symbols() else None
 
 
 def _checks(

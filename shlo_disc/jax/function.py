@@ -239,8 +239,18 @@ class JitFunction(ral.Dispatcher):
         for ready. Our own calls on a GPU have to wait for the device.
         """
         if self._donates:
-            return by_xla(self._jax.in_place(self._trace_in_place), args, kwargs, None)
-        return by_xla(self._jax.around(self), args, kwargs, self._call_directly)
+            return by_xla(self._in_place, args, kwargs, None)
+        return by_xla(self._around, args, kwargs, self._call_directly)
+
+    @functools.cached_property
+    def _around(self) -> Any:
+        """`jax.jit` of our calls."""
+        return self._jax.calls_of(self)
+
+    @functools.cached_property
+    def _in_place(self) -> Any:
+        """`jax.jit` of our calls, which overwrites what the function donates."""
+        return self._jax.calls_of(self._trace_in_place)
 
     def _trace_in_place(self, *args: Any, **kwargs: Any) -> Any:
         call = self._describe(args, kwargs)
@@ -272,7 +282,7 @@ class JitFunction(ral.Dispatcher):
                 blocks.clear()
             blocks[key] = text
         if not text:
-            return self._jax.around(self)(*args, **kwargs)
+            return self._around(*args, **kwargs)
         self._jax.tell(f"runs as jax.jit runs it on the devices of its arguments: {text}")
         return self._jax.function(*args, **kwargs)
 

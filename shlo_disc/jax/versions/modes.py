@@ -8,7 +8,6 @@ so no call waits for a mode that another thread undoes.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 
 class Mode(Enum):
@@ -28,32 +27,20 @@ class Event(Enum):
     CALL_REFUSED = "a call of a version raises `UnsupportedError`"
 
 
-class Transition(NamedTuple):
-    """A row of the table: the mode after an event."""
-
-    mode: Mode
-    event: Event
-    next: Mode
-    by_xla: bool
-    """Only where XLA may run what we cannot compile."""
-
-
-TRANSITIONS = (
-    Transition(Mode.WHOLE, Event.NEEDS_NUMBERS, Mode.NUMBERS, by_xla=False),
-    Transition(Mode.WHOLE, Event.REFUSED, Mode.PARTS, by_xla=True),
-    Transition(Mode.NUMBERS, Event.REFUSED, Mode.PARTS, by_xla=True),
-    Transition(Mode.WHOLE, Event.CALL_REFUSED, Mode.BY_JAX, by_xla=True),
-    Transition(Mode.NUMBERS, Event.CALL_REFUSED, Mode.BY_JAX, by_xla=True),
-    Transition(Mode.PARTS, Event.CALL_REFUSED, Mode.BY_JAX, by_xla=True),
-    # A call that began in another mode.
-    Transition(Mode.BY_JAX, Event.CALL_REFUSED, Mode.BY_JAX, by_xla=True),
-)
+TRANSITIONS = {
+    (Mode.WHOLE, Event.NEEDS_NUMBERS): Mode.NUMBERS,
+    (Mode.WHOLE, Event.REFUSED): Mode.PARTS,
+    (Mode.NUMBERS, Event.REFUSED): Mode.PARTS,
+    # BY_JAX too: such a call began in another mode, in another thread.
+    **{(mode, Event.CALL_REFUSED): Mode.BY_JAX for mode in Mode},
+}
 """Every change of a mode; after any other event the error is the caller's."""
 
-_NEXT = {(row.mode, row.event): row for row in TRANSITIONS}
+USE_XLA = frozenset((Mode.PARTS, Mode.BY_JAX))
+"""Modes of functions that XLA may run (`on_unsupported="xla"`)."""
 
 
 def next_mode(mode: Mode, event: Event, *, may_use_xla: bool) -> Mode | None:
     """The mode after an event; None where the mode stays, and the error is the caller's."""
-    row = _NEXT.get((mode, event))
-    return None if row is None or (row.by_xla and not may_use_xla) else row.next
+    after = TRANSITIONS.get((mode, event))
+    return after if may_use_xla or after not in USE_XLA else None

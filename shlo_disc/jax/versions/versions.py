@@ -107,11 +107,6 @@ class Version(Runs):
         return self._traced.values(shapes)
 
     @property
-    def likely(self) -> dict[str, tuple[int, ...]]:
-        """Likely values of those sizes that are symbols of this version."""
-        return self._source.likely
-
-    @property
     def executable(self) -> CompiledCall:
         """The compiled program; raises UnsupportedError."""
         return self._source.executable()
