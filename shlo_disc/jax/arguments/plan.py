@@ -17,7 +17,7 @@ from shlo_disc import ral
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.program import linear
-from shlo_disc.dynamic.relations import holds
+from shlo_disc.dynamic.relations import Relation
 
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
@@ -40,33 +40,19 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Guard:
+class Guard(Relation):
     """A relation of sizes that must hold for a compiled version to be used."""
 
-    left: Expr
-    relation: str
-    """`==`, `!=` or `>=`."""
-    right: Expr
-    reason: str
-    where: str = ""
     stated: str = ""
     """The user's own words, for a constraint that was stated."""
 
     def __str__(self) -> str:
-        return self.stated or f"{self.left} {self.relation} {self.right}"
-
-    def holds(self, values: dict[str, int]) -> bool:
-        """Does it hold for these symbol values?"""
-        return holds(self.left, self.relation, self.right, values)
+        return self.stated or super().__str__()
 
     def substitute(self, values: dict[str, Expr]) -> Guard:
         """The same guard in other symbols."""
         left, right = self.left.substitute(values), self.right.substitute(values)
         return Guard(left, self.relation, right, self.reason, self.where, self.stated)
-
-    def symbols(self) -> frozenset[str]:
-        """The symbols of both sides."""
-        return self.left.symbols() | self.right.symbols()
 
     @property
     def note(self) -> Note:

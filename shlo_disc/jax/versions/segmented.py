@@ -18,7 +18,6 @@ from shlo_disc.base import locks
 from shlo_disc.base.callbacks import Attempts, attempts
 from shlo_disc.base.errors import ForkError, UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.relations import holds
 from shlo_disc.executables.devices import Place
 from shlo_disc.jax.arguments.keys import as_keys, as_words, has_keys, on_words
 from shlo_disc.jax.arguments.leaves import raw_spec
@@ -71,11 +70,7 @@ class Trial:
                 values[symbol] = value
             elif value != self.told.assumed.get(index, value):
                 return False
-        return all(
-            holds(q.left, q.relation, q.right, values)
-            for q in self.told.questions
-            if q.left.symbols() | q.right.symbols() <= values.keys()
-        )
+        return all(question.allows(values) for question in self.told.questions)
 
 
 Retrace = Callable[[Mapping[str, int], Mapping[int, int]], Trial]

@@ -213,8 +213,7 @@ class Version(Runs):
         if "program" not in self.__dict__:
             return []
         return [
-            f"{q.left} {q.relation} {q.right} in derived programs: {q.reason} ({q.where})"
-            for q in self.program.questions()
+            f"{q} in derived programs: {q.reason} ({q.where})" for q in self.program.questions()
         ]
 
     def __str__(self) -> str:
