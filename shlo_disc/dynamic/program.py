@@ -36,7 +36,7 @@ class Solve:
 
 @dataclass(frozen=True)
 class Check:
-    """`lhs op rhs` over symbols and size names (`size_symbol`)."""
+    """`lhs op rhs` over symbols and size names (`size_symbol`); op is one of == != < <= > >=."""
 
     lhs: Expr
     op: str
@@ -48,6 +48,11 @@ class Check:
     axis: int = -1
     in_region: bool = False
     """A region needs it that may not run."""
+
+    @property
+    def terms(self) -> tuple[Expr, str, Expr]:
+        """The condition."""
+        return self.lhs, self.op, self.rhs
 
     @property
     def is_choice(self) -> bool:

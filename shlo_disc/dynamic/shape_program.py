@@ -17,7 +17,7 @@ from shlo_disc.dynamic.program import (
     size_symbol,
 )
 from shlo_disc.dynamic.relations import RELATIONS
-from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.dialect import complex_arguments, complex_results
 from shlo_disc.ir.mlir import ir, terminator
 
@@ -136,18 +136,15 @@ def _checks(
                 read = Expr.symbol(size_symbol(argument, axis))
                 message = f"{places[argument]}: dimension {axis} must be {size}"
                 checks.append(Check(read, "==", size, message, argument, axis))
-    seen = {(c.lhs, c.op, c.rhs) for c in checks}
+    seen = {check.terms for check in checks}
     for guard in shapes.guards:
-        key = (guard.lhs, guard.op, guard.rhs)
-        if key not in seen and not _trivial(guard):
-            seen.add(key)
-            checks.append(
-                Check(guard.lhs, guard.op, guard.rhs, guard.message, in_region=guard.in_region)
-            )
+        if guard.terms not in seen and not _trivial(guard):
+            seen.add(guard.terms)
+            checks.append(guard)
     return checks
 
 
-def _trivial(guard: Guard) -> bool:
+def _trivial(guard: Check) -> bool:
     if guard.lhs.is_const and guard.rhs.is_const:
         return RELATIONS[guard.op](guard.lhs.value, guard.rhs.value)
     return guard.lhs == guard.rhs and guard.op in ("==", "<=", ">=")

@@ -100,11 +100,7 @@ class Version(Runs):
         """The structure of the results of a call with arguments of these shapes."""
         if not self.has_static_sizes:
             return self.lowered.out_tree
-        return tree_at(self.lowered.out_tree, self.traced_sizes(shapes))
-
-    def traced_sizes(self, shapes: Shapes) -> dict[str, int]:
-        """The symbols of the trace and their values in a call that fits the pattern."""
-        return self._traced.values(shapes)
+        return tree_at(self.lowered.out_tree, self._traced.values(shapes))
 
     @property
     def executable(self) -> CompiledCall:
