@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import jax
 from jax import export
@@ -64,6 +64,9 @@ class Version(Runs):
         self.has_static_sizes = has_sizes(self.lowered.out_tree)
         """True if the structure of the results has sizes, which differ from call to call."""
         self._source = _Source(options, call, found, trace, donated)
+        self._in_parts: Segmented | None = None
+        """Not in the source, which its programs hold."""
+        self._lock = locks.lock()
         self.keys = typed_keys_of(self.lowered.out_avals)
         self.not_kept = ""
         """Why every process traces it with symbols first, behind "it"; "" if it need not."""
@@ -89,7 +92,7 @@ class Version(Runs):
     @property
     def is_compiled(self) -> bool:
         """Has it been compiled yet?"""
-        return self._source.is_done
+        return self._in_parts is not None or self._source.is_done
 
     def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
         """How the version differs from a trace at the sizes of a call, and the line; or None."""
@@ -105,7 +108,7 @@ class Version(Runs):
     @property
     def executable(self) -> CompiledCall:
         """The compiled program; raises UnsupportedError."""
-        return self._source.executable()
+        return self.in_parts if self.is_in_parts else self._source.executable()
 
     @property
     def is_in_parts(self) -> bool:
@@ -115,7 +118,10 @@ class Version(Runs):
     @property
     def in_parts(self) -> Segmented:
         """The parts of a version that runs in parts, compiled."""
-        return cast("Segmented", self.executable)
+        with self._lock:
+            if self._in_parts is None:
+                self._in_parts = self._source.in_parts()
+            return self._in_parts
 
     @property
     def needs_xla(self) -> bool:
@@ -129,7 +135,7 @@ class Version(Runs):
 
     def soon(self) -> CompiledCall:
         """The compiled program, or one that stands in until :meth:`finish`."""
-        return self._source.executable(may_stand_in=True)
+        return self.in_parts if self.is_in_parts else self._source.executable(may_stand_in=True)
 
     @property
     def stands_in(self) -> bool:
@@ -310,8 +316,7 @@ class _Source:
 
     @lets_others_run
     def _compiled(self, may_stand_in: bool) -> CompiledCall:
-        if isinstance(self.lowered, InParts):
-            return self._in_parts(self.lowered)
+        assert not isinstance(self.lowered, InParts)
         if self._unlikely:
             _log.info("%s: %s is no symbol of this version, so none of its likely sizes has a "
                       "kernel", self._name, ", ".join(self._unlikely))  # fmt: skip
@@ -329,8 +334,10 @@ class _Source:
             **({"may_stand_in": True} if may_stand_in else {}),
         )
 
-    def _in_parts(self, told: InParts) -> Segmented:
-        choice, trace = self._choice, self._trace
+    def in_parts(self) -> Segmented:
+        """The program in parts, compiled."""
+        choice, trace, told = self._choice, self._trace, self.lowered
+        assert isinstance(told, InParts)
         assert trace is not None, "functions with captured variables do not run in parts"
 
         def retrace(sizes: Mapping[str, int], known: Mapping[int, int]) -> Trial:
