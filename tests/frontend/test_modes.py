@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_disc
+from shlo_disc.jax.calls import compiler
 from shlo_disc.jax.versions.modes import Event, Mode, next_mode
 from tests.refused import unchanged
 
@@ -74,6 +75,30 @@ def test_a_refused_program_runs_in_parts_until_it_is_forgotten():
     with pytest.raises(shlo_disc.UnsupportedError):
         (g := shlo_disc.jit(noisy, on_unsupported="error"))(X)
     assert modes(g) == [Mode.WHOLE]
+
+
+@pytest.mark.parametrize("on_unsupported", ["xla", "error"])
+def test_numbers_come_before_parts(monkeypatch, on_unsupported):
+    compiled = compiler._compile
+
+    def refusing(lowered, shapes=None, **options):
+        if shapes is None or not all(size in ("3", "4", "6") for row in shapes for size in row):
+            raise shlo_disc.UnsupportedError("refused on purpose")
+        return compiled(lowered, shapes, **options)
+
+    monkeypatch.setattr(compiler, "_compile", refusing)
+    f = shlo_disc.jit(lambda x: jnp.tanh(x) * 3, on_unsupported=on_unsupported)
+    for n in (6, 4):
+        np.testing.assert_allclose(f(X[:n]), np.tanh(X[:n]) * 3, rtol=1e-5)
+        assert modes(f) == [Mode.NUMBERS]
+    if on_unsupported == "error":
+        with pytest.raises(shlo_disc.UnsupportedError, match="refused on purpose"):
+            f(X[:5])
+        assert modes(f) == [Mode.NUMBERS]
+        return
+    for n in (5, 3, 4):
+        np.testing.assert_allclose(f(X[:n]), np.tanh(X[:n]) * 3, rtol=1e-5)
+        assert modes(f) == [Mode.PARTS]
 
 
 def test_versions_of_a_mode_that_was_left_are_made_anew(caplog):
