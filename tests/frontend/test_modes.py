@@ -14,6 +14,8 @@ from shlo_disc.jax.calls import compiler
 from shlo_disc.jax.versions.modes import Event, Mode, next_mode
 from tests.refused import unchanged
 
+REAL = True
+
 X = np.linspace(1, 2, 6, dtype=np.float32)
 
 AFTER = """
