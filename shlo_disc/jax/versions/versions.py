@@ -91,7 +91,7 @@ class Version(Runs):
 
     @property
     def is_compiled(self) -> bool:
-        """Has it been compiled yet?"""
+        """True once it has been compiled."""
         return self._in_parts is not None or self._source.is_done
 
     def unlike(self, shapes: Shapes, concrete_at: Concrete) -> tuple[str, str] | None:
