@@ -1,4 +1,4 @@
-"""Print `docs/env.md` and `docs/coverage.md` from the tables that they show; `--check` compares."""
+"""Print the pages of `PAGES` from the tables that they show; `--check` compares."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from shlo_disc.base.flags import FLAGS
 from shlo_disc.ir.element_types import COMPLEX_TYPES, ELEMENT_TYPES
 from shlo_disc.ir.ops import OPS
+from shlo_disc.jax.versions.modes import USE_XLA, Event, Mode, next_mode
 from shlo_disc.tools.op_row import coverage
 from tools.acceptance_exceptions import CASES, MISSES
 
@@ -23,6 +24,56 @@ Values are read when they are needed; a value that is not allowed raises ValueEr
 
 | Variable | Default | Allowed | Meaning |
 |---|---|---|---|
+"""
+_CALLS = """# How a call runs
+
+<!-- Printed by `tools/tables.py`, with the tables of `jax/versions/modes.py`; do not edit. -->
+
+The first point that fits a call of a function of `shlo_disc.jit` says what runs it.
+
+1. Structure, types and sizes came before: its entry, in C++ (`ral.Dispatcher`). An argument that
+   needs a conversion takes the way through Python. After some calls on a GPU, or with many
+   results, XLA runs the entry as a custom call, which waits for nothing.
+2. Its sizes fit a compiled version: the same, in C++.
+3. It is made under `jax.disable_jit`: the function itself.
+4. Its arrays are on several devices: `jax.jit` of our calls, one block on each device. Without such
+   blocks: `jax.jit` of the function.
+5. Its family is in mode `BY_JAX`: `jax.jit` of the function.
+6. It has symbolic sizes, or is inside a trace of ours: the function is a part of that program.
+7. It is inside another trace, and has tracers or reads variables of that trace: one equation, which
+   calls the version or its parts.
+8. With `background=True`, its version is not compiled yet: `jax.jit` of the function, while a
+   thread compiles.
+9. Any other: the version that fits, found or made. An entry of it is kept.
+
+A function that has no meaning without the program around it (`PartOfOuterError`) is a part of that
+program in this call. No mode changes by that.
+
+## Modes
+
+A family is the calls of one structure, types, static arguments, configuration and target. Its mode
+says what a new version is.
+
+| Mode | A new version is |
+|---|---|
+{modes}
+## Events
+
+| Event | |
+|---|---|
+{events}
+The mode after each event. `error`: the mode stays, and the call raises. Modes with a star need
+`on_unsupported="xla"`; without it the event is an error.
+
+| Mode |{heads}
+|---|{lines}
+{rows}
+A mode never goes back, so an event is about the mode in which its version was made: where another
+thread has left that mode, the version is made anew in the next one. `cache_clear` forgets families
+with their modes.
+
+Two facts hold in any mode. `Family.checked`: every new shape is compared with a trace at its sizes.
+`Family.may_capture`: calls inside a trace are searched for variables of that trace.
 """
 _COVERAGE = """# Coverage
 
@@ -95,6 +146,25 @@ def env() -> str:
     return _ENV + "".join(rows)
 
 
+def calls() -> str:
+    """The whole text of `docs/calls.md`."""
+
+    def cell(mode: Mode | None) -> str:
+        return "error" if mode is None else f"`{mode.name}`{'*' * (mode in USE_XLA)}"
+
+    rows = [
+        [cell(mode), *(cell(next_mode(mode, event, may_use_xla=True)) for event in Event)]
+        for mode in Mode
+    ]
+    return _CALLS.format(
+        modes="".join(f"| `{mode.name}` | {mode.value} |\n" for mode in Mode),
+        events="".join(f"| `{event.name}` | {event.value} |\n" for event in Event),
+        heads="".join(f" `{event.name}` |" for event in Event),
+        lines="---|" * len(Event),
+        rows="".join(f"| {' | '.join(row)} |\n" for row in rows),
+    )
+
+
 def coverage_page() -> str:
     """The whole text of `docs/coverage.md`."""
     ops = sorted(OPS.values(), key=lambda op: (op.name.split(".")[-1], op.name))
@@ -103,7 +173,11 @@ def coverage_page() -> str:
     return _COVERAGE + "".join(map(coverage, ops)) + tail
 
 
-PAGES = {_DOCS / "env.md": env, _DOCS / "coverage.md": coverage_page}
+PAGES = {
+    _DOCS / "env.md": env,
+    _DOCS / "calls.md": calls,
+    _DOCS / "coverage.md": coverage_page,
+}
 
 
 def main() -> int:

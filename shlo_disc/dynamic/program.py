@@ -6,7 +6,7 @@ the oracle in tests. It runs when a check has failed, never in the steady state.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 from shlo_disc.base.errors import ShapeMismatchError
 from shlo_disc.base.records import dataclass
@@ -36,7 +36,7 @@ class Solve:
 
 @dataclass(frozen=True)
 class Check:
-    """`lhs op rhs` over symbols and size names (`size_symbol`)."""
+    """`lhs op rhs` over symbols and size names (`size_symbol`); op is one of == != < <= > >=."""
 
     lhs: Expr
     op: str
@@ -50,6 +50,11 @@ class Check:
     """A region needs it that may not run."""
 
     @property
+    def terms(self) -> tuple[Expr, str, Expr]:
+        """The condition."""
+        return self.lhs, self.op, self.rhs
+
+    @property
     def is_choice(self) -> bool:
         """True if one of several factors must be 0, as for a size that is 1 or that of a result."""
         return self.op == "==" and self.rhs == 0 and self.lhs.degree > 1
@@ -57,6 +62,17 @@ class Check:
     def holds(self, env: Mapping[str, int]) -> bool:
         """True if the guard holds for these values of symbols."""
         return holds(self.lhs, self.op, self.rhs, env)
+
+
+def linear(size: Expr, unknown: Set[str]) -> tuple[str, int, Expr] | None:
+    """(s, c, rest) with `size` = c*s + rest, c != 0, s in `unknown`, and all of rest known."""
+    names = size.symbols() & unknown
+    for monomial, scale in size.terms if len(names) == 1 else ():
+        if len(monomial) == 1 and monomial[0][0].key in names and monomial[0][1] == 1:
+            (name,) = names
+            rest = size - Expr.symbol(name) * scale
+            return None if name in rest.symbols() else (name, scale, rest)
+    return None
 
 
 def size_symbol(argument: int, axis: int) -> str:

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.notation import shortened
 
@@ -23,6 +24,34 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
 def holds(lhs: Expr, relation: str, rhs: Expr, sizes: Mapping[str, int]) -> bool:
     """True if the relation holds for these sizes. Raises KeyError for a symbol without a size."""
     return RELATIONS[relation](lhs.evaluate(sizes), rhs.evaluate(sizes))
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is true of the sizes of a call, why, and which line of the program says so."""
+
+    left: Expr
+    relation: str
+    """`==`, `!=` or `>=`."""
+    right: Expr
+    reason: str
+    where: str = ""
+    """`model.py:7`."""
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """True if it holds for these values of all its symbols."""
+        return holds(self.left, self.relation, self.right, sizes)
+
+    def allows(self, sizes: Mapping[str, int]) -> bool:
+        """True if it holds, or has a symbol without a value in `sizes`."""
+        return not self.symbols() <= sizes.keys() or self.holds(sizes)
+
+    def symbols(self) -> frozenset[str]:
+        """The symbols of both sides."""
+        return self.left.symbols() | self.right.symbols()
 
 
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

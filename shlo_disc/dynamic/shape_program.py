@@ -12,11 +12,12 @@ from shlo_disc.dynamic.program import (
     ShapeProgram,
     Solve,
     argument_places,
+    linear,
     shape_text,
     size_symbol,
 )
 from shlo_disc.dynamic.relations import RELATIONS
-from shlo_disc.dynamic.shapes import Guard, ShapeAnalysis
+from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.dialect import complex_arguments, complex_results
 from shlo_disc.ir.mlir import ir, terminator
 
@@ -105,7 +106,7 @@ def _next_steps(
     """What sizes of the form s (0), s + known (1) or c*s + known (2) give; less is `unknown`."""
     steps = []
     for argument, axis, size in axes:
-        found = _linear(size, unknown)
+        found = linear(size, unknown)
         if found is None:
             continue
         name, scale, offset = found
@@ -113,18 +114,6 @@ def _next_steps(
             steps.append(Solve(name, argument, axis, scale, offset))
             unknown.discard(name)
     return steps
-
-
-def _linear(size: Expr, unknown: set[str]) -> tuple[str, int, Expr] | None:
-    """(s, c, rest) of `size = c*s + rest` with s unknown, c != 0 and everything in rest known."""
-    left = size.symbols() & unknown
-    if len(left) != 1:
-        return None
-    (name,) = left
-    symbol = Expr.symbol(name)
-    scale = next((c for m, c in size.terms if Expr({m: 1}) == symbol), 0)
-    offset = size - symbol * scale
-    return (name, scale, offset) if scale and name not in offset.symbols() else None
 
 
 def _checks(
@@ -147,18 +136,15 @@ def _checks(
                 read = Expr.symbol(size_symbol(argument, axis))
                 message = f"{places[argument]}: dimension {axis} must be {size}"
                 checks.append(Check(read, "==", size, message, argument, axis))
-    seen = {(c.lhs, c.op, c.rhs) for c in checks}
+    seen = {check.terms for check in checks}
     for guard in shapes.guards:
-        key = (guard.lhs, guard.op, guard.rhs)
-        if key not in seen and not _trivial(guard):
-            seen.add(key)
-            checks.append(
-                Check(guard.lhs, guard.op, guard.rhs, guard.message, in_region=guard.in_region)
-            )
+        if guard.terms not in seen and not _trivial(guard):
+            seen.add(guard.terms)
+            checks.append(guard)
     return checks
 
 
-def _trivial(guard: Guard) -> bool:
+def _trivial(guard: Check) -> bool:
     if guard.lhs.is_const and guard.rhs.is_const:
         return RELATIONS[guard.op](guard.lhs.value, guard.rhs.value)
     return guard.lhs == guard.rhs and guard.op in ("==", "<=", ">=")

@@ -27,6 +27,7 @@ from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wi
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.float_values import DIGITS
+from shlo_disc.dynamic.program import Check
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound, parse_constraint
 from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
@@ -73,23 +74,6 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
-class Guard:
-    """`lhs op rhs` must hold for the sizes of a call; op is one of == != < <= > >=."""
-
-    lhs: Expr
-    op: str
-    rhs: Expr
-    message: str
-    in_region: bool = False
-    """A region that may not run needs it."""
-
-    @property
-    def terms(self) -> tuple[Expr, str, Expr]:
-        """The condition."""
-        return self.lhs, self.op, self.rhs
-
-
-@dataclass(frozen=True)
 class _Type:
     """What the analysis asks of a tensor type, worked out once per type."""
 
@@ -119,7 +103,7 @@ class ShapeAnalysis:
         """Sizes of a call (`seen.py`); None: none was seen."""
         self.seen: Mapping[str, int] | None = None
         """Short sizes of a call (`seen.py`); None: none was seen."""
-        self.guards: list[Guard] = []
+        self.guards: list[Check] = []
         self.arguments: list[Shape] = []
         """The shape of every argument of `main`, as written or as made up."""
         self.size_arguments: dict[int, tuple[str, ...]] = {}
@@ -293,7 +277,7 @@ class ShapeAnalysis:
             raise SizeOfRegion(text, holder)
         if lhs.is_const and rhs.is_const:
             raise InvalidModuleError(text)
-        self._assume(Guard(lhs, relation, rhs, text))
+        self._assume(Check(lhs, relation, rhs, text))
 
     def _holds_in_round(self, op: ir.Operation, size: Expr) -> bool:
         """True if `size >= 0` holds in every round of a loop, and `op` cannot leave the loop.
@@ -328,7 +312,7 @@ class ShapeAnalysis:
             found = self._types[kind] = _described(kind)
             return found
 
-    def _function(self, func: ir.Operation, known: Sequence[Guard]) -> None:
+    def _function(self, func: ir.Operation, known: Sequence[Check]) -> None:
         block = func.regions[0].blocks[0]
         constraints = _constraints(func)
         if SEEN in func.attributes:
@@ -391,7 +375,7 @@ class ShapeAnalysis:
                 message = (
                     f"argument {index}: the type has {n} for dimension {axis}, {written[axis]}"
                 )
-                self._assume(Guard(written[axis], "==", Expr.const(n), message))
+                self._assume(Check(written[axis], "==", Expr.const(n), message))
         return tuple(written)
 
     def _constraint(self, text: str, lhs: Expr, relation: str, rhs: Expr) -> None:
@@ -401,7 +385,7 @@ class ShapeAnalysis:
         if implied is False:
             lhs, relation, rhs = Expr.const(0), "==", Expr.const(1)
         if implied is not True:
-            self._assume(Guard(lhs, relation, rhs, f"the program is compiled for {text}"))
+            self._assume(Check(lhs, relation, rhs, f"the program is compiled for {text}"))
 
     def _size_argument(self, argument: ir.Value, index: int, attributes: Any) -> None:
         """The elements of `argument` are sizes: a symbol for each, from 0 if it has no sign."""
@@ -438,7 +422,9 @@ class ShapeAnalysis:
             else:
                 message = f"{holder} holds the size {name}, which must not be negative"
                 with self._within(around):
-                    self._assume(Guard(symbol, ">=", Expr.const(0), message, name in in_regions))
+                    self._assume(
+                        Check(symbol, ">=", Expr.const(0), message, in_region=name in in_regions)
+                    )
             if width < 64:
                 most = (1 << (width if is_unsigned else width - 1)) - 1
                 self.constraints.add_upper(symbol, most)
@@ -564,7 +550,7 @@ class ShapeAnalysis:
             relation, in_region = attr.text(op, "op"), IN_REGION in op.attributes
             if self.constraints.implies(lhs, relation, rhs) is not True:
                 message = attr.text(op, "message")
-                self._assume(Guard(lhs, relation, rhs, message, in_region))
+                self._assume(Check(lhs, relation, rhs, message, in_region=in_region))
         elif (
             op.name == "stablehlo.custom_call"
             and attr.text(op, "call_target_name") == "shape_assertion"
@@ -579,7 +565,7 @@ class ShapeAnalysis:
             return
         message = self._assertion_message(op)
         if condition is False:
-            self._assume(Guard(Expr.const(0), "==", Expr.const(1), message))
+            self._assume(Check(Expr.const(0), "==", Expr.const(1), message))
             return
         for part in _conjuncts(condition):
             comparison = part.comparison if part is not None else None
@@ -590,7 +576,7 @@ class ShapeAnalysis:
                     "assert comparisons of argument sizes",
                 )
             if self.constraints.implies(*comparison) is not True:
-                self._assume(Guard(*comparison, message))
+                self._assume(Check(*comparison, message))
 
     def _assertion_message(self, op: ir.Operation) -> str:
         """The message with {0}, {1}, ... replaced by the sizes they stand for."""
@@ -600,7 +586,7 @@ class ShapeAnalysis:
             text = text.replace(f"{{{index}}}", "?" if size is None else str(size))
         return text or "shape assertion"
 
-    def _is_beyond(self, guard: Guard) -> bool:
+    def _is_beyond(self, guard: Check) -> bool:
         """The truth of a guard with a number beyond i64, in which the host computes.
 
         Raises UnsupportedError unless a symbol is compared with that number.
@@ -616,7 +602,7 @@ class ShapeAnalysis:
             f"{guard.message}: {guard.lhs} {guard.op} {guard.rhs} has a number beyond 64 bits"
         )
 
-    def _assume(self, guard: Guard) -> None:
+    def _assume(self, guard: Check) -> None:
         """Every call checks `guard` first, so everything compiled may rely on it."""
         if is_wide(guard.lhs) or is_wide(guard.rhs):
             if self._is_beyond(guard):
@@ -828,7 +814,7 @@ def analyze(module: ir.Module | ir.Operation) -> ShapeAnalysis:
     """
     root = module.operation
     main = root if root.name == "func.func" else _main(root)
-    known: list[Guard] = []
+    known: list[Check] = []
     sized: set[ir.Value] = set()
     may_be_negative: set[ir.Value] = set()
     nonnegative: dict[str, bool] = {}

@@ -25,10 +25,10 @@ from shlo_disc.executables.devices import Place, place_of
 from shlo_disc.executables.foreign_errors import foreign_call_error
 from shlo_disc.jax.arguments.leaves import (
     RefArgumentError,
-    abstract,
     arrays_of,
     concrete,
     refuse_place,
+    spec_of,
 )
 from shlo_disc.jax.arguments.options import JitOptions
 from shlo_disc.jax.arguments.places import (
@@ -52,6 +52,7 @@ from shlo_disc.jax.versions.family import Family
 from shlo_disc.jax.versions.jit_devices import number_in, placed, why_not_in_blocks
 from shlo_disc.jax.versions.jit_report import Report
 from shlo_disc.jax.versions.kept_calls import KeptCalls
+from shlo_disc.jax.versions.modes import Mode
 from shlo_disc.jax.versions.stages import Compiled, Lowered, Traced, VersionCalls
 from shlo_disc.jax.versions.traced_call import run_in_place, run_in_trace
 from shlo_disc.jax.versions.versions import Version
@@ -179,12 +180,7 @@ class JitFunction(ral.Dispatcher):
         """Of the tables of versions and calls; not held while anything is traced or compiled."""
         self._entries: dict[tuple[Any, ...], Entry] = {}
         self._families: dict[tuple[Any, ...], Family] = {}
-        self._capturing: set[tuple[Any, ...]] = set()
-        """Those of calls that read variables of outer traces, without these variables."""
-        self._families_of_xla: set[tuple[Any, ...]] = set()
-        """Those of calls that XLA runs, because we cannot compile them."""
-        self._on_several: dict[tuple[Any, ...], str] = {}
-        """Why calls with arguments on several devices cannot run in blocks; empty if they can."""
+        """How calls run, by :attr:`Call.family`."""
         self._jax = UnderJax(self._options, statics, options.keep_unused, tell)
         """What XLA runs in place of a program of ours."""
         self._background = options.background
@@ -201,7 +197,7 @@ class JitFunction(ral.Dispatcher):
             return self._options.function(*args, **kwargs)
         try:
             if is_staging():
-                return self._in_a_trace(self._describe(args, kwargs))
+                return self._run(self._describe(args, kwargs))
             results = self._call_at(default_place(), args, kwargs)
         except ArgumentPlaceError as error:
             return self._on_devices(error, args, kwargs)
@@ -243,8 +239,18 @@ class JitFunction(ral.Dispatcher):
         for ready. Our own calls on a GPU have to wait for the device.
         """
         if self._donates:
-            return by_xla(self._jax.in_place(self._trace_in_place), args, kwargs, None)
-        return by_xla(self._jax.around(self), args, kwargs, self._call_directly)
+            return by_xla(self._in_place, args, kwargs, None)
+        return by_xla(self._around, args, kwargs, self._call_directly)
+
+    @functools.cached_property
+    def _around(self) -> Any:
+        """`jax.jit` of our calls."""
+        return self._jax.calls_of(self)
+
+    @functools.cached_property
+    def _in_place(self) -> Any:
+        """`jax.jit` of our calls, which overwrites what the function donates."""
+        return self._jax.calls_of(self._trace_in_place)
 
     def _trace_in_place(self, *args: Any, **kwargs: Any) -> Any:
         call = self._describe(args, kwargs)
@@ -269,14 +275,14 @@ class JitFunction(ral.Dispatcher):
         call = self._describe(args, kwargs)
         arrays = arrays_of(call.values)
         places = [None if x is None else (x.sharding, x.committed) for x in arrays]
-        key = call.family, call.shapes, *places
-        if (text := self._on_several.get(key)) is None:
+        key, blocks = (call.shapes, *places), self._family(call).blocks
+        if (text := blocks.get(key)) is None:
             text = self._why_not_in_blocks(call, arrays, why)
-            if len(self._on_several) >= _MAX_ENTRIES:
-                self._on_several.clear()
-            self._on_several[key] = text
+            if len(blocks) >= _MAX_ENTRIES:
+                blocks.clear()
+            blocks[key] = text
         if not text:
-            return self._jax.around(self)(*args, **kwargs)
+            return self._around(*args, **kwargs)
         self._jax.tell(f"runs as jax.jit runs it on the devices of its arguments: {text}")
         return self._jax.function(*args, **kwargs)
 
@@ -312,8 +318,8 @@ class JitFunction(ral.Dispatcher):
         return jax.tree.map(lambda x: placed(x, chosen), results) if place.is_cpu else results
 
     def _call_from_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> Any:
-        if self._capturing and is_transforming():
-            return self._in_a_trace(self._describe(args, kwargs))
+        if is_transforming() and any(f.may_capture for f in list(self._families.values())):
+            return self._run(self._describe(args, kwargs))
         positions, named, static = self._statics.split(args, kwargs)
         leaves, tree = _flatten((tuple(args[k] for k in positions), named))
         types = [part for leaf in leaves for part in type_parts(leaf)]
@@ -342,20 +348,46 @@ class JitFunction(ral.Dispatcher):
     def _new_call(self, key: tuple[Any, ...], call: Call) -> Any:
         """A call of types and sizes that are new, or of tracers."""
         if any(isinstance(value, jax.core.Tracer) for value in call.values):
-            return self._in_a_trace(call)
+            return self._run(call)
         try:
             refuse_place(call.values, lambda: call.names, call.place)
         except ArgumentPlaceError:
             if not self._uses_one_device(call):
                 raise
-        return self._or_by_jax(call, lambda: self._call_on_arrays(key, call))
+        return self._run(call, key)
 
-    def _call_on_arrays(self, key: tuple[Any, ...], call: Call) -> Any:
-        if is_transforming():
-            call = self._with_captured(call)
-            if call.captured:
-                return self._traced_call(call)
-        return self._first_call(key, call)
+    def _run(self, call: Call, key: tuple[Any, ...] | None = None) -> Any:
+        """The results of a call that no entry knows; `key` is that of its entry, None in a trace.
+
+        JAX runs a function that is a part of the program around it, and where `on_unsupported`
+        allows that, one that we cannot compile. That is told once, and by :meth:`explain`.
+        """
+        if not self._is_by_jax(call):
+            try:
+                found = self._with_captured(call) if key is None or is_transforming() else call
+                if key is None or found.captured:
+                    return self._traced_call(found)
+                return self._first_call(key, call)
+            except UnsupportedError as why:
+                if not self._is_left_to_jax(call, why):
+                    raise
+        return self._jax.function(*call.args, **call.kwargs)
+
+    def _is_by_jax(self, call: Call) -> bool:
+        family = self._families.get(call.family)
+        return family is not None and family.mode is Mode.BY_JAX
+
+    def _is_left_to_jax(self, call: Call, why: UnsupportedError) -> bool:
+        """True if JAX is to run a call and others like it, which is told."""
+        if isinstance(why, PartOfOuterError):
+            text = f"{_PART_OF_OUTER}: {why}"
+        elif (family := self._family(call).left_to_jax()) is not None:
+            self._families[call.family] = family
+            text = f"{BY_JAX}: {why}"
+        else:
+            return False
+        self._jax.tell(text)
+        return True
 
     def _first_call(self, key: tuple[Any, ...], call: Call) -> Any:
         family = self._family(call)
@@ -443,7 +475,8 @@ class JitFunction(ral.Dispatcher):
     def _with_captured(self, call: Call) -> Call:
         """The call with the variables of outer traces that the function reads as further leaves."""
         family = self._families.get(call.family)
-        if family is not None and family.versions and call.family not in self._capturing:
+        is_known = family is not None and family.versions and not family.may_capture
+        if is_known or is_nested() or call.is_symbolic:
             return call
         try:
             found = with_captured(self._options, call)
@@ -453,16 +486,11 @@ class JitFunction(ral.Dispatcher):
             _log.debug("%s: no trace at the sizes of a call: %s", self._options.name, error)
             return call
         if found.captured:
-            self._capturing.add(call.family)
+            self._family(call).may_capture = True
         return found
-
-    def _in_a_trace(self, call: Call) -> Any:
-        return self._or_by_jax(call, lambda: self._traced_call(call))
 
     def _traced_call(self, call: Call) -> Any:
         """Inside a transformation of JAX: one equation that calls the compiled program."""
-        if not (is_nested() or call.is_symbolic or call.captured):
-            call = self._with_captured(call)
         if is_nested() or call.is_symbolic:
             # Part of another program with symbolic sizes, which is compiled as a whole.
             return self._options.jitted(*call.args, **call.kwargs)
@@ -474,33 +502,6 @@ class JitFunction(ral.Dispatcher):
             if not version.in_parts.keeps_rules:
                 raise UnsupportedError("XLA runs a part of a custom_jvp or custom_vjp function")
         return run_in_trace(call, version)
-
-    def _or_by_jax(self, call: Call, run: Callable[[], Any]) -> Any:
-        """`run()`, or the call as `jax.jit` makes it; that is told once, and by :meth:`explain`.
-
-        JAX runs a function that is a part of the program around it, and where `on_unsupported`
-        allows that, one that we cannot compile; else UnsupportedError is raised.
-        """
-        if call.family not in self._families_of_xla:
-            try:
-                return run()
-            except UnsupportedError as why:
-                if not self._is_left_to_jax(call, why):
-                    raise
-        return self._jax.function(*call.args, **call.kwargs)
-
-    def _is_left_to_jax(self, call: Call, why: UnsupportedError) -> bool:
-        """True if JAX is to run a call and others like it, which is told."""
-        if isinstance(why, PartOfOuterError):
-            text = f"{_PART_OF_OUTER}: {why}"
-        elif self._options.may_use_xla:
-            self._families_of_xla.add(call.family)
-            self._families.pop(call.family, None)
-            text = f"{BY_JAX}: {why}"
-        else:
-            return False
-        self._jax.tell(text)
-        return True
 
     # -- looking inside -------------------------------------------------------------------------
 
@@ -521,9 +522,7 @@ class JitFunction(ral.Dispatcher):
         call = self._describe(args, kwargs)
         found = self._family(call).version(call)
         # Without the arrays, which need not stay alive.
-        specs = call.blueprint().with_leaves(
-            [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in call.leaves]
-        )
+        specs = call.blueprint().with_leaves([*map(spec_of, call.leaves)])
 
         def trace() -> Any:
             return self._jax.function.trace(*specs[0], **specs[1])
@@ -571,7 +570,7 @@ class JitFunction(ral.Dispatcher):
         for given in calls:
             args, kwargs = ((), dict(given)) if isinstance(given, Mapping) else (given, {})
             call = self._describe(args, kwargs)
-            if call.family in self._families_of_xla:
+            if self._is_by_jax(call):
                 continue
             try:
                 version, compiled = self._family(call).ready(call)
@@ -581,17 +580,22 @@ class JitFunction(ral.Dispatcher):
                 if not self._options.may_use_xla or not self._is_left_to_jax(call, why):
                     raise
 
+    @property
+    def _versions(self) -> list[Version]:
+        return [v for family in list(self._families.values()) for v in family.versions]
+
     def statistics(self) -> dict[str, Any]:
         """The row of this function in :func:`shlo_disc.stats`."""
-        versions = [v for family in list(self._families.values()) for v in family.versions]
+        versions, families = self._versions, list(self._families.values())
         return {
             "name": self._options.name,
-            "versions": sum(family.count for family in list(self._families.values())),
+            "versions": sum(family.count for family in families),
             "compilations": self._compiler.count,
             "hits": self._all_hits(),
             "compiling": sum(version.is_compiling for version in versions),
             "traces": dict(self._options.traces),
-            "by_xla": bool(self._families_of_xla) or any(v.needs_xla for v in versions),
+            "by_xla": any(family.mode is Mode.BY_JAX for family in families)
+            or any(version.needs_xla for version in versions),
         }
 
     def explain(self, format: str = "text") -> str:
@@ -608,11 +612,8 @@ class JitFunction(ral.Dispatcher):
         for family in list(self._families.values()):
             if (first := family.first_call) is not None:
                 family.ready(first)
-        versions = [v for family in list(self._families.values()) for v in family.versions]
-        entries = list(self._entries.values())
-        return Report(
-            self._options.name, versions, tuple(self._jax.tell.texts), entries, self._found()
-        )
+        told, entries = tuple(self._jax.tell.texts), list(self._entries.values())
+        return Report(self._options.name, self._versions, told, entries, self._found())
 
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Time every kernel of a call with these arguments, beside the floor of this machine.
@@ -654,9 +655,6 @@ class JitFunction(ral.Dispatcher):
         with self._lock:
             self._forget_entries()
             self._families.clear()
-            self._families_of_xla.clear()
-            self._capturing.clear()
-            self._on_several.clear()
             self._hits = 0
             self._compiler.forget()
 

@@ -30,13 +30,13 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.arithmetic import exceeds
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.known_shapes import KnownShapes
+from shlo_disc.dynamic.program import Check
 from shlo_disc.dynamic.shapes import (
     CONSTRAINTS,
     IN_REGION,
     REGION_SIZES,
     SIGNED_SYMBOLS,
     SIZE_SYMBOLS,
-    Guard,
     ShapeAnalysis,
 )
 from shlo_disc.ir import dialect
@@ -257,7 +257,7 @@ def _canonical_shape(
     return state.build(sizes, ir.RankedTensorType(value.type), op, is_size=True)
 
 
-def _place_guards(ops: Sequence[ir.Operation], guards: Sequence[Guard], block: ir.Block) -> int:
+def _place_guards(ops: Sequence[ir.Operation], guards: Sequence[Check], block: ir.Block) -> int:
     """`disc.guard`s at the top of main, once each, in place of assertions; how many are new."""
     old = [op for op in ops if op.name == "disc.guard"]
     assertions = [
@@ -267,9 +267,9 @@ def _place_guards(ops: Sequence[ir.Operation], guards: Sequence[Guard], block: i
         and ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
     ]
     locations = [op.location for op in assertions] or [ir.Location.unknown()]
-    unique: dict[tuple[Expr, str, Expr], Guard] = {}
+    unique: dict[tuple[Expr, str, Expr], Check] = {}
     for guard in guards:
-        unique.setdefault((guard.lhs, guard.op, guard.rhs), guard)
+        unique.setdefault(guard.terms, guard)
     with ir.InsertionPoint.at_block_begin(block), locations[0]:
         for guard in unique.values():
             made = dialect.Guard(

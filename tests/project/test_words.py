@@ -24,7 +24,7 @@ ALLOWED = {
     "dynamic": (1, 0),
     "executables": (3, 0),
     "ir": (3, 0),
-    "jax": (32, 10),
+    "jax": (31, 7),
     "jax_private": (2, 0),
     "lower": (2, 2),
     "lower/cpu": (9, 0),

@@ -11,11 +11,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from typing import NamedTuple
 
 from shlo_disc import ral
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.relations import holds
+from shlo_disc.dynamic.program import linear
+from shlo_disc.dynamic.relations import Relation
 
 Shapes = Sequence[tuple[int, ...]]
 """The shape of every leaf, in order."""
@@ -38,38 +40,36 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Guard:
+class Guard(Relation):
     """A relation of sizes that must hold for a compiled version to be used."""
 
-    left: Expr
-    relation: str
-    """`==`, `!=` or `>=`."""
-    right: Expr
-    reason: str
-    where: str = ""
     stated: str = ""
     """The user's own words, for a constraint that was stated."""
 
     def __str__(self) -> str:
-        return self.stated or f"{self.left} {self.relation} {self.right}"
-
-    def holds(self, values: dict[str, int]) -> bool:
-        """Does it hold for these symbol values?"""
-        return holds(self.left, self.relation, self.right, values)
+        return self.stated or super().__str__()
 
     def substitute(self, values: dict[str, Expr]) -> Guard:
         """The same guard in other symbols."""
         left, right = self.left.substitute(values), self.right.substitute(values)
         return Guard(left, self.relation, right, self.reason, self.where, self.stated)
 
-    def symbols(self) -> frozenset[str]:
-        """The symbols of both sides."""
-        return self.left.symbols() | self.right.symbols()
-
     @property
     def note(self) -> Note:
         """The guard as a sentence."""
         return Note(str(self), self.reason, self.where)
+
+
+class Step(NamedTuple):
+    """What a call's size at an axis of a leaf tells."""
+
+    leaf: int
+    axis: int
+    size: Expr
+    symbol: str | None = None
+    """It is solved here, in `size` = `factor` * `symbol` + `rest`; None if all symbols are."""
+    factor: int = 1
+    rest: Expr = Expr.const(0)
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Pattern:
         return tuple(sorted(found))
 
     @cached_property
-    def steps(self) -> list[tuple[int, int, Expr, str | None]]:
-        """(leaf, axis, expression, symbol to solve or None), in an order that can be executed."""
-        steps: list[tuple[int, int, Expr, str | None]] = []
+    def steps(self) -> list[Step]:
+        """The steps in an order that can be executed."""
+        steps: list[Step] = []
         waiting = [
             (leaf, axis, size)
             for leaf, shape in enumerate(self.dims)
@@ -109,11 +109,12 @@ class Pattern:
             later = []
             for leaf, axis, size in waiting:
                 unknown = size.symbols() - known
+                found = linear(size, unknown)
                 if not unknown:
-                    steps.append((leaf, axis, size, None))
-                elif len(unknown) == 1 and _linear(size, symbol := next(iter(unknown))):
-                    steps.append((leaf, axis, size, symbol))
-                    known.add(symbol)
+                    steps.append(Step(leaf, axis, size, rest=size))
+                elif found is not None and found[1] > 0:
+                    steps.append(Step(leaf, axis, size, *found))
+                    known |= unknown
                 else:
                     later.append((leaf, axis, size))
             if len(later) == len(waiting):
@@ -146,8 +147,7 @@ class Pattern:
                 place[leaf, axis] = len(place)
         number = {symbol: index for index, symbol in enumerate(self.symbols)}
         steps = []
-        for leaf, axis, size, symbol in self.steps:
-            factor, rest = (1, size) if symbol is None else split(size, symbol)
+        for leaf, axis, _, symbol, factor, rest in self.steps:
             solved = -1 if symbol is None else number[symbol]
             steps.append((place[leaf, axis], solved, factor, _code(rest, number)))
         guards = [
@@ -182,11 +182,10 @@ class Pattern:
         """The values of the symbols solved, and the first thing that does not fit."""
         values: dict[str, int] = {}
         origin: dict[str, str] = {}
-        for leaf, axis, size, symbol in self.steps:
+        for leaf, axis, size, symbol, factor, rest in self.steps:
             actual = shapes[leaf][axis]
             place = f"argument {self.names[leaf]}: dimension {axis} is {actual}"
             if symbol is not None:
-                factor, rest = split(size, symbol)
                 if (known := _value(rest, values)) is None:
                     return values, f"{place}, but {size} divides by 0"
                 value, remainder = divmod(actual - known, factor)
@@ -244,25 +243,6 @@ def _origins(symbols: frozenset[str], values: dict[str, int], origin: dict[str, 
     return ", ".join(
         f"{symbol} = {values[symbol]} was read from {origin[symbol]}" for symbol in sorted(symbols)
     )
-
-
-def _linear(size: Expr, symbol: str) -> bool:
-    """Is `size` = factor * symbol + rest, with factor > 0 and `symbol` not in rest?"""
-    if (alone := size.lone_atom) is not None:  # most by far
-        return alone.key == symbol
-    try:
-        factor, rest = split(size, symbol)
-    except ValueError:
-        return False
-    return factor > 0 and symbol not in rest.symbols()
-
-
-def split(size: Expr, symbol: str) -> tuple[int, Expr]:
-    """(factor, rest) with size = factor * symbol + rest; raises ValueError."""
-    for monomial, coefficient in size.terms:
-        if len(monomial) == 1 and monomial[0][0].key == symbol and monomial[0][1] == 1:
-            return coefficient, size - Expr.symbol(symbol) * coefficient
-    raise ValueError(f"{size} is not linear in {symbol}")
 
 
 def _value(size: Expr, values: Mapping[str, int]) -> int | None:

@@ -22,7 +22,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound
 from shlo_disc.jax.arguments.leaves import is_key_dtype
-from shlo_disc.jax.arguments.plan import Pattern, split
+from shlo_disc.jax.arguments.plan import Pattern
 from shlo_disc.jax.sizes.symbolic import as_expr
 from shlo_disc.jax_private.extend import ir
 from shlo_disc.jax_private.lowering import lower_whole
@@ -111,12 +111,11 @@ class LoweredModule:
         pattern = Pattern(tuple("" for _ in self.dims), self.dims)
         values: dict[str, Expr] = {}
         told: list[Condition] = []
-        for argument, axis, size, symbol in pattern.steps:
+        for argument, axis, size, symbol, factor, rest in pattern.steps:
             actual = shapes[argument][axis]
             if symbol is None:
                 told.append((actual, "==", size.substitute(values)))
                 continue
-            factor, rest = split(size, symbol)
             product = actual - rest.substitute(values)
             told.append((product % factor, "==", Expr.const(0)))
             values[symbol] = product // factor

@@ -40,16 +40,13 @@ class Runs(ABC):
 
     leaves: tuple[Leaf, ...]
     """Of the arguments."""
+    keys: tuple[tuple[int, str], ...]
+    """(index, PRNG implementation) of results that are typed keys; they run as integers."""
 
     @property
     @abstractmethod
     def executable(self) -> CompiledCall:
         """The compiled program; raises UnsupportedError."""
-
-    @property
-    @abstractmethod
-    def keys(self) -> tuple[tuple[int, str], ...]:
-        """(index, PRNG implementation) of results that are typed keys; they run as integers."""
 
     @abstractmethod
     def out_tree(self, shapes: Any) -> Any:

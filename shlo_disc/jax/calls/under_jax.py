@@ -46,25 +46,11 @@ class UnderJax:
         self._options, self._statics, self._keep_unused = options, statics, keep_unused
         self.tell = tell
         """Logs that XLA runs something in our place, once."""
-        self._around: Any = None
-        self._in_place: Any = None
 
     @functools.cached_property
     def function(self) -> Any:
         """`jax.jit` of the function with its static and donated arguments."""
         return self._jitted(self._options.function)
-
-    def around(self, ours: Callable[..., Any]) -> Any:
-        """`jax.jit` of calls of `ours`, the same function compiled by us."""
-        if self._around is None:
-            self._around = self.calls_of(ours)
-        return self._around
-
-    def in_place(self, ours: Callable[..., Any]) -> Any:
-        """`jax.jit` of `ours`, which overwrites what the function donates."""
-        if self._in_place is None:
-            self._in_place = self.calls_of(ours)
-        return self._in_place
 
     def calls_of(self, ours: Callable[..., Any]) -> Any:
         """`jax.jit` of `ours`, which takes what the function takes."""

@@ -19,7 +19,7 @@ from typing import Any
 from shlo_disc.base import locks
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.relations import holds, lower_bound
+from shlo_disc.dynamic.relations import Relation, lower_bound
 from shlo_disc.dynamic.tails import zero_from
 from shlo_disc.jax.sizes.nesting import in_turn
 from shlo_disc.jax_private.jaxprs import Unseen
@@ -27,16 +27,9 @@ from shlo_disc.jax_private.sizes import DimExpr, SymbolicScope, size_text
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Relation):
     """One answered question: what is true of the sizes of the call that was traced."""
 
-    left: Expr
-    relation: str
-    """`==`, `!=` or `>=`."""
-    right: Expr
-    reason: str
-    where: str
-    """`model.py:7`: the line that asked."""
     needs_number: bool = False
     """The program needs a Python number (`int`, `hash`, text): the sizes are best constants."""
     by_program: bool = True
@@ -86,7 +79,7 @@ class Session:
         found = [
             (key, question)
             for key, question in self.questions.items()
-            if (question.left.symbols() | question.right.symbols()) & self.fresh
+            if question.symbols() & self.fresh
         ]
         for key, _ in found:
             del self.questions[key]
@@ -143,11 +136,7 @@ class SizeScope(SymbolicScope):
 
     def allows(self, sizes: Mapping[str, int]) -> bool:
         """True if the answers given to rules of derived programs are true of `sizes`, too."""
-        return all(
-            holds(q.left, q.relation, q.right, sizes)
-            for q in self.answers
-            if q.left.symbols() | q.right.symbols() <= sizes.keys()
-        )
+        return all(question.allows(sizes) for question in self.answers)
 
     @contextmanager
     def asking(self, hints: Mapping[str, int], *, grows: bool = False) -> Iterator[Session]:

@@ -26,6 +26,7 @@ from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.symbols.choice import Choice, choice_of, data_groups, first_choice
 from shlo_disc.jax.symbols.search import Found, Lower, choose_symbols
 from shlo_disc.jax.versions.confirmations import Confirmation
+from shlo_disc.jax.versions.modes import Event, Mode, next_mode
 from shlo_disc.jax.versions.tracing import (
     RefError,
     Traced,
@@ -54,15 +55,19 @@ class Family:
     options: Options
     captures: bool = False
     """The function reads variables of outer traces: no version knows what else it reads there."""
+    mode: Mode = Mode.WHOLE
+    """What new versions are, and who runs the calls."""
+    may_capture: bool = False
+    """Calls like these have read variables of outer traces, which made them calls of others."""
+    blocks: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    """Why calls with arrays at several places cannot run there in blocks; empty if they can."""
     versions: tuple[Version, ...] = ()
     _data: frozenset[int] = frozenset()
     """Arguments with many leaves that are no parameters."""
-    _refused: Note | None = None
-    """Why the program is refused with symbols, where it is not with constants."""
+    _why_numbers: Note | None = None
+    """Why the program is refused with symbols, in mode NUMBERS."""
     _differs: bool = False
     """True once the program did something else with numbers than with symbols, unheard."""
-    _whole: bool = True
-    """False once versions run in parts, because XLA runs some of them."""
     _chosen: dict[tuple[tuple[int, ...], ...], Version] = field(default_factory=dict)
     """Versions for the very shapes at which an older one fits, but may not be used."""
     offers: list[tuple[ral.SizePattern, ral.DispatchEntry]] = field(default_factory=list)
@@ -103,10 +108,10 @@ class Family:
             first, self._first_call = self.first_call, None
             if first is not None and not self.versions:
                 # The version that the earlier process began with; its program is counted.
-                self._new_or_in_parts(first).compiles_uncounted()
+                self._new_in_mode(first).compiles_uncounted()
             version = self.find(call)  # another thread may have made it
             if version is None:
-                return self._new_or_in_parts(call)
+                return self._new_in_mode(call)
             return self._confirmed(call, version) if self.checked else version
 
     def ready(self, call: Call) -> tuple[Version, CompiledCall]:
@@ -120,20 +125,14 @@ class Family:
 
         `soon`: see :meth:`Version.soon`.
         """
-        try:
-            return version, version.soon() if soon else version.executable
-        except UnsupportedError as error:  # perhaps only with symbols
+        while True:
             try:
-                made = self._without_symbols(call, version, str(error))
-            except UnsupportedError:
-                if not self.options.may_use_xla:
+                return version, version.soon() if soon else version.executable
+            except UnsupportedError as error:
+                made = self._instead(call, version, str(error))
+                if made is None:
                     raise
-                made = None
-            if made is None:
-                if not self.options.may_use_xla:
-                    raise
-                made = self._in_parts(call)
-            return made, made.executable
+                version = made
 
     def update_offers(self) -> None:
         """Make `offers` anew; to be called when versions came, or one was compiled.
@@ -172,27 +171,41 @@ class Family:
                 return version
         return None
 
-    def _new_or_in_parts(self, call: Call) -> Version:
-        """A new version; one that runs in parts where it cannot be compiled as a whole."""
-        try:
-            return self._new(call)
-        except (PartOfOuterError, RefError):
-            raise
-        except UnsupportedError:
-            if not self.options.may_use_xla:
-                raise
-            return self._in_parts(call)
+    def left_to_jax(self) -> Family | None:
+        """The family in mode BY_JAX, after a call was refused; None where that is an error."""
+        mode = self._after(self.mode, Event.CALL_REFUSED)
+        return None if mode is None else Family(self.options, self.captures, mode, self.may_capture)
 
-    @lets_others_run
-    def _in_parts(self, call: Call) -> Version:
-        """A version some parts of which XLA runs, in place of the one for this call."""
+    def _after(self, mode: Mode, event: Event) -> Mode | None:
+        return next_mode(mode, event, may_use_xla=self.options.may_use_xla)
+
+    def _is_past(self, mode: Mode, event: Event) -> bool:
+        """True once the family has left `mode`, in which the event has happened."""
+        if self.mode is mode:  # no other thread was here
+            self.mode = self._after(mode, event) or mode
+        return self.mode is not mode
+
+    def _new_in_mode(self, call: Call) -> Version:
+        """A new version; where its trace is refused, one of the next mode."""
+        while True:
+            mode = self.mode
+            try:
+                return self._new(call)
+            except (PartOfOuterError, RefError):
+                raise
+            except UnsupportedError:
+                if not self._is_past(mode, Event.REFUSED):
+                    raise
+
+    def _instead(self, call: Call, version: Version, why: str) -> Version | None:
+        """A version of the next mode, in place of one that the compiler refuses; None for none."""
         with one_at_a_time(self._tracing):
-            self._whole = False
-            found = self.find(call)
-            if found is not None:
-                if found.is_in_parts:  # another thread was here
-                    return found
-                self._remove(found)
+            if version not in self.versions:  # another thread was here
+                return self.version(call)
+            made = self._at_numbers(call, version, Note(_EVERY_SIZE, why))
+            if made is not None or not self._is_past(version.mode, Event.REFUSED):
+                return made
+            self._remove(version)
             return self._new(call)
 
     @lets_others_run
@@ -218,8 +231,8 @@ class Family:
             for sizes, leaf in zip(stated, call.leaves, strict=True)
         ]
         before = [version.pattern for version in self.versions]
-        if self._refused is not None:
-            return self._for_these_shapes(call, self._refused)
+        if self.mode is Mode.NUMBERS and self._why_numbers is not None:
+            return self._for_these_shapes(call, self._why_numbers)
         version = self._traced(call, options.dynamic, said, before)
         self._report(call, version)
         self._add(version)
@@ -235,30 +248,29 @@ class Family:
         check(self.options, call, FreshSizes())
         return self._told_for_these_shapes(call, Note(_EVERY_SIZE, str(why)))
 
-    def _without_symbols(self, call: Call, version: Version, why: str) -> Version | None:
+    def _at_numbers(self, call: Call, version: Version, why: Note) -> Version | None:
         """A version for the very shapes of a call, compiled, in place of one that is refused.
 
         Later sizes get versions of their own, too. None where constants are refused as well, or are
         not allowed.
         """
-        if self.options.dynamic is True or not version.pattern.symbols:
+        may_be = self.mode is version.mode and self.options.dynamic is not True
+        after = self._after(self.mode, Event.NEEDS_NUMBERS)
+        if not may_be or after is None or not version.pattern.symbols:
             return None
-        with one_at_a_time(self._tracing):
-            if version not in self.versions:  # another thread was here
-                return self.version(call)
-            self._remove(version)
-            note = Note(_EVERY_SIZE, why)
-            made = self._for_these_shapes(call, note)
-            try:
-                made.executable  # noqa: B018 - compiles
-            except UnsupportedError:
-                self._remove(made)
-                return None
-            self._refused = note
-            self._tell_shapes(call, note)
-            return made
+        self._remove(version)
+        try:
+            made = self._for_these_shapes(call, why)
+            made.executable  # noqa: B018 - compiles
+        except UnsupportedError:
+            self._remove(self._chosen.get(call.shapes))
+            return None
+        self._why_numbers = why
+        self._is_past(version.mode, Event.NEEDS_NUMBERS)
+        self._tell_shapes(call, why)
+        return made
 
-    def _remove(self, version: Version) -> None:
+    def _remove(self, version: Version | None) -> None:
         self.versions = tuple(v for v in self.versions if v is not version)
         self._chosen = {at: v for at, v in self._chosen.items() if v is not version}
 
@@ -305,7 +317,8 @@ class Family:
         options = self.options
         confirmation = Confirmation(options, call)
         blueprint, fresh = call.blueprint(), FreshSizes()
-        whole = self._whole  # versions hold `again`, which must not hold the family
+        # Versions hold `again`, which must not hold the family.
+        mode, whole = self.mode, self.mode in (Mode.WHOLE, Mode.NUMBERS)
 
         def trace(specs: Sequence[Any], lower: Lower) -> Traced | None:
             return trace_with_symbols(options, blueprint, specs, fresh, lower, whole=whole)
@@ -369,7 +382,7 @@ class Family:
                 return traced
 
         _log.debug("%s: %d traces, %.0f ms", options.name, found.traces, found.seconds * 1e3)
-        return Version(options, call, found, again)
+        return Version(options, call, found, again, mode)
 
     def _known_choice(self, key: bytes | None, call: Call) -> Choice | None:
         """The choice with which an earlier process traced the function, if it fits the call.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -30,16 +30,17 @@ from shlo_disc.driver.kept import (
 )
 from shlo_disc.executables.devices import Place
 from shlo_disc.executables.executable import Executable
-from shlo_disc.jax.arguments.leaves import Leaf, abstract
+from shlo_disc.jax.arguments.keys import typed_keys_of
+from shlo_disc.jax.arguments.leaves import spec_of
 from shlo_disc.jax.arguments.stated import stated_shapes
-from shlo_disc.jax.calls.call import Blueprint, Call, Options
+from shlo_disc.jax.calls.call import Call, Options
 from shlo_disc.jax.calls.compiled_call import CompiledCall
 from shlo_disc.jax.calls.runs import Runs, calls_before_xla
 from shlo_disc.jax.equations.digest import NamelessError, digest_of
 from shlo_disc.jax.sizes.fresh import FreshSizes
 from shlo_disc.jax.sizes.spellings import advice
 from shlo_disc.jax.versions.tracing import check
-from shlo_disc.jax.versions.versions import Version, typed_keys_of
+from shlo_disc.jax.versions.versions import Version
 from shlo_disc.lower.background import do_later, release_later
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS
@@ -53,7 +54,7 @@ class KeptCall(Runs):
     def __init__(self, executable: Executable, call: Call, traced: Any) -> None:
         """`traced`: the function at the sizes of the call."""
         self._executable, self._tree = executable, traced.out_tree
-        self._keys = typed_keys_of(traced.jaxpr.out_avals)
+        self.keys = typed_keys_of(traced.jaxpr.out_avals)
         self.leaves = call.leaves
         self._donates = bool(call.donated)
 
@@ -62,11 +63,6 @@ class KeptCall(Runs):
         """The compiled program, for the sizes of this call."""
         return self._executable
 
-    @property
-    def keys(self) -> tuple[tuple[int, str], ...]:
-        """Of the results."""
-        return self._keys
-
     def out_tree(self, shapes: Any) -> Any:
         """The structure of the results."""
         return self._tree
@@ -74,20 +70,6 @@ class KeptCall(Runs):
     def calls_before_xla(self, place: Place) -> int | None:
         """As of any version."""
         return None if self._donates else calls_before_xla(place, self._tree.num_leaves)
-
-
-def _abstract(
-    options: Options,
-    blueprint: Blueprint,
-    leaves: Sequence[Leaf],
-    named: Sequence[str],
-    static: tuple[Hashable, ...],
-    place: Place,
-) -> Call:
-    specs = [abstract(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves]
-    args, kwargs = blueprint.with_leaves(specs)
-    own = {name: kwargs[name] for name in named}
-    return Call(options, tuple(args), kwargs, blueprint.positions, own, static, place)
 
 
 class KeptCalls:
@@ -147,9 +129,15 @@ class KeptCalls:
     @property
     def abstract(self) -> Callable[[], Call]:
         """Makes the call without its arrays, which need not stay alive."""
-        call = self._call
-        names, rest = tuple(call.named), (call.static, call.place)
-        return partial(_abstract, self._options, call.blueprint(), call.leaves, names, *rest)
+        call, options, blueprint = self._call, self._options, self._call.blueprint()
+        leaves, named, rest = call.leaves, tuple(call.named), (call.static, call.place)
+
+        def made() -> Call:
+            args, kwargs = blueprint.with_leaves([*map(spec_of, leaves)])
+            own = {name: kwargs[name] for name in named}
+            return Call(options, tuple(args), kwargs, blueprint.positions, own, *rest)
+
+        return made
 
     @lets_others_run
     def found(self) -> KeptCall | None:

@@ -18,9 +18,9 @@ from shlo_disc.base import locks
 from shlo_disc.base.callbacks import Attempts, attempts
 from shlo_disc.base.errors import ForkError, UnsupportedError
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.relations import holds
 from shlo_disc.executables.devices import Place
-from shlo_disc.jax.arguments.leaves import is_key_dtype, raw_spec
+from shlo_disc.jax.arguments.keys import as_keys, as_words, has_keys, on_words
+from shlo_disc.jax.arguments.leaves import raw_spec
 from shlo_disc.jax.arguments.plan import Pattern
 from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.derived.primitive import call_program
@@ -39,8 +39,7 @@ from shlo_disc.jax.equations.unsupported import kinds_of
 from shlo_disc.jax.sizes.messages import without_frames
 from shlo_disc.jax.sizes.symbolic import SizeScope
 from shlo_disc.jax.versions.tracing import InParts
-from shlo_disc.jax_private.arrays import ArrayImpl, key_impl
-from shlo_disc.jax_private.extend import ClosedJaxpr, jaxpr_as_fun
+from shlo_disc.jax_private.arrays import ArrayImpl
 
 _log = logging.getLogger("shlo_disc")
 
@@ -71,11 +70,7 @@ class Trial:
                 values[symbol] = value
             elif value != self.told.assumed.get(index, value):
                 return False
-        return all(
-            holds(q.left, q.relation, q.right, values)
-            for q in self.told.questions
-            if q.left.symbols() | q.right.symbols() <= values.keys()
-        )
+        return all(question.allows(values) for question in self.told.questions)
 
 
 Retrace = Callable[[Mapping[str, int], Mapping[int, int]], Trial]
@@ -283,7 +278,9 @@ class _Variant:
         """A part as a program with symbols."""
         whole, hints = self.traced.program, self.traced.hints
         with whole.scope.asking(hints):
-            jaxpr = _without_keys(closed_part(flat, part))
+            jaxpr: Any = closed_part(flat, part)
+            if has_keys(jaxpr):
+                jaxpr = jax.make_jaxpr(on_words(jaxpr))(*map(raw_spec, jaxpr.in_avals))
         return _part_program(
             jaxpr, whole.scope, f"{self.name}_{suffix}", compiler, hints, whole.likely
         )
@@ -349,18 +346,10 @@ class _Step:
             assert self._by_xla is not None
             at = tuple((symbol, sizes[symbol]) for symbol in self._symbols)
             return list(self._by_xla(at, *arguments))
-        raw = [
-            jax.random.key_data(x) if is_key_dtype(v.aval.dtype) else x
-            for x, v in zip(arguments, self.part.inputs, strict=True)
-        ]
+        raw = [*map(as_words, arguments, (v.aval for v in self.part.inputs))]
         dims = tuple((symbol, sizes[symbol]) for symbol in self.program.symbols)
         results = call_program(raw, self.program, dims)
-        return [
-            jax.random.wrap_key_data(x, impl=key_impl(v.aval.dtype))
-            if is_key_dtype(v.aval.dtype)
-            else x
-            for x, v in zip(results, self.part.outputs, strict=True)
-        ]
+        return [*map(as_keys, results, (v.aval for v in self.part.outputs))]
 
 
 def _by_xla(flat: Flat, part: Part) -> Callable[..., list[Any]]:
@@ -416,24 +405,3 @@ def _part_program(
         again=again,
         constants=numbers,
     )
-
-
-def _without_keys(closed: ClosedJaxpr) -> Any:
-    """The jaxpr on raw key data in place of typed keys."""
-    if not any(is_key_dtype(aval.dtype) for aval in (*closed.in_avals, *closed.out_avals)):
-        return closed
-    specs = [raw_spec(aval) for aval in closed.in_avals]
-
-    def function(*arguments: Any) -> list[Any]:
-        wrapped = [
-            jax.random.wrap_key_data(x, impl=key_impl(aval.dtype))
-            if is_key_dtype(aval.dtype)
-            else x
-            for x, aval in zip(arguments, closed.in_avals, strict=True)
-        ]
-        return [
-            jax.random.key_data(x) if is_key_dtype(aval.dtype) else x
-            for x, aval in zip(jaxpr_as_fun(closed)(*wrapped), closed.out_avals, strict=True)
-        ]
-
-    return jax.make_jaxpr(function)(*specs)
