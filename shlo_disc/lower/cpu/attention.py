@@ -35,7 +35,7 @@ from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
-from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
+from shlo_disc.lower.plan import Condition, If, Input, KernelPlan, Launch, Output, Step
 from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.attention import Attention, take_apart
 from shlo_disc.lower.schedule.contraction import (
@@ -286,11 +286,10 @@ class _Kernel:
 
     def _launch(self, name: str, tasks: Expr, time: Expr) -> Launch:
         """The finished kernel: so many tasks of `time` nanoseconds."""
-        text, params = self.b.finish()
-        a, buffers = self.at, tuple(self.arguments.buffers)
+        a = self.at
         some = Expr.min(a.m.size, 1) * Expr.min(a.width, 1)
         scratch = self.scratch.total + self.r.scratch_bytes()
-        return Launch(Kernel(name, text), buffers, params, tasks * some, time, scratch)
+        return self.arguments.launch(self.b.finish(), name, tasks * some, time, scratch)
 
     def _row_time(self) -> Expr:
         a = self.at

@@ -20,7 +20,7 @@ from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.kernels.names import fusion_name
 from shlo_disc.lower.kernels.odometer import digits_of
 from shlo_disc.lower.kernels.written import Written, written
-from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import worthwhile
 from shlo_disc.lower.values.elemental import Arguments, Elemental
@@ -68,8 +68,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
 
     def launch_of(written: Written, lanes: int) -> Launch:
         tasks = Expr.product(factors[:-1]) * ceil_div(inner, max(1, lanes))
-        buffers = tuple(written.arguments.buffers)
-        return Launch(Kernel(name, written.text), buffers, written.params, tasks, Expr.const(1))
+        return written.arguments.launch(written.made, name, tasks)
 
     is_whole = shapes.constraints.divisible(inner, max(1, lanes))
     if len(factors) == 1 or within > 1 or is_whole:

@@ -21,7 +21,7 @@ from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.kernels.odometer import digits_of
-from shlo_disc.lower.plan import All, Condition, If, Input, Kernel, Launch, Output, Step
+from shlo_disc.lower.plan import All, Condition, If, Input, Launch, Output, Step
 from shlo_disc.lower.schedule.transposed_operands import Staged, use
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -141,9 +141,7 @@ class _Tiled:
         count = self.u * self.v // THREADS // max(1, self.lanes)
         with b.loop(0, count, 1, hint="k") as loop:
             self._store(*self.place(loop.index * THREADS + b.thread), *sizes)
-        text, params = b.finish()
-        buffers, tasks = tuple(self.arguments.buffers), Expr.product(self.grid)
-        return Launch(Kernel(name, text), buffers, params, tasks, Expr.const(1))
+        return self.arguments.launch(b.finish(), name, Expr.product(self.grid))
 
     def place(self, n: IndexValue) -> tuple[IndexValue, IndexValue]:
         """(u, v) in the tile of what is computed as number `n`."""

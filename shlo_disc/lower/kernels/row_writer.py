@@ -15,12 +15,7 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.kernels.strips import vector_loop
-from shlo_disc.lower.plan import (
-    Input,
-    Kernel,
-    Launch,
-    Output,
-)
+from shlo_disc.lower.plan import Input, Launch, Output
 from shlo_disc.lower.schedule.contraction import SHORT
 from shlo_disc.lower.schedule.iteration_space import refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
@@ -192,10 +187,8 @@ class RowWriter:
 
     def launch(self, name: str, time: Expr, times: Expr | int = 1) -> Launch:
         """The finished kernel: `times` tasks of `time` nanoseconds for every row."""
-        text, params = self.b.finish()
-        buffers = tuple(self.arguments.buffers)
-        extent = self.extent * times
-        return Launch(Kernel(name, text), buffers, params, extent, time, self.scratch_bytes())
+        made, extent = self.b.finish(), self.extent * times
+        return self.arguments.launch(made, name, extent, time, self.scratch_bytes())
 
     def scratch_bytes(self) -> Expr:
         """Bytes of all scratch rows."""

@@ -12,7 +12,7 @@ symbolic sizes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.ir.mlir import ir, producer
-from shlo_disc.lower.plan import Buffer, Input
+from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelText, Launch
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
@@ -53,11 +53,16 @@ _CLOSE = 4
 """Vectors that are loaded whole and sorted, at most, where lanes are near each other."""
 
 
+Size = Expr | int
+Made = tuple[KernelText, tuple[Expr, ...]]
+"""What :meth:`KernelBuilder.finish` gives."""
+
+
 class Arguments:
     """The pointers a kernel takes, in order of first use."""
 
-    def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
+    def __init__(self, buffers: Iterable[Buffer] = ()) -> None:
+        self.buffers: list[Buffer] = [*buffers]
         self._slots: dict[Buffer, int] = {}
 
     def slot(self, buffer: Buffer) -> int:
@@ -70,6 +75,13 @@ class Arguments:
         """A position of its own for `buffer`, which may have others."""
         self.buffers.append(buffer)
         return len(self.buffers) - 1
+
+    def launch(
+        self, made: Made, name: str, extent: Expr, cost: Size = 1, scratch: Size = 0
+    ) -> Launch:
+        """A finished kernel over these arguments and `extent` tasks; see `Launch`."""
+        kernel, numbers = Kernel(name, made[0]), (Expr.of(cost), Expr.of(scratch))
+        return Launch(kernel, tuple(self.buffers), made[1], extent, *numbers)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
@@ -27,19 +26,15 @@ from shlo_disc.lower.plan import (
     Buffer,
     Condition,
     If,
-    Input,
     Kernel,
-    KernelPlan,
     Launch,
-    Output,
     Pack,
     Packed,
     Part,
     Step,
     Workspace,
 )
-from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
-from shlo_disc.lower.products.prologue import Prologue
+from shlo_disc.lower.products.request import Request
 from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
 from shlo_disc.lower.values.elemental import Arguments
 
@@ -51,7 +46,6 @@ small_launch = imported_later("shlo_disc.lower.cpu.dense.small", "small_launch")
 when_small = imported_later("shlo_disc.lower.cpu.dense.small", "when_small")
 
 ONE = Expr.const(1)
-FIRST = Output(0)
 
 FEW_ROWS = 4
 """Tiles of rows up to which B is read in place when that is possible. A copy costs as much as about
@@ -110,43 +104,21 @@ class _Walks:
 class Planner:
     """Plans one problem.
 
-    `a_buffer`, `b_buffer`: where A and B are read when not from their operands. `finish`,
-    `result`: what becomes of the sums (given the kernel's arguments, to which it adds its own, and
-    the lanes of a vector) and the element type stored. `fill`: computes B where it is no operand.
-    `keep_b`: B may be worth keeping as panels between calls. `panels`: where a call without them
-    may make them; :meth:`steps` says in `panel_bytes` what they take, None where they are not made.
-    `may_use_words`: see `words.py`.
+    `rows`: row work behind it. `may_use_words`: see `words.py`.
     """
 
+    panel_bytes: Expr | None = None
+    """What a call without panels takes of `Request.panels` to make them, known after :meth:`steps`;
+    None: it makes none there."""
+
     def __init__(
-        self,
-        problem: Problem,
-        shapes: ShapeAnalysis,
-        machine: Machine,
-        *,
-        a_buffer: Buffer | None = None,
-        b_buffer: Buffer | None = None,
-        finish: Callable[[Arguments, int], Epilogue] | None = None,
-        finish_bands: Callable[[Arguments, int], BandEpilogue] | None = None,
-        result: ElementType | None = None,
-        label: str = "dense",
-        keep_b: bool = True,
-        fill: Callable[[Arguments, int], Prologue] | None = None,
-        out: Output | Workspace = FIRST,
-        rows: RowWork | None = None,
-        panels: Workspace | None = None,
-        may_use_words: bool = True,
+        self, request: Request, *, rows: RowWork | None = None, may_use_words: bool = True
     ) -> None:
-        p = self.p = problem
-        self.panels = panels
-        self.panel_bytes: Expr | None = None
-        self.out, self.shapes, self.rows = out, shapes, rows
-        self.machine, self.label, self.keep_b = machine, label, keep_b
-        self.finish, self.finish_bands = finish, finish_bands
-        self.a_buffer = a_buffer or Input(p.a_input)
-        # What is computed is read from nowhere: any buffer will do.
-        self.b_buffer = b_buffer or (Input(p.b_input) if p.b_value is None else out)
-        self.fill = None if p.b_value is None else fill
+        p = self.p = request.problem
+        machine: Machine = request.machine
+        shapes, self.label, self.rows = request.shapes, request.label, rows
+        self.request, self.machine, self.fill = request, machine, request.fill
+        self.a_buffer, self.b_buffer, self.out = request.args
         self.m, self.n, self.depth = p.rows, p.columns, p.depth
         self.tile = choose_tile(self.n, p.compute, machine)
         self.walks = _Walks(
@@ -169,7 +141,7 @@ class Planner:
         self.gemm = Gemm(
             a=a if in_place else replace(a, k_apart=1),
             b=b,
-            c=result or p.c,
+            c=request.result,
             compute=p.compute,
             tile=self.tile,
             a_mode="direct" if in_place else "scratch",
@@ -198,22 +170,17 @@ class Planner:
 
     # ---------------------------------------------------------------- steps
 
-    def plan(self) -> KernelPlan:
-        """The launches, with the choices that are left to the sizes of a call."""
-        return KernelPlan(self.steps())
-
     def steps(self) -> tuple[Step, ...]:
-        """The steps of :meth:`plan`."""
+        """The launches, with the choices that are left to the sizes of a call."""
         if self.fill is None and self.p.bands == 1 and self.rows is None:
-            args = (self.a_buffer, self.b_buffer, self.out)
-            narrow = narrow_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
+            narrow = narrow_launch(self.request)
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
             return (self._launch("scratch"),)
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
-        if self.keep_b:
+        if self.request.keep_b:
             return self._kept()
         return (self._launch("scratch"),)
 
@@ -221,10 +188,7 @@ class Planner:
         """The kernel of `batches.py` where it does better."""
         if self.fill is not None or self.p.bands != 1 or self.rows is not None:
             return None
-        args = (self.a_buffer, self.b_buffer, self.out)
-        launch: Launch | None = batches_launch(
-            self.p, self.machine, args, self.label, self.gemm.c, self.finish
-        )
+        launch: Launch | None = batches_launch(self.request)
         return launch
 
     def unless_small(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -232,9 +196,7 @@ class Planner:
         small = when_small(self.p, self.tile)
         if small is None or _never(small):
             return otherwise
-        args = (self.a_buffer, self.b_buffer, self.out)
-        launch = small_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
-        return _if(small, (launch,), otherwise)
+        return _if(small, (small_launch(self.request),), otherwise)
 
     def split(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
         """`steps` with a variant for long sums of few results (`split.py`), and its blocks."""
@@ -243,16 +205,14 @@ class Planner:
             return steps, ()
 
         def partial(cut: Problem) -> tuple[Step, ...]:
-            label = f"{self.label}_part"
-            return Planner(
-                cut, self.shapes, self.machine, a_buffer=self.a_buffer, b_buffer=self.b_buffer,
-                label=label, keep_b=False, out=Workspace(0),
-            ).steps()  # fmt: skip
+            request = replace(
+                self.request, problem=cut, label=f"{self.label}_part", keep_b=False,
+                out=Workspace(0), result=cut.c, finish=None,
+            )  # fmt: skip
+            return Planner(request).steps()
 
         def combine(parts: int) -> Launch:
-            return combine_launch(
-                self.gemm, self._sizes(), p, self.out, self.finish, self.label, parts
-            )
+            return combine_launch(self.request, self.gemm, self._sizes(), parts)
 
         tasks = p.batches * at.m_count * at.n_count
         return split_steps(p, self.machine, steps, tasks, partial, combine)
@@ -303,14 +263,13 @@ class Planner:
     def _dots(self) -> Launch:
         """Inner products, B in place."""
         p, at, lanes = self.p, self.blocks, self.tile.lanes
-        arguments = Arguments()
-        arguments.buffers = [self.a_buffer, self.b_buffer, self.out]
-        finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
+        arguments, finish = Arguments(self.request.args), self.request.finish
+        done = finish(arguments, min(GROUP, lanes)) if finish is not None else None
         registers, a = self.machine.vector_registers, self.gemm.a
         a_mode = "direct" if a.k_run and a.row_steps == 1 else "scratch"
-        gemm = replace(self.gemm, a_mode=a_mode, b_mode="direct", finish=finish, words=None)
+        gemm = replace(self.gemm, a_mode=a_mode, b_mode="direct", finish=done, words=None)
         sizes, scratch = self._sizes() | {"K": self.depth}, Scratch()
-        scratch.take(Expr.const(0 if finish is None else dots_scratch_bytes(registers)))
+        scratch.take(Expr.const(0 if done is None else dots_scratch_bytes(registers)))
         if a_mode == "scratch":
             sizes["a_row"] = ceil_div(self.depth, lanes) * lanes
             sizes["a_scratch"] = scratch.take(at.m * sizes["a_row"] * p.compute.bytes)
@@ -395,9 +354,10 @@ class Planner:
         packed = (self._launch("packed"),)
         room = panels * tile.columns * self.panel_rows * p.compute.bytes
         scratch: tuple[Step, ...] = (self._with_own_panels(),)
-        if taps is not None and self.panels is not None:
-            made = replace(fill, args=(self.b_buffer, self.panels))
-            scratch, self.panel_bytes = (made, self._launch("packed", self.panels)), room
+        own = self.request.panels
+        if taps is not None and own is not None:
+            made = replace(fill, args=(self.b_buffer, own))
+            scratch, self.panel_bytes = (made, self._launch("packed", own)), room
         never = self._unless_few(scratch)
         otherwise = never if self.b_in_place or self._is_widened else scratch
         walks = [self.walks.b_rows, self.walks.b_k]
@@ -417,17 +377,13 @@ class Planner:
     # ---------------------------------------------------------------- one launch
 
     def _launch(self, b_mode: str, b_buffer: Buffer | None = None) -> Launch:
-        p, tile, at = self.p, self.tile, self.blocks
-        arguments = Arguments()
+        p, tile, at, request = self.p, self.tile, self.blocks, self.request
         if b_buffer is None:
             b_buffer = Packed(p.b_input) if b_mode == "packed" else self.b_buffer
-        arguments.buffers = [self.a_buffer, b_buffer, self.out]
-        finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
-        gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
-        if self.finish_bands is not None:
-            gemm = replace(gemm, finish_bands=self.finish_bands(arguments, tile.lanes))
-        if self.fill is not None:
-            gemm = replace(gemm, fill=self.fill(arguments, tile.lanes))
+        arguments = Arguments([self.a_buffer, b_buffer, self.out])
+        makers = {name: getattr(request, name) for name in ("finish", "finish_bands", "fill")}
+        made = {name: f(arguments, tile.lanes) for name, f in makers.items() if f is not None}
+        gemm = replace(self.gemm, b_mode=b_mode, **made)
         sizes = self._sizes()
         item = p.compute.bytes
         scratch = Scratch()
