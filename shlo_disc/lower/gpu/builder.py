@@ -502,8 +502,3 @@ class SizedGpuBuilder(Sized, GpuBuilder):
     def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
         super().__init__(machine)
         self.name_sizes(sizes)
-
-    @property
-    def param_count(self) -> int:
-        """See `GpuBuilder.param_count`."""
-        return len(self._order)

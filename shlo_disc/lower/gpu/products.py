@@ -22,6 +22,7 @@ from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import Buffer, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.request import MakePlanner, Request
@@ -48,11 +49,6 @@ class ProductBuilder(Sized, GroupBuilder):
     def __init__(self, machine: Machine, sizes: Mapping[str, Expr], threads: int = THREADS) -> None:
         super().__init__(machine, threads, threads)
         self.name_sizes(sizes)
-
-    @property
-    def param_count(self) -> int:
-        """See `GpuBuilder.param_count`."""
-        return len(self._order)
 
 
 class TiledProduct:
@@ -167,20 +163,14 @@ class ProductWriter:
 
     def task(self, number: IndexValue) -> None:
         """Write what computes the tile number `number` of all matrices."""
-        b, p = self.b, self.p
+        b = self.b
         across = b.max(self.n.ceil_div(self.columns), 1)
         down = b.max(self.m.ceil_div(self.rows), 1)
         tiles = across * down
         rest, (row, column) = number // tiles, self._tile_of(number % tiles, down, across)
-        place: list[IndexValue] = []
-        for i in range(len(p.batch) - 1, -1, -1):
-            if i:
-                size = b.max(b.size(f"batch{i}"), 1)
-                place.insert(0, rest % size)
-                rest = rest // size
-            else:
-                place.insert(0, rest)
-        self.tile(place, row * self.rows, column * self.columns)
+        count = len(self.p.batch)
+        sizes = (b.size(f"batch{i}") for i in range(count - 1, 0, -1))
+        self.tile(split(b, rest, sizes)[:count], row * self.rows, column * self.columns)
 
     def _tile_of(
         self, number: IndexValue, down: IndexValue, across: IndexValue

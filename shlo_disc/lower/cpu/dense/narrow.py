@@ -204,10 +204,9 @@ class _Writer:
             end, sums = whole_strips(
                 b, 0, depth, step, lambda k, sums: products(a, other, k, None, sums), zeros, "k"
             )
-            add = "arith.addf" if p.compute.is_float else "arith.addi"
             while len(sums) > 1:
                 half = len(sums) // 2
-                sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
+                sums = [x + y for x, y in zip(sums[:half], sums[half:], strict=True)]
             (total,) = masked_strips(
                 b, end, depth, self.width, functools.partial(products, a, other), sums, "k"
             )
@@ -215,7 +214,7 @@ class _Writer:
             while lanes > 1:
                 lanes //= 2
                 low = b.shuffle(total, total, range(lanes))
-                total = b.op(add, low, b.shuffle(total, total, range(lanes, 2 * lanes)))
+                total = low + b.shuffle(total, total, range(lanes, 2 * lanes))
             value = self.request.stored(b, self.arguments, b.extract(total, 0), (), None)
             self.c_out.store(value, c)
 

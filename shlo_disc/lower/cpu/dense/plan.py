@@ -11,7 +11,7 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.element_types import ElementType
-from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
+from shlo_disc.lower.cpu.dense.gemm import Product, pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
@@ -26,7 +26,6 @@ from shlo_disc.lower.plan import (
     Buffer,
     Condition,
     If,
-    Kernel,
     Launch,
     Pack,
     Packed,
@@ -277,22 +276,20 @@ class Planner:
                 sizes["table_k"] = scratch.take(self.depth * 8)
                 sizes["table_r"] = scratch.take(at.m * 8)
         product = write_dots(gemm, sizes, self.label)
-        some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
-        launch = Launch(
-            Kernel(f"{self.label}_dots", product.text),
-            (*product.called, *arguments.buffers),
-            product.params,
-            p.batches * at.m_count * at.n_count * some,
-            at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50,
-            scratch.total,
-        )
-        return self._then_rows(launch, gemm)
+        time = at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50
+        return self._launched(product, "dots", arguments, time, scratch.total, gemm)
 
-    def _then_rows(self, launch: Launch, gemm: Gemm) -> Launch:
-        """`launch`, and the row work behind it where there is some."""
+    def _launched(
+        self, product: Product, way: str, arguments: Arguments, time: Expr, room: Expr, g: Gemm
+    ) -> Launch:
+        """The launch of a kernel of `g`, and the row work behind it where there is some."""
+        at, some = self.blocks, Expr.min(self.m, 1) * Expr.min(self.n, 1)
+        extent, name = self.p.batches * at.m_count * at.n_count * some, f"{self.label}_{way}"
+        launch = arguments.launch(product.made, name, extent, time, room)
+        launch = replace(launch, args=(*product.called, *launch.args))
         if self.rows is None:
             return launch
-        return self.rows.behind(launch, self.blocks, rows_first=gemm.rows_first)
+        return self.rows.behind(launch, at, rows_first=g.rows_first)
 
     def _kept(self) -> tuple[Step, ...]:
         """B as panels that are kept, unless even then too few rows would pay for it."""
@@ -339,25 +336,21 @@ class Planner:
         sizes |= {"table_k": Expr.const(0), "table_r": self.depth * 8}
         taps = taps_of(p) if self.gemm.words is None else None
         if taps is None:
-            text, params = pack_kernel(self.gemm, sizes)
+            made = pack_kernel(self.gemm, sizes)
         else:
-            text, params = tap_pack_kernel(self.gemm, taps, sizes)
+            made = tap_pack_kernel(self.gemm, taps, sizes)
         # One nanosecond for about four elements.
-        fill = Launch(
-            Kernel(f"{self.label}_pack", text),
-            (self.b_buffer, Packed(p.b_input)),
-            params,
-            panels,
-            self.depth * (tile.columns // 4) + 50,
-            self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
-        )
+        time = self.depth * (tile.columns // 4) + 50
+        tables = self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else 0
+        arguments = Arguments([self.b_buffer, Packed(p.b_input)])
+        fill = arguments.launch(made, f"{self.label}_pack", panels, time, tables)
         packed = (self._launch("packed"),)
         room = panels * tile.columns * self.panel_rows * p.compute.bytes
         scratch: tuple[Step, ...] = (self._with_own_panels(),)
         own = self.request.panels
         if taps is not None and own is not None:
-            made = replace(fill, args=(self.b_buffer, own))
-            scratch, self.panel_bytes = (made, self._launch("packed", own)), room
+            here = replace(fill, args=(self.b_buffer, own))
+            scratch, self.panel_bytes = (here, self._launch("packed", own)), room
         never = self._unless_few(scratch)
         otherwise = never if self.b_in_place or self._is_widened else scratch
         walks = [self.walks.b_rows, self.walks.b_k]
@@ -407,16 +400,8 @@ class Planner:
             sizes["table_k"] = scratch.take(at.k * 8)
             sizes["table_r"] = scratch.take(Expr.max(at.m, tile.columns) * 8)
         product = write_gemm(gemm, sizes, self.label)
-        some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
-        launch = Launch(
-            Kernel(f"{self.label}_{b_mode}", product.text),
-            (*product.called, *arguments.buffers),
-            product.params,
-            p.batches * at.m_count * at.n_count * some,
-            self._cost(gemm),
-            scratch.total,
-        )
-        return self._then_rows(launch, gemm)
+        time, room = self._cost(gemm), scratch.total
+        return self._launched(product, b_mode, arguments, time, room, gemm)
 
     @property
     def panel_rows(self) -> Expr:

@@ -86,8 +86,7 @@ class _Sum(Writer):
                 for part in range(parts):
                     at = line + j.index + self.size("part") * part
                     value = self.sums.masked_load(at, mask, zero)
-                    add = "arith.addf" if g.compute.is_float else "arith.addi"
-                    total = b.op(add, total, value)
+                    total = total + value
                 self.write_result(total, row, j.index, mask)
 
 

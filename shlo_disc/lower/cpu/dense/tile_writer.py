@@ -184,15 +184,13 @@ class TileWriter:
         self, sums: Sequence[Register], places: Sequence[tuple[IndexValue, Mask]], at: Place
     ) -> list[Register]:
         """The sums of this block of K and those before it."""
-        g, b = self.g, self.b
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
-        zero = b.constant(0, self.vector)
+        b, zero = self.b, self.b.constant(0, self.vector)
         with b.if_(at.first) as branch:
             branch.yield_(*sums)
             with branch.otherwise():
                 branch.yield_(
                     *(
-                        b.op(add, self._load_sums(place, columns, zero), total)
+                        self._load_sums(place, columns, zero) + total
                         for (place, columns), total in zip(places, sums, strict=True)
                     )
                 )
@@ -304,10 +302,9 @@ class TileWriter:
             places, mine = self._step(rows, at, first, k.index, places, mine, step, multiply)
             k.yield_(*places, *mine)
         sums[: len(init)] = Register.each_of(k.results[split:])
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
         while len(sums) > len(init):
             half = len(sums) // 2
-            sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
+            sums = [x + y for x, y in zip(sums[:half], sums[half:], strict=True)]
         return sums
 
     def _step(
