@@ -146,10 +146,7 @@ class _Loop:
         if self.space.divisible(size, lanes):
             store(None)
             return
-        with b.if_(first + lanes <= n) as branch:
-            store(None)
-            with branch.otherwise():
-                store(b.mask(n - first, lanes))
+        b.either(first + lanes <= n, lambda: store(None), lambda: store(b.mask(n - first, lanes)))
 
     def _store(self, mask: Mask | None) -> None:
         e, end = self.e, len(self.space.factors)

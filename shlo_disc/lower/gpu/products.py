@@ -241,10 +241,11 @@ class ProductWriter:
             if not self.plan.aligned(self.lanes):
                 for name in ("cm", *(f"batch{i}c" for i in range(len(place)))):
                     is_whole = is_whole & (b.size(name) % self.lanes).equals(0)
-            with b.if_(is_whole) as branch:
-                memory.vector_store(value, at, aligned=True)
-                with branch.otherwise():
-                    memory.masked_store(value, at, mask)
+            b.either(
+                is_whole,
+                lambda: memory.vector_store(value, at, aligned=True),
+                lambda: memory.masked_store(value, at, mask),
+            )
             return
         for lane in range(self.lanes):
             with b.if_(column + lane < self.n):

@@ -141,13 +141,11 @@ class Together(ThreadRows):
             return loop.results
         # The vector that is not whole is the next one of one thread.
         turn = (count // lanes) % b.group
-        is_mine = (whole < last) & turn.equals(b.member)
-        with b.if_(is_mine) as branch:
-            mask = b.mask(last - whole, lanes)
-            branch.yield_(*body(Ix(whole, 1, multiple=lanes), mask, list(loop.results)))
-            with branch.otherwise():
-                branch.yield_(*loop.results)
-        return branch.results
+        is_mine, at = (whole < last) & turn.equals(b.member), Ix(whole, 1, multiple=lanes)
+        found = loop.results
+        return b.either(
+            is_mine, lambda: body(at, b.mask(last - whole, lanes), list(found)), lambda: found
+        )
 
     def span_in_order(
         self, reducer: Reducer, first: IndexValue, last: IndexValue

@@ -15,6 +15,7 @@ empty.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -140,10 +141,8 @@ class Rows:
             elif columns.is_const and columns.value < lanes:
                 at(digits, start, b.mask(columns.value, lanes))
             else:
-                with b.if_(left >= lanes) as branch:
-                    at(digits, start, None)
-                    with branch.otherwise():
-                        at(digits, start, b.mask(left, lanes))
+                some = functools.partial(at, digits, start)
+                b.either(left >= lanes, lambda: some(None), lambda: some(b.mask(left, lanes)))
 
         partly = not divisible and not (columns.is_const and columns.value < lanes)
         if partly and not sizes and not b.one_task:

@@ -340,11 +340,12 @@ class Elemental:
         lanes: int,
     ) -> Register:
         """One of two values by a scalar condition; only the chosen one is computed."""
-        with self.b.if_(condition) as branch:
-            branch.yield_(self.b.broadcast(then(), lanes))
-            with branch.otherwise():
-                branch.yield_(self.b.broadcast(otherwise(), lanes))
-        return branch.results[0]
+        b = self.b
+        return b.either(
+            condition,
+            lambda: [b.broadcast(then(), lanes)],
+            lambda: [b.broadcast(otherwise(), lanes)],
+        )[0]
 
     def width(self, index: Index, mask: Mask | None) -> int:
         """Lanes a value at `index` has at most."""
@@ -656,11 +657,7 @@ class _Region:
         otherwise: Callable[[], list[Register]],
     ) -> list[Register]:
         """Branch `number` of `op` where the condition holds."""
-        with self.e.b.if_(condition) as branch:
-            branch.yield_(*self._side(op, number))
-            with branch.otherwise():
-                branch.yield_(*otherwise())
-        return branch.results
+        return self.e.b.either(condition, lambda: self._side(op, number), otherwise)
 
 
 _CONTROL_FLOW: dict[str, Callable[[_Region, ir.Operation], list[Register]]] = {

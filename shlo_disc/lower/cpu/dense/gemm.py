@@ -312,10 +312,7 @@ class Writer(TileWriter):
                     self.b_mem.vector_store(value, to + u.index)
 
             fits = self.size("N") >= panel.index + columns
-            with b.if_(fits) as branch:
-                rows(whole=True)
-                with branch.otherwise():
-                    rows(whole=False)
+            b.either(fits, lambda: rows(whole=True), lambda: rows(whole=False))
 
     # ---------------------------------------------------------------- compute
 
