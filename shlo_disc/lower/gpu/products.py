@@ -25,6 +25,7 @@ from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import Buffer, KernelPlan, Launch, Output, Step, Workspace
+from shlo_disc.lower.products.epilogue import ResultPlace
 from shlo_disc.lower.products.request import MakePlanner, Request
 from shlo_disc.lower.schedule.contraction import analyze_dense, steps
 from shlo_disc.lower.values.elemental import Arguments
@@ -222,11 +223,11 @@ class ProductWriter:
     ) -> None:
         """Compute and store `lanes` columns of a row that exists; `sums` has those of each band."""
         if self.finish_bands is not None:
-            self.finish_bands.write(self.b, sums, place, row, column, mask)
+            self.finish_bands.write(self.b, sums, ResultPlace(place, row, column), mask)
             return
         b, p, element = self.b, self.p, self.plan.result
         if self.finish is not None:
-            value = self.finish(b, sums[0], place, row, column, mask)
+            value = self.finish(b, sums[0], ResultPlace(place, row, column), mask)
         else:
             value = convert(b, convert(b, sums[0], p.compute, p.c), p.c, element)
         if element.kind == "b":

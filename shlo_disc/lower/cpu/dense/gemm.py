@@ -29,6 +29,7 @@ from shlo_disc.lower.cpu.dense.words import Words, repack_words
 from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, KernelText
+from shlo_disc.lower.products.epilogue import ResultPlace
 from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
@@ -421,7 +422,7 @@ class Writer(TileWriter):
         line = max(g.tile.lanes, 64 // g.compute.bytes)
         with b.loop(0, valid, 1, hint="r") as r, b.loop(n0, n1, line, hint="j") as j:
             mask = b.mask(n1 - j.index, g.tile.lanes)
-            finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
+            finish.ask(b, ResultPlace(self.batch_digits, m + r.index, j.index), mask)
 
     def call(self, number: int, values: Sequence[IndexValue]) -> None:
         """Call a kernel of :meth:`called`."""
@@ -489,7 +490,8 @@ class Writer(TileWriter):
                 starts = [at + apart * band for band in range(g.bands)]
                 sums = [self.sums.vector_load(x, lanes, readonly=False) for x in starts]
                 if g.finish_bands is not None:
-                    g.finish_bands.write(b, sums, self.batch_digits, row, column, mask)
+                    at_result = ResultPlace(self.batch_digits, row, column)
+                    g.finish_bands.write(b, sums, at_result, mask)
                 else:
                     self.write_result(sums[0], row, column, mask)
 
@@ -500,7 +502,7 @@ class Writer(TileWriter):
         if g.finish is None:
             value = convert(b, sums, g.compute, g.c)
         else:
-            value = g.finish(b, sums, self.batch_digits, row, column, mask)
+            value = g.finish(b, sums, ResultPlace(self.batch_digits, row, column), mask)
         if g.c.kind == "b":
             value = b.cast("arith.extui", value, "i8")
         line = self.c_base + row * self.size("c_m")
