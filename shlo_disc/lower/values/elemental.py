@@ -23,7 +23,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.ir.mlir import ir, producer
-from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelText, Launch
+from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelText, Launch, Output
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
@@ -183,6 +183,16 @@ class Elemental:
             self.remember(top, index, mask, result)
             stack.pop()
         return cast("Register", self._recall(value, index, mask))
+
+    def store_all(self, roots: Sequence[ir.Value], mask: Mask | None) -> None:
+        """Compute `roots` at the current place of the tile space, then store them as results."""
+        end = len(self.space.factors)
+        shapes = map(self.shape, roots)
+        indices = [self.space.root(shape, 0, end) if shape else () for shape in shapes]
+        values = [self.value_at(*one, mask) for one in zip(roots, indices, strict=True)]
+        place = self.space.force(self.space.flat_lazy(0, end))
+        for k, (root, value) in enumerate(zip(roots, values, strict=True)):
+            self.store(Output(k), element_of(root), value, place, mask)
 
     def remember(
         self, value: ir.Value, index: Index, mask: Mask | None, register: Register
