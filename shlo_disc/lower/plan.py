@@ -426,9 +426,7 @@ def _launches_in(step: Step) -> tuple[Launch, ...]:
 
 
 def chosen_kernels(
-    steps: tuple[Step, ...],
-    sizes: Mapping[str, int] | None,
-    lacks: Callable[[Pack], bool | None],
+    steps: tuple[Step, ...], sizes: Mapping[str, int] | None, lacks: Callable[[Pack], bool | None]
 ) -> Iterator[Kernel]:
     """The kernels that a call at `sizes` may run; None: any call.
 

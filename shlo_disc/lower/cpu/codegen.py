@@ -493,11 +493,7 @@ def _text(
 
 
 def _kept_function(
-    symbol: str,
-    key: bytes,
-    text: Callable[[], str],
-    opt_level: int | None,
-    machine: Machine | None,
+    symbol: str, key: bytes, text: Callable[[], str], opt_level: int | None, machine: Machine | None
 ) -> Function:
     """The function of a text that programs share; the store may have its code."""
     source = _Source(

@@ -189,10 +189,7 @@ class Together(ThreadRows):
         return self.b.if_(is_first if has_task is None else is_first & has_task)
 
     def merged(
-        self,
-        reducer: Reducer,
-        count: IndexValue,
-        term: Callable[[IndexValue], Sequence[Register]],
+        self, reducer: Reducer, count: IndexValue, term: Callable[[IndexValue], Sequence[Register]]
     ) -> list[Register]:
         """See `RowWriter.merged`: thread i takes pieces i, i + T, ..., or the i-th run."""
         b, in_order = self.b, not takes_any_order(reducer.op)

@@ -304,10 +304,7 @@ class RowWriter(Rows):
         return [b.extract(p, 0) for p in parts]
 
     def merged(
-        self,
-        reducer: Reducer,
-        count: IndexValue,
-        term: Callable[[IndexValue], Sequence[Register]],
+        self, reducer: Reducer, count: IndexValue, term: Callable[[IndexValue], Sequence[Register]]
     ) -> list[Register]:
         """The accumulators `term(number)` of `count` pieces of a row, merged in order."""
         start = reducer.neutral(self.line_lanes)

@@ -182,11 +182,7 @@ class _Writer:
         depth, step = b.size("K"), self.width * CHAINS
 
         def products(
-            a: IndexValue,
-            other: IndexValue,
-            k: IndexValue,
-            mask: Mask | None,
-            sums: list[Register],
+            a: IndexValue, other: IndexValue, k: IndexValue, mask: Mask | None, sums: list[Register]
         ) -> list[Register]:
             out = []
             for i, total in enumerate(sums):
