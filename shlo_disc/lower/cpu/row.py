@@ -191,7 +191,7 @@ class _Emitter:
             return RowsInLanes(plan, factors, lanes, self.machine.builder()).write()
 
         writer = write_rows(plan, self.shapes, write)
-        time = cost.of_rows(self.block, self.shapes, plan.cols * lanes, self.machine)
+        time = cost.of_rows(self.block, plan.cols * lanes, self.machine)
         return (writer.launch(self.name, time),)
 
     def short_rows(self, lanes: int) -> tuple[Step, ...]:
@@ -208,7 +208,7 @@ class _Emitter:
     def steps(self, lanes: int, *, are_short: bool = False) -> tuple[Step, ...]:
         """All of it with vectors of `lanes`; `are_short`: no row is long."""
         plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
-        time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.machine)
+        time = cost.of_rows(self.block, plan.elements(plan.cut, lanes), self.machine)
         whole = writer.launch(self.name, time)
         split, bounds = _split(plan), shapes.constraints.bounds
         highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]
@@ -219,7 +219,7 @@ class _Emitter:
         again = plan_rows(self.record, self.block, shapes, None)
         factors = writer.space.factors[: writer.rank]
         piece = _PIECE[again.layout]
-        time = cost.of_rows(self.block, shapes, again.elements(piece, lanes), self.machine)
+        time = cost.of_rows(self.block, again.elements(piece, lanes), self.machine)
 
         def again_of() -> RowWriter:
             return RowWriter(again, factors, lanes, self.machine.builder())

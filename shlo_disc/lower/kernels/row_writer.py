@@ -17,7 +17,7 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.kernels.row_layouts import Rows
 from shlo_disc.lower.plan import Input, Launch, Output
 from shlo_disc.lower.schedule.contraction import SHORT
-from shlo_disc.lower.schedule.iteration_space import refine
+from shlo_disc.lower.schedule.iteration_space import merged, refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Index, Ix
@@ -47,16 +47,11 @@ def write_rows(plan: Plan, shapes: ShapeAnalysis, write: Callable[[Sequence[Expr
             break
         writer.b.forget()
         factors, writer = finer, write(finer)
-    merged: list[Expr] = []
-    for k, factor in enumerate(factors):
-        if k and k not in writer.space.used:
-            merged[-1] = merged[-1] * factor
-        else:
-            merged.append(factor)
-    if merged == factors:
+    fewer = merged(factors, writer.space.used)
+    if fewer == factors:
         return writer
     writer.b.forget()
-    return write(merged)
+    return write(fewer)
 
 
 class RowWriter(Rows):

@@ -114,7 +114,7 @@ class RowWork:
             return w.write()
 
         writer = write_rows(plan, self.shapes, write)
-        time = cost.of_rows(self.block, self.shapes, plan.cols, self.machine)
+        time = cost.of_rows(self.block, plan.cols, self.machine)
         return writer.launch("rows", time)
 
 
