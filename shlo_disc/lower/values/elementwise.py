@@ -55,11 +55,16 @@ def _math(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> R
     return from_compute(b, emit_math(OPS[op.name].math, wide), out)
 
 
-def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None) -> Rule:
+def _arith(
+    float_op: str | None,
+    int_op: str | None,
+    bool_op: str | None = None,
+    unsigned: str | None = None,
+) -> Rule:
     """A binary operation that is one `arith` op per kind of element."""
 
     def rule(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
-        name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
+        name = {"f": float_op, "i": int_op, "u": unsigned or int_op, "b": bool_op}[out.kind]
         if name is None:
             unsupported(op, f"no {out.name} form", "convert the operands first")
         if (half := half_op(b, name, args, out)) is not None:
@@ -70,21 +75,9 @@ def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None)
     return rule
 
 
-def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
-    """Maximum or minimum; floats propagate NaN and order -0 below +0."""
-
-    def rule(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
-        name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
-        if (half := half_op(b, name, args, out)) is not None:
-            return half
-        wide = [to_compute(b, a, out) for a in args]
-        return from_compute(b, b.op(name, *wide), out)
-
-    return rule
-
-
-_maximum = _extremum("arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori")
-_minimum = _extremum("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi")
+_maximum = _arith("arith.maximumf", "arith.maxsi", "arith.ori", "arith.maxui")
+_minimum = _arith("arith.minimumf", "arith.minsi", "arith.andi", "arith.minui")
+"""Floats propagate NaN and order -0 below +0."""
 
 
 def _clamp(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
