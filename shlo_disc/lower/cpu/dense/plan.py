@@ -155,17 +155,7 @@ class Planner:
         self.steps_of_k = self.depth if words is None else ceil_div(self.depth, words.count)
         self.run = self.walks.a_k[-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
-        self.blocks: Blocks = blocks(
-            self.m,
-            self.n,
-            self.steps_of_k,
-            p.batches,
-            self.tile,
-            p.compute,
-            machine.cores,
-            run,
-            p.bands,
-        )
+        self.blocks: Blocks = blocks(p, self.tile, machine.cores, self.steps_of_k, run)
 
     # ---------------------------------------------------------------- steps
 
