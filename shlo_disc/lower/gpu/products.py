@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
@@ -27,7 +26,7 @@ from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import Buffer, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import ResultPlace
 from shlo_disc.lower.products.request import MakePlanner, Request
-from shlo_disc.lower.schedule.contraction import analyze_dense, steps
+from shlo_disc.lower.schedule.contraction import analyze_dense
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
@@ -59,18 +58,12 @@ class TiledProduct:
     """The size of the workspace, known after :meth:`steps`; None: it is not asked for."""
 
     def __init__(self, request: Request) -> None:
-        p = self.p = request.problem
-        self.request, shapes, self.label = request, request.shapes, request.label
-        self.shapes: ShapeAnalysis = shapes
+        self.request, self.p, self.label = request, request.problem, request.label
+        self.shapes = request.shapes
         self.machine: Machine = request.machine
         self.fill, self.panels, self.result = request.fill, request.panels, request.result
         self.a_buffer, self.b_buffer, self.out = request.args
-        self.walks = {
-            "ar": steps(p.m, "a", shapes),
-            "ak": steps(p.k, "a", shapes),
-            "br": steps(p.n, "b", shapes),
-            "bk": steps(p.k, "b", shapes),
-        }
+        self.walks = request.walks
 
     def steps(self) -> tuple[Step, ...]:
         """The launches."""

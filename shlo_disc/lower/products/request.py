@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.plan import Buffer, Input, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
 from shlo_disc.lower.products.prologue import Prologue
-from shlo_disc.lower.schedule.contraction import Axis, Dense, Problem
+from shlo_disc.lower.schedule.contraction import Axis, Dense, Problem, Steps, steps
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elements import element_of
@@ -71,6 +72,17 @@ class Request:
             finish_bands=partial(BandEpilogue, dense, block, shapes) if is_banded else None,
             fill=partial(Prologue, p, block, shapes) if p.b_value is not None else None,
         )  # fmt: skip
+
+    @functools.cached_property
+    def walks(self) -> dict[str, Steps]:
+        """The steps of A and B ("a", "b") along their rows and along K ("r", "k")."""
+        p, shapes = self.problem, self.shapes
+        return {
+            "ar": steps(p.m, "a", shapes),
+            "ak": steps(p.k, "a", shapes),
+            "br": steps(p.n, "b", shapes),
+            "bk": steps(p.k, "b", shapes),
+        }
 
     @property
     def args(self) -> tuple[Buffer, Buffer, Buffer]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shlo_disc.base.later import imported_later
-from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.gemm import Product, pack_kernel, write_gemm
@@ -34,7 +33,7 @@ from shlo_disc.lower.plan import (
     Workspace,
 )
 from shlo_disc.lower.products.request import Request
-from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
+from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps
 from shlo_disc.lower.values.elemental import Arguments
 
 if TYPE_CHECKING:
@@ -90,16 +89,6 @@ LARGE_ENOUGH_TO_WAIT = 1 << 20
 """Bytes of such panels. Smaller ones take less time than the kernel that does without them."""
 
 
-@dataclass(frozen=True)
-class _Walks:
-    """The steps of each operand along its rows and along K."""
-
-    a_rows: Steps
-    a_k: Steps
-    b_rows: Steps
-    b_k: Steps
-
-
 class Planner:
     """Plans one problem.
 
@@ -115,21 +104,16 @@ class Planner:
     ) -> None:
         p = self.p = request.problem
         machine: Machine = request.machine
-        shapes, self.label, self.rows = request.shapes, request.label, rows
+        self.label, self.rows = request.label, rows
         self.request, self.machine, self.fill = request, machine, request.fill
         self.a_buffer, self.b_buffer, self.out = request.args
         self.m, self.n, self.depth = p.rows, p.columns, p.depth
         self.tile = choose_tile(self.n, p.compute, machine)
-        self.walks = _Walks(
-            steps(p.m, "a", shapes),
-            steps(p.k, "a", shapes),
-            steps(p.n, "b", shapes),
-            steps(p.k, "b", shapes),
-        )
-        a = _operand("a", p.a, self.walks.a_rows, self.walks.a_k, p.batch, p.a_first)
-        b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
+        self.walks = walks = request.walks
+        a = _operand("a", p.a, walks["ar"], walks["ak"], p.batch, p.a_first)
+        b = _operand("b", p.b, walks["br"], walks["bk"], p.batch, p.b_first)
         words = words_of(p, machine) if may_use_words else None
-        apart = self.walks.a_k[-1][1]
+        apart = walks["ak"][-1][1]
         if a.k_steps == 1 and apart == PAIR:  # what is farther apart is copied
             a = replace(a, k_apart=PAIR)
         near = a.k_unit or a.k_apart > 1
@@ -153,7 +137,7 @@ class Planner:
             words=words,
         )
         self.steps_of_k = self.depth if words is None else ceil_div(self.depth, words.count)
-        self.run = self.walks.a_k[-1][0]
+        self.run = walks["ak"][-1][0]
         run = self.run if in_place and a.k_steps > 1 else ONE
         self.blocks: Blocks = blocks(p, self.tile, machine.cores, self.steps_of_k, run)
 
@@ -343,7 +327,7 @@ class Planner:
             scratch, self.panel_bytes = (here, self._launch("packed", own)), room
         never = self._unless_few(scratch)
         otherwise = never if self.b_in_place or self._is_widened else scratch
-        walks = [self.walks.b_rows, self.walks.b_k]
+        walks = [self.walks["br"], self.walks["bk"]]
         layout = tuple(size for walk in walks for step in walk for size in step)
         key = (
             f"{p.bands} bands, {tile.columns} columns of {p.compute.register} from {p.b.name}, "
@@ -403,7 +387,7 @@ class Planner:
         return operand.row_steps > 1 or operand.k_steps > 1
 
     def _sizes(self) -> dict[str, Expr]:
-        p, at, walks = self.p, self.blocks, self.walks
+        p, at = self.p, self.blocks
         sizes = {
             "M": self.m, "N": self.n, "K": self.steps_of_k,
             "K_elements": self.depth, "K_panel": self.panel_rows,
@@ -413,8 +397,7 @@ class Planner:
         }  # fmt: skip
         for i, axis in enumerate(p.batch):
             sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
-        named = {"ar": walks.a_rows, "ak": walks.a_k, "br": walks.b_rows, "bk": walks.b_k}
-        for name, walk in named.items():
+        for name, walk in self.walks.items():
             for i, (size, stride) in enumerate(walk):
                 sizes |= {f"{name}s{i}": size, f"{name}{i}": stride}
         return sizes
