@@ -85,7 +85,7 @@ class Request:
         }
 
     @property
-    def args(self) -> tuple[Buffer, Buffer, Buffer]:
+    def args(self) -> tuple[Buffer, Buffer, Output | Workspace]:
         """Where A, B and C are."""
         p = self.problem
         # What is computed is read from nowhere: any buffer will do.
