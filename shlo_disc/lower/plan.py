@@ -402,24 +402,31 @@ Call = FfiCall | FftCall
 Step = Launch | If | Pack | Call
 
 
+def every(steps: tuple[Step, ...], *, never: bool = False) -> Iterator[Step]:
+    """Every step, those of both sides of choices too; with `never` those in place of packs."""
+    for step in steps:
+        yield step
+        if isinstance(step, If | Pack):
+            yield from every((*step.then, *step.otherwise), never=never)
+        if never and isinstance(step, Pack):
+            yield from every(step.never, never=True)
+
+
 def kernels_of(steps: tuple[Step, ...]) -> Iterator[Kernel]:
     """Every kernel in a plan, those that fill packed copies too."""
-    for step in steps:
-        if isinstance(step, Launch):
-            yield from step.kernels
-            continue
-        if isinstance(step, Call):
-            continue
-        if isinstance(step, Pack):
-            yield from kernels_of(tuple(part.fill for part in step.parts))
-        yield from kernels_of(step.then)
-        yield from kernels_of(step.otherwise)
+    for step in every(steps):
+        for launch in _launches_in(step):
+            yield from launch.kernels
+
+
+def _launches_in(step: Step) -> tuple[Launch, ...]:
+    if isinstance(step, Launch):
+        return (step,)
+    return tuple(part.fill for part in step.parts) if isinstance(step, Pack) else ()
 
 
 def chosen_kernels(
-    steps: tuple[Step, ...],
-    sizes: Mapping[str, int] | None,
-    lacks: Callable[[Pack], bool | None],
+    steps: tuple[Step, ...], sizes: Mapping[str, int] | None, lacks: Callable[[Pack], bool | None]
 ) -> Iterator[Kernel]:
     """The kernels that a call at `sizes` may run; None: any call.
 
@@ -505,22 +512,17 @@ def with_sizes(plan: KernelPlan, size: Callable[[Expr], Expr]) -> KernelPlan:
 
 def sizes_of(steps: tuple[Step, ...]) -> Iterator[Expr]:
     """Every size that decides what `steps` compute: of tasks, of parameters, in conditions."""
-    for step in steps:
-        if isinstance(step, Launch):
-            yield from (step.extent, *step.params)
-            yield from (count for _, count in step.zeroed)
-        elif isinstance(step, FftCall):
+    for step in every(steps, never=True):
+        for launch in _launches_in(step):
+            yield from (launch.extent, *launch.params, *(count for _, count in launch.zeroed))
+        if isinstance(step, FftCall):
             yield from (step.batch, step.length)
         elif isinstance(step, FfiCall):
             yield from (*step.sizes, *(size for _, size in step.size_attributes))
         elif isinstance(step, If):
-            for condition in step.condition.conditions:
-                yield from (condition.lhs, condition.rhs)
-            yield from sizes_of((*step.then, *step.otherwise))
-        else:
+            yield from (size for c in step.condition.conditions for size in (c.lhs, c.rhs))
+        elif isinstance(step, Pack):
             yield from (part.bytes for part in step.parts)
-            yield from sizes_of(tuple(part.fill for part in step.parts))
-            yield from sizes_of((*step.then, *step.otherwise, *step.never))
 
 
 @dataclass(frozen=True)

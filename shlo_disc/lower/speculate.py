@@ -34,6 +34,7 @@ from shlo_disc.lower.plan import (
     Pack,
     Step,
     Workspace,
+    every,
     rewritten,
 )
 
@@ -252,17 +253,10 @@ def _decided(condition: Condition | All, constraints: Constraints) -> bool | Non
     return constraints.implies(condition.lhs, condition.op, condition.rhs)
 
 
-def _kernels(steps: Sequence[Step]) -> set[KernelText]:
+def _kernels(steps: tuple[Step, ...]) -> set[KernelText]:
     """All kernels, fills of packed copies aside: those are shared by layout."""
-    found: set[KernelText] = set()
-    for step in steps:
-        if isinstance(step, Launch):
-            found.update(kernel.source for kernel in step.kernels)
-        elif not isinstance(step, Call):
-            found |= _kernels(step.then) | _kernels(step.otherwise)
-        if isinstance(step, Pack):
-            found |= _kernels(step.never)
-    return found
+    launches = (step for step in every(steps, never=True) if isinstance(step, Launch))
+    return {kernel.source for launch in launches for kernel in launch.kernels}
 
 
 def _choice(
@@ -281,11 +275,6 @@ def _choice(
             blocks.append(size)
         taken.add(at)
         places[Workspace(index)] = Workspace(at)
-    steps = _moved(special.steps, places)
+    steps = rewritten(special.steps, lambda step: step.moved(places))
     steps = (If(condition, steps, general.steps),)
     return KernelPlan(steps, tuple(blocks), short=general.short)
-
-
-def _moved(steps: tuple[Step, ...], places: Mapping[Buffer, Buffer]) -> tuple[Step, ...]:
-    """The steps with other temporary blocks."""
-    return rewritten(steps, lambda step: step.moved(places))

@@ -34,7 +34,6 @@ ALLOWED = {
     "executables/codec.py": "source lines in texts of all kinds: other processes have others",
     "executables/lines.py": "MLIR prints a program with the lines of its source",
     "lower/cpu/code_key.py": "a wheel's list of files",
-    "lower/cpu/dense/operands.py": "names of sizes, which the operand has given them",
     "lower/cpu/host_parts.py": "the length of a text",
     "lower/cpu/machine.py": "/proc/cpuinfo",
     "lower/cpu/object_code.py": "a text may come from the store, alone: which passes it needs, and "

@@ -27,7 +27,7 @@ ALLOWED = {
     "jax": (31, 7),
     "jax_private": (2, 0),
     "lower": (2, 2),
-    "lower/cpu": (9, 0),
+    "lower/cpu": (8, 0),
     "lower/host": (2, 1),
     "lower/kernels": (1, 0),
     "lower/schedule": (3, 0),

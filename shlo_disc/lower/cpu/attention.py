@@ -34,8 +34,9 @@ from shlo_disc.lower.cpu.dense.tiles import K_BLOCK_BYTES, choose_tile
 from shlo_disc.lower.cpu.dense.walk import walk
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
+from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
-from shlo_disc.lower.plan import Condition, If, Input, Kernel, KernelPlan, Launch, Output, Step
+from shlo_disc.lower.plan import Condition, If, Input, KernelPlan, Launch, Output, Step
 from shlo_disc.lower.products.epilogue import Epilogue
 from shlo_disc.lower.schedule.attention import Attention, take_apart
 from shlo_disc.lower.schedule.contraction import (
@@ -115,15 +116,8 @@ class _Scores(RowWriter):
     def row(self, number: IndexValue, line: IndexValue) -> None:
         """One row: its flat number and where its scores are."""
         b, space = self.b, self.space
-        digits: list[IndexValue] = []
-        rest = number
-        for k in range(self.rank - 1, -1, -1):
-            digit = rest
-            if k:
-                size = b.max(b.param(space.factors[k]), 1)
-                digit, rest = rest % size, rest // size
-            digits.insert(0, digit)
-        self.digits = [Ix(d) for d in digits]
+        sizes = (b.param(space.factors[k]) for k in range(self.rank - 1, 0, -1))
+        self.digits = [Ix(d) for d in split(b, number, sizes)[: self.rank]]
         self.line = line
         space.flats = {(0, self.rank): number} if self.rank else {}
         space.tiles = [*self.digits, space.zero()]
@@ -286,11 +280,10 @@ class _Kernel:
 
     def _launch(self, name: str, tasks: Expr, time: Expr) -> Launch:
         """The finished kernel: so many tasks of `time` nanoseconds."""
-        text, params = self.b.finish()
-        a, buffers = self.at, tuple(self.arguments.buffers)
+        a = self.at
         some = Expr.min(a.m.size, 1) * Expr.min(a.width, 1)
         scratch = self.scratch.total + self.r.scratch_bytes()
-        return Launch(Kernel(name, text), buffers, params, tasks * some, time, scratch)
+        return self.arguments.launch(self.b.finish(), name, tasks * some, time, scratch)
 
     def _row_time(self) -> Expr:
         a = self.at

@@ -132,10 +132,12 @@ class CpuBuilder(KernelBuilder):
         if _is_wide(value):
             super().masked_store(value, memory, index, mask)
             return
-        with self.if_(mask.all()) as branch:
-            self.vector_store(value, memory, index)
-            with branch.otherwise():
-                super().masked_store(value, memory, index, mask)
+        masked = super().masked_store
+        self.either(
+            mask.all(),
+            lambda: self.vector_store(value, memory, index),
+            lambda: masked(value, memory, index, mask),
+        )
 
     def gather(
         self,

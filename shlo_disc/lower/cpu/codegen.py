@@ -254,11 +254,6 @@ class LateFunction:
         return self._shared.size_bytes if self._shared is not None else 0
 
     @property
-    def mapped_bytes(self) -> int:
-        """Memory of its code, shared with the functions of the same text."""
-        return self._shared.mapped_bytes if self._shared is not None else 0
-
-    @property
     def from_store(self) -> bool:
         """True if the code was not compiled in this process, but kept on disk."""
         return self._shared is not None and self._shared.from_store
@@ -493,11 +488,7 @@ def _text(
 
 
 def _kept_function(
-    symbol: str,
-    key: bytes,
-    text: Callable[[], str],
-    opt_level: int | None,
-    machine: Machine | None,
+    symbol: str, key: bytes, text: Callable[[], str], opt_level: int | None, machine: Machine | None
 ) -> Function:
     """The function of a text that programs share; the store may have its code."""
     source = _Source(

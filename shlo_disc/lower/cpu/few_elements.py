@@ -30,7 +30,7 @@ from shlo_disc.lower.cpu.joined_functions import DEAR, join_functions
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import MOVING
 from shlo_disc.lower.kernels.names import fusion_name
-from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import KernelPlan, Output
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -119,10 +119,9 @@ def emit_few_elements(fusion: Planned[Any], machine: Machine) -> KernelPlan:
         for number, (root, found) in enumerate(zip(roots, values, strict=True)):
             for place, value in enumerate(found):
                 e.store(Output(number), element_of(root), value, Ix(b.index(place)), None)
-    text, params = b.finish()
-    kernel = Kernel(fusion_name(fusion.op, kind_of(fusion.op).name), text)
-    work = cost.of_block(block, shapes, Expr.const(1), machine)
-    return KernelPlan((Launch(kernel, tuple(arguments.buffers), params, Expr.const(1), work),))
+    name, one = fusion_name(fusion.op, kind_of(fusion.op).name), Expr.const(1)
+    work = cost.of_block(block, shapes, one, machine)
+    return KernelPlan((arguments.launch(b.finish(), name, one, work),))
 
 
 def _joins(block: ir.Block, shapes: ShapeAnalysis) -> str:

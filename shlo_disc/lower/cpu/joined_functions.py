@@ -66,12 +66,7 @@ def _function(op: ir.Operation) -> str | None:
 
 
 def _lane(
-    e: Elemental,
-    name: str,
-    row: Sequence[ir.Operation],
-    lane: int,
-    index: Index,
-    mask: Mask | None,
+    e: Elemental, name: str, row: Sequence[ir.Operation], lane: int, index: Index, mask: Mask | None
 ) -> Register:
     """The function of one lane; all are computed where that is not known here."""
     key = (e, "joined", row[0].results[0])

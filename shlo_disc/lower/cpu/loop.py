@@ -10,10 +10,10 @@ concatenations along it have a loop for every piece (`pieces.py`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir, is_in_loop, terminator
 from shlo_disc.lower.cpu import cost, short_factors
 from shlo_disc.lower.cpu import transposed_staging as staging
@@ -29,7 +29,7 @@ from shlo_disc.lower.kernels.names import fusion_name
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.kernels.strips import vector_loop
 from shlo_disc.lower.kernels.written import Written, written
-from shlo_disc.lower.plan import Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import KernelPlan, Launch, Output
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import Staged, worthwhile
 from shlo_disc.lower.values.data_movement import DATA_MOVEMENT
@@ -77,14 +77,9 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         parts = interleaved_parts(roots, shapes, frozenset(block.arguments))
         shape = shape[:-1] if parts else shape
 
-    flags = record.flags
-
-    def write(factors: Sequence[Expr], within: int = 1) -> Written:
-        return _write(
-            machine, block, roots, shapes, factors, lanes, chunk, within=within, parts=parts,
-            flags=flags,
-        )  # fmt: skip
-
+    write = functools.partial(
+        _write, fusion, machine, roots, record.flags, lanes=lanes, chunk=chunk, parts=parts
+    )
     rows_only = looks_up(block)
 
     def short_of(written: Written) -> short_factors.Factors | None:
@@ -107,7 +102,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     if within > 1:
         factors = [*factors[:-2], factors[-2] * factors[-1]]
     inner = factors[-1] if factors else Expr.const(1)
-    scratch = Expr.const(0)
+    scratch: Expr | int = 0
     short = None if within > 1 else short_of(done)
     staged = [] if heavy or within > 1 else worthwhile(done.crossed, factors)
 
@@ -117,9 +112,7 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         short_sizes += [Expr.product(sizes[k:]) for k in range(1, len(sizes))]
 
     if short is not None:
-        done = _write(
-            machine, block, roots, shapes, factors, lanes, chunk, short=short, flags=flags
-        )
+        done = write(factors, short=short)
         places = Expr.min(factors[short.long], Expr.const(short_factors.CHUNK))
         run = Expr.product(factors[k] for k in short.short)
         work = cost.of_block(block, shapes, places * run, machine)
@@ -133,17 +126,12 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
         better_at = short_factors.better_at([factors[along], inner], len(block.operations))
         short_sizes.append(factors[along])
         scratch, chunk = staging.scratch_bytes(staged), staging.COLUMNS
-        done = _write(
-            machine, block, roots, shapes, factors, lanes, chunk, staged, parts=parts, flags=flags
-        )
+        done = write(factors, chunk=chunk, staged=staged)
         factors = [ceil_div(f, staging.BLOCK) if k == along else f for k, f in enumerate(factors)]
     elif lanes and not heavy and within == 1 and factors:
         pieces = find_pieces(block, shapes, inner, lanes)
         if pieces is not None:
-            done = _write(
-                machine, block, roots, shapes, factors, lanes, chunk, parts=parts, pieces=pieces,
-                flags=flags,
-            )  # fmt: skip
+            done = write(factors, pieces=pieces)
     extent = Expr.product(factors[:-1]) * ceil_div(inner, chunk)
     work = cost.of_block(block, shapes, Expr.min(inner, Expr.const(chunk)), machine)
     launch = _launch(fusion, done, extent, work * (staging.BLOCK if staged else 1), scratch)
@@ -163,12 +151,11 @@ def _with_flags(
 
 def _of_flag(fusion: Planned[LoopRecord], flag: Flag, machine: Machine) -> Launch:
     """A launch that tells of the truth values of one flag."""
-    block, shapes = fusion.block, fusion.shapes
-    sizes = shapes.shape(flag.truths)
-    factors, lanes = [Expr.product(sizes)], choose_lanes(block, machine)
-    done = _write(machine, block, [], shapes, factors, lanes, CHUNK, flags=[flag])
-    work = cost.of_block(block, shapes, Expr.min(factors[0], Expr.const(CHUNK)), machine)
-    return with_flags(_launch(fusion, done, ceil_div(factors[0], CHUNK), work), [flag])
+    block, shapes, chunk = fusion.block, fusion.shapes, Expr.const(CHUNK)
+    size, lanes = Expr.product(shapes.shape(flag.truths)), choose_lanes(block, machine)
+    done = _write(fusion, machine, [], [flag], [size], lanes=lanes, chunk=CHUNK)
+    work = cost.of_block(block, shapes, Expr.min(size, chunk), machine)
+    return with_flags(_launch(fusion, done, ceil_div(size, CHUNK), work), [flag])
 
 
 def _several(lanes: int, elements: Expr) -> int:
@@ -180,31 +167,27 @@ def _several(lanes: int, elements: Expr) -> int:
 
 
 def _launch(
-    fusion: Planned[LoopRecord],
-    written: Written,
-    tasks: Expr,
-    work: Expr,
-    scratch: Expr = Expr.const(0),  # noqa: B008
+    fusion: Planned[LoopRecord], written: Written, tasks: Expr, work: Expr, scratch: Expr | int = 0
 ) -> Launch:
     """Run a kernel; `work`: the cost of a task."""
-    kernel = Kernel(fusion_name(fusion.op, "loop"), written.text)
-    return Launch(kernel, tuple(written.arguments.buffers), written.params, tasks, work, scratch)
+    name = fusion_name(fusion.op, "loop")
+    return written.arguments.launch(written.made, name, tasks, work, scratch)
 
 
 def _write(
+    fusion: Planned[LoopRecord],
     machine: Machine,
-    block: ir.Block,
     roots: Sequence[ir.Value],
-    shapes: ShapeAnalysis,
+    flags: Sequence[Flag],
     factors: Sequence[Expr],
+    within: int = 1,
+    *,
     lanes: int,
     chunk: int,
     staged: Sequence[Staged] = (),
-    within: int = 1,
     parts: Sequence[Sequence[ir.Value]] = (),
     pieces: Pieces | None = None,
     short: short_factors.Factors | None = None,
-    flags: Sequence[Flag] = (),
 ) -> Written:
     """The kernel; `within`: the size of the last factor where lanes run over the last two.
 
@@ -212,9 +195,9 @@ def _write(
     `parts`: what each of `roots` interleaves; the factors are those of one part then. `pieces`: see
     `pieces.py`. `short`: see `short_factors.py`.
     """
-    b, arguments = CpuBuilder(machine), Arguments()
+    b, shapes = CpuBuilder(machine), fusion.shapes
     space = Space(b, shapes.constraints, factors, lanes)
-    e = Elemental(b, space, shapes, block, arguments)
+    e = Elemental(b, space, shapes, fusion.block, Arguments())
     outputs = [Output(i) for i in range(len(roots))]
 
     def values_here(mask: Mask | None) -> Values:

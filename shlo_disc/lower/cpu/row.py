@@ -36,21 +36,19 @@ from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
-from shlo_disc.lower.cpu.short_rows import ShortRows, are_short, short_at, short_row_lanes
+from shlo_disc.lower.cpu.short_rows import (
+    RowsInLanes,
+    ShortRows,
+    are_short,
+    short_at,
+    short_row_lanes,
+)
 from shlo_disc.lower.kernels.lanes import choose_lanes
 from shlo_disc.lower.kernels.names import fusion_name
-from shlo_disc.lower.kernels.row_layouts import ColumnWriter, PartsWriter, ShortRowWriter
-from shlo_disc.lower.kernels.row_split import (
-    SPLIT_COLUMNS,
-    SPLIT_PARTS,
-    SPLIT_ROWS,
-    WRITERS,
-    SplitRows,
-)
+from shlo_disc.lower.kernels.row_split import SPLIT_COLUMNS, SPLIT_PARTS, SPLIT_ROWS, SplitRows
 from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
-from shlo_disc.lower.schedule.online_stages import stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.match_rows import Layout, RowRecord
@@ -78,12 +76,6 @@ _PIECE = {
     Layout.SIDE_BY_SIDE: SPLIT_ROWS,
 }
 """What a piece of a long row has, along `Plan.cut`."""
-
-_WRITERS: dict[Layout, type[RowWriter]] = {
-    Layout.WHOLE: RowWriter,
-    Layout.PARTS: PartsWriter,
-    Layout.SIDE_BY_SIDE: ColumnWriter,
-}
 
 
 @dataclass(frozen=True)
@@ -195,11 +187,11 @@ class _Emitter:
         """The kernel of rows of any length that are in lanes."""
         plan = self.plan
 
-        def write(factors: Sequence[Expr]) -> ShortRowWriter:
-            return ShortRowWriter(plan, factors, lanes, self.machine.builder()).write()
+        def write(factors: Sequence[Expr]) -> RowsInLanes:
+            return RowsInLanes(plan, factors, lanes, self.machine.builder()).write()
 
         writer = write_rows(plan, self.shapes, write)
-        time = cost.of_rows(self.block, self.shapes, plan.cols * lanes, self.machine)
+        time = cost.of_rows(self.block, plan.cols * lanes, self.machine)
         return (writer.launch(self.name, time),)
 
     def short_rows(self, lanes: int) -> tuple[Step, ...]:
@@ -216,7 +208,7 @@ class _Emitter:
     def steps(self, lanes: int, *, are_short: bool = False) -> tuple[Step, ...]:
         """All of it with vectors of `lanes`; `are_short`: no row is long."""
         plan, shapes, writer = self.plan, self.shapes, self._whole(self.plan, lanes)
-        time = cost.of_rows(self.block, shapes, plan.elements(plan.cut, lanes), self.machine)
+        time = cost.of_rows(self.block, plan.elements(plan.cut, lanes), self.machine)
         whole = writer.launch(self.name, time)
         split, bounds = _split(plan), shapes.constraints.bounds
         highest = [(bounds(c.lhs)[1], c.rhs.value) for c in split.long]
@@ -226,12 +218,13 @@ class _Emitter:
             return (whole,)
         again = plan_rows(self.record, self.block, shapes, None)
         factors = writer.space.factors[: writer.rank]
-        layout, piece = again.layout, _PIECE[again.layout]
-        time = cost.of_rows(self.block, shapes, again.elements(piece, lanes), self.machine)
-        pieces = SplitRows(
-            again, stages_of(again), factors, lanes, self.name, self.machine, piece, time,
-            WRITERS[layout],
-        )  # fmt: skip
+        piece = _PIECE[again.layout]
+        time = cost.of_rows(self.block, again.elements(piece, lanes), self.machine)
+
+        def again_of() -> RowWriter:
+            return RowWriter(again, factors, lanes, self.machine.builder())
+
+        pieces = SplitRows(again, self.name, piece, time, again_of, again_of)
         self.workspaces = pieces.workspaces
         long = split.long[0] if len(split.long) == 1 else All(split.long)
         step = If(long, tuple(pieces.launches), (whole,))
@@ -241,10 +234,9 @@ class _Emitter:
 
     def _whole(self, plan: Plan, lanes: int) -> RowWriter:
         """Rows that are not cut; in parts where something is read along some trailing columns."""
-        make = _WRITERS[plan.layout]
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            return make(plan, factors, lanes, make.builder(self.machine)).write()
+            return RowWriter(plan, factors, lanes, self.machine.builder()).write()
 
         writer = write_rows(plan, self.shapes, write)
         self.runs.update(_runs_of(writer))

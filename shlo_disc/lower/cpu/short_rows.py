@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.seen import SHORT
@@ -16,9 +17,9 @@ from shlo_disc.ir.ops import Role, row_of
 from shlo_disc.lower.cpu.interleaved import store_vectors
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.short_factors import LIKELY, MOST_OPS, of_run
-from shlo_disc.lower.kernels.row_layouts import ShortRowWriter
-from shlo_disc.lower.kernels.row_writer import RowStep
-from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
+from shlo_disc.lower.kernels.row_layouts import RowStep
+from shlo_disc.lower.kernels.row_writer import Full, RowWriter
+from shlo_disc.lower.schedule.row_reduction import Materialised, Plan
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
@@ -73,7 +74,13 @@ def short_at(plan: Plan, fusion: ir.Operation) -> tuple[tuple[str, int], ...]:
     return tuple((name, value) for value, size in lengths.items() if 1 < size.value <= SHORT)
 
 
-class ShortRows(ShortRowWriter):
+class RowsInLanes(RowWriter):
+    """Writes such rows of any length."""
+
+    is_short: ClassVar[bool] = True
+
+
+class ShortRows(RowsInLanes):
     """Writes such rows of a constant length."""
 
     def __init__(self, plan: Plan, factors: Sequence[Expr], lanes: int, b: KernelBuilder) -> None:
@@ -85,7 +92,7 @@ class ShortRows(ShortRowWriter):
             self.e.overrides[operand] = functools.partial(of_run, self.e, operand, self.lane_factor)
 
     def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
-        """See `RowWriter.columns`."""
+        """See `Rows.columns`."""
         if not self.unrolls:
             return super().columns(start, body)
         found, mask = list(start), self.line_mask
@@ -101,15 +108,13 @@ class ShortRows(ShortRowWriter):
         self._found = {}
         return found
 
-    def store_columns(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
-    ) -> None:
+    def store_columns(self, full: Full, mask: Mask | None) -> None:
         """Results wait until all columns are there."""
-        now: list[tuple[Register, Materialised | int]] = []
+        now: Full = []
         for register, where in full:
             result = where.output if isinstance(where, Materialised) else where
             if result is None or not self.unrolls:
                 now.append((register, where))
             else:
                 self._found.setdefault(result, []).append(register)
-        super().store_columns(sweep, now, mask)
+        super().store_columns(now, mask)

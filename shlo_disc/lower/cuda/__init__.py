@@ -6,14 +6,17 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from shlo_disc.lower.cpu.codegen import compile_host
-from shlo_disc.lower.cuda import assembler, attention, products
+from shlo_disc.lower.cuda import assembler, attention
 from shlo_disc.lower.cuda.machine import for_device, machine_of
+from shlo_disc.lower.cuda.products import MatrixProduct
 from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
 from shlo_disc.lower.gpu.launches import Emit
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.products import emit_dense
 from shlo_disc.lower.gpu.target import gpu_target
 from shlo_disc.lower.plan import KernelText
+from shlo_disc.lower.products.conv import emit_conv
 from shlo_disc.lower.target import Target
 
 __all__ = ["EMITTERS", "for_device", "target"]
@@ -21,8 +24,8 @@ __all__ = ["EMITTERS", "for_device", "target"]
 EMITTERS: Mapping[str, Emit] = {
     **gpu_target_module.EMITTERS,
     "attention": attention.emit_attention,
-    "conv": products.emit_conv,
-    "dense": products.emit_dense,
+    "conv": functools.partial(emit_conv, make_planner=MatrixProduct),
+    "dense": functools.partial(emit_dense, make_planner=MatrixProduct),
 }
 """The emitter of every kind of fusion."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.lower.gpu.builder import SizedGpuBuilder
-from shlo_disc.lower.plan import Kernel, Launch, Workspace
+from shlo_disc.lower.plan import Launch, Workspace
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
 
@@ -79,7 +79,4 @@ class AlignedCopy:
             last = b.size(inner) - 1
             found = [source_memory.load(base + b.min(column + e, last)) for e in range(lanes)]
             to.vector_store(b.joined(found), number * lanes + b.size("copy_first"), aligned=True)
-        text, params = b.finish()
-        extent = self.elements // lanes
-        name = f"{plan.label}_aligned_{array}"
-        return Launch(Kernel(name, text), tuple(arguments.buffers), params, extent, ONE)
+        return arguments.launch(b.finish(), f"{plan.label}_aligned_{array}", self.elements // lanes)

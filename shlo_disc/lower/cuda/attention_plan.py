@@ -7,7 +7,7 @@ The second product is the problem of `TiledProduct`, with queries in place of th
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -19,7 +19,7 @@ from shlo_disc.lower.gpu.builder import ACCESS_BYTES
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.products import TiledProduct
 from shlo_disc.lower.plan import Condition, Input, Output
-from shlo_disc.lower.products.epilogue import Epilogue
+from shlo_disc.lower.products.request import Request
 from shlo_disc.lower.schedule.attention import Attention
 from shlo_disc.lower.schedule.contraction import Axis, Dense, Problem
 from shlo_disc.lower.schedule.visible_keys import visible_keys
@@ -62,17 +62,8 @@ class AttentionPlan(TiledProduct):
             b_first=record.values.first,
         )
         dense = Dense(problem, record.mix, record.root)
-
-        finish = partial(Epilogue, dense, block, shapes)
-        super().__init__(
-            problem,
-            shapes,
-            machine,
-            finish=None if record.root == record.mix.total else finish,
-            result=element_of(record.root),
-            label="attention",
-            out=Output(0),
-        )
+        request = Request.of(dense, block, shapes, machine, Output(0))
+        super().__init__(replace(request, label="attention"))
 
     @property
     def key_buffer(self) -> Input:

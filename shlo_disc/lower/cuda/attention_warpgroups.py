@@ -16,6 +16,7 @@ Low-precision", 2024.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
@@ -145,13 +146,11 @@ class WarpgroupWriter(AttentionWriter):
     ) -> list[Register]:
         """See `AttentionWriter.through`."""
         b = self.b
-        with b.if_(first < last) as branch:
-            branch.yield_(*self._some(place, row, first, last, start))
-            with branch.otherwise():
-                branch.yield_(*start)
+        some = partial(self._some, place, row, first, last, start)
+        found = b.either(first < last, some, lambda: start)
         wait_for_copies(b, 0)
         b.barrier_of_block()
-        return branch.results
+        return found
 
     def _some(
         self,
@@ -212,11 +211,11 @@ class WarpgroupWriter(AttentionWriter):
     def _scaled(self, results: Sequence[Register], scales: Sequence[Register]) -> list[Register]:
         """`results` scaled row by row: seldom, where maxima do not grow any more."""
         low, high = scales
-        with self.b.if_(low.differs(1.0) | high.differs(1.0)) as branch:
-            branch.yield_(*[x * scales[k // 2 % 2] for k, x in enumerate(results)])
-            with branch.otherwise():
-                branch.yield_(*results)
-        return branch.results
+        return self.b.either(
+            low.differs(1.0) | high.differs(1.0),
+            lambda: [x * scales[k // 2 % 2] for k, x in enumerate(results)],
+            lambda: results,
+        )
 
     def _scores(self, stage: IndexValue) -> list[Register]:
         """Begin the products of the queries with the keys of a stage."""

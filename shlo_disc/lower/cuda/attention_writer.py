@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from shlo_disc.lower.cuda.attention_plan import AttentionPlan
 from shlo_disc.lower.cuda.fragments import store_sums
@@ -187,13 +188,8 @@ class AttentionWriter(ProductWriter):
     ) -> list[Register]:
         """The scores of `sums`, of keys from `key` on."""
         b, column = self.b, key + self.lane % 4 * 2
-        with b.if_(inner) as branch:
-            found = self.softmax.scores(sums, place, rows, column, self.depth, is_inner=True)
-            branch.yield_(*found)
-            with branch.otherwise():
-                found = self.softmax.scores(sums, place, rows, column, self.depth, is_inner=False)
-                branch.yield_(*found)
-        return branch.results
+        scores = partial(self.softmax.scores, sums, place, rows, column, self.depth)
+        return b.either(inner, lambda: scores(is_inner=True), lambda: scores(is_inner=False))
 
     def tiles_of_keys(self, row: IndexValue) -> tuple[IndexValue, IndexValue]:
         """How many tiles of keys the rows from `row` on see (`visible_keys.py`), and all tiles."""

@@ -139,12 +139,7 @@ class Lines:
         copy_rows(b, to, places, sources, step, counts)
 
     def _elements(
-        self,
-        source: Source,
-        row: IndexValue,
-        line: IndexValue,
-        at: IndexValue,
-        stage: IndexValue,
+        self, source: Source, row: IndexValue, line: IndexValue, at: IndexValue, stage: IndexValue
     ) -> None:
         """Loads and stores of single elements, of any layout."""
         b = self.b

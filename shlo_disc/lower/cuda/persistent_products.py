@@ -13,7 +13,7 @@ from shlo_disc.lower.cuda.box_products import BoxWriter, State
 from shlo_disc.lower.cuda.instructions import arrive, set_registers
 from shlo_disc.lower.cuda.warpgroup_products import WarpgroupTile
 from shlo_disc.lower.cuda.ways import MULTIPROCESSORS
-from shlo_disc.lower.plan import Kernel, Launch
+from shlo_disc.lower.plan import Launch
 from shlo_disc.lower.values.typed import IndexValue, Register
 
 if TYPE_CHECKING:
@@ -58,11 +58,8 @@ class PersistentWriter(BoxWriter):
                         self._state, self._is_producer = State.of(t.args), True
                         self.task(t.index)
                         t.yield_(*self._state.values)
-        text, params = b.finish()
         name = f"{self.plan.label}_{self.rows}x{self.columns}_{self.units}"
-        extent = Expr.min(count, MULTIPROCESSORS)
-        buffers = tuple(self.arguments.buffers)
-        return Launch(Kernel(name, text), buffers, params, extent, Expr.const(1))
+        return self.arguments.launch(b.finish(), name, Expr.min(count, MULTIPROCESSORS))
 
     _is_producer = False
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
@@ -59,20 +60,16 @@ from shlo_disc.lower.cuda.ways import (
     largest_tile,
     ways,
 )
-from shlo_disc.lower.gpu import products
 from shlo_disc.lower.gpu.fragment_products import (
     FragmentProduct,
     FragmentTile,
     FragmentTiles,
     MatrixUnit,
 )
-from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.matrix_products import Least, Write
 from shlo_disc.lower.gpu.products import ProductWriter
-from shlo_disc.lower.plan import Condition, KernelPlan, Step
+from shlo_disc.lower.plan import Condition, Step
 from shlo_disc.lower.values.typed import IndexValue, MemRef, Register
-from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
-from shlo_disc.passes.records import Planned
 
 LANES = 4
 """Columns that a thread finishes and stores at once."""
@@ -263,18 +260,8 @@ class MatrixProduct(FragmentProduct):
         for enough in (self.p.rows, self.p.columns, self.p.depth):
             size = size * Expr.min(enough // LEAST_COPIED, 1)
         self.panel_bytes = size if self.panel_bytes is None else Expr.max(self.panel_bytes, size)
-        product = type(self)(
-            problem,
-            self.shapes,
-            self.machine,
-            a_buffer=buffers["a"],
-            b_buffer=buffers["b"],
-            finish=self.finish,
-            finish_bands=self.finish_bands,
-            result=self.result,
-            label=self.label,
-            out=self.out,
-        )
+        a, b = buffers["a"], buffers["b"]
+        product = type(self)(replace(self.request, problem=problem, a_buffer=a, b_buffer=b))
         return (*copies, *product._by_boxes(largest_tile(product)))
 
     def _least_time(self) -> tuple[Step, ...]:
@@ -487,22 +474,6 @@ class _MatrixWriter(ProductWriter):
                     before = sums[place : place + 4]
                     sums[place : place + 4] = multiply(b, element, one, other, before)
         return sums
-
-
-def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
-    """The plan of a `dense` fusion.
-
-    Raises UnsupportedError for an element type that is not compiled.
-    """
-    return products.emit_dense(fusion, machine, MatrixProduct)
-
-
-def emit_conv(fusion: Planned[ConvRecord], machine: Machine) -> KernelPlan:
-    """The plan of a `conv` fusion.
-
-    Raises UnsupportedError for an element type that is not compiled.
-    """
-    return products.emit_conv(fusion, machine, MatrixProduct)
 
 
 def _no_more(time: Expr, others: Sequence[Expr]) -> list[Condition] | None:

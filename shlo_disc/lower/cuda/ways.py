@@ -101,7 +101,7 @@ EPILOGUE = 2000
 def ways(plan: MatrixProduct) -> list[Way]:
     """The ways to compute a product of one band; the layout is one of warpgroups."""
     has_boxes = most_index(plan) is not None
-    is_plain = plan.finish is None and plan.finish_bands is None
+    is_plain = plan.request.finish is None and plan.request.finish_bands is None
     if plan.element == "tf32":
         is_turned = plan.contiguous("b") == "br"
         wide, narrow, little = (

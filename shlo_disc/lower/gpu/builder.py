@@ -130,11 +130,7 @@ class GpuBuilder(FloatBuilder):
     def only_if(self, mask: Mask, made: Callable[[], Register], type_: str) -> Register:
         """What `made` writes where the scalar `mask`, else 0."""
         zero = self.constant(0, type_)
-        with self.if_(mask) as branch:
-            branch.yield_(made())
-            with branch.otherwise():
-                branch.yield_(zero)
-        return branch.results[0]
+        return self.either(mask, lambda: [made()], lambda: [zero])[0]
 
     def alignment(self, lanes: int, element: str) -> str:
         """See `KernelBuilder.alignment`: one access may take several elements then."""
@@ -502,8 +498,3 @@ class SizedGpuBuilder(Sized, GpuBuilder):
     def __init__(self, machine: Machine, sizes: Mapping[str, Expr]) -> None:
         super().__init__(machine)
         self.name_sizes(sizes)
-
-    @property
-    def param_count(self) -> int:
-        """See `GpuBuilder.param_count`."""
-        return len(self._order)

@@ -79,11 +79,7 @@ class FloatBuilder(KernelBuilder):
         size = b.abs()
         is_ordinary = ((size >= 2.0**-126) & (size <= 2.0**126)).all()
         reciprocal = self._reciprocal(b)
-        with self.if_(is_ordinary) as branch:
-            branch.yield_(a * reciprocal)
-            with branch.otherwise():
-                branch.yield_(a / b)
-        return branch.results[0]
+        return self.either(is_ordinary, lambda: [a * reciprocal], lambda: [a / b])[0]
 
     def _reciprocal(self, b: Register) -> Register:
         """1 / `b` with an error of little more than half an ulp, of f32 in the range of both."""

@@ -14,7 +14,7 @@ from shlo_disc.base.errors import InternalError
 from shlo_disc.lower.gpu.index_width import narrowed
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import signed
-from shlo_disc.lower.plan import FfiCall, If, Input, KernelPlan, Launch, Step
+from shlo_disc.lower.plan import FftCall, Input, KernelPlan, Launch, Pack, every, rewritten
 from shlo_disc.passes.kinds import kind_of
 from shlo_disc.passes.records import Planned
 
@@ -26,30 +26,14 @@ def for_threads(emit: Emit) -> Emit:
 
     def emitted(fusion: Planned[Any], machine: Machine) -> KernelPlan:
         plan = emit(fusion, machine)
-        steps = _with_values(plan.steps, fusion.by_value, machine.stack_space)
+        for step in every(plan.steps):
+            if isinstance(step, Pack | FftCall):
+                raise InternalError(f"a step that a GPU does not run: {step}")
+        values, space = fusion.by_value, machine.stack_space
+        steps = rewritten(plan.steps, lambda launch: _launch(launch, values, space))
         return replace(plan, steps=narrowed(fusion, steps, kind_of(fusion.op).name))
 
     return emitted
-
-
-def _with_values(
-    steps: tuple[Step, ...], by_value: Mapping[int, int], stack_space: int
-) -> tuple[Step, ...]:
-    """`steps` whose launches pass the scalars of `by_value` by value."""
-
-    def rewritten(step: Step) -> Step:
-        if isinstance(step, Launch):
-            return _launch(step, by_value, stack_space)
-        if isinstance(step, If):
-            then, otherwise = (
-                _with_values(part, by_value, stack_space) for part in (step.then, step.otherwise)
-            )
-            return replace(step, then=then, otherwise=otherwise)
-        if isinstance(step, FfiCall):
-            return step
-        raise InternalError(f"a step that a GPU does not run: {step}")
-
-    return tuple(map(rewritten, steps))
 
 
 def _launch(launch: Launch, by_value: Mapping[int, int], stack_space: int) -> Launch:

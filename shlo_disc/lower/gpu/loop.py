@@ -8,10 +8,9 @@ partial. Operands read across that factor go through tiles (`tiles.py`). Indices
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
-from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import GpuBuilder
 from shlo_disc.lower.gpu.machine import Machine
@@ -20,11 +19,10 @@ from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.kernels.names import fusion_name
 from shlo_disc.lower.kernels.odometer import digits_of
 from shlo_disc.lower.kernels.written import Written, written
-from shlo_disc.lower.plan import Condition, If, Kernel, KernelPlan, Launch, Output
+from shlo_disc.lower.plan import Condition, If, KernelPlan, Launch
 from shlo_disc.lower.schedule.iteration_space import shape_tile_space
 from shlo_disc.lower.schedule.transposed_operands import worthwhile
 from shlo_disc.lower.values.elemental import Arguments, Elemental
-from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.reduction import REDUCTIONS
 from shlo_disc.lower.values.typed import Mask
@@ -45,14 +43,8 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     lanes = 0 if is_heavy else access_lanes(block, record.roots, machine, alone=True)
     lanes = 0 if lanes == 1 else lanes
 
-    def write(
-        factors: Sequence[Expr],
-        within: int = 1,
-        *,
-        lanes: int = lanes,
-        shapes: ShapeAnalysis = shapes,
-    ) -> Written:
-        return _Loop(machine, block, record.roots, shapes, factors, lanes, within).written()
+    def write(factors: Sequence[Expr], within: int = 1) -> Written:
+        return _Loop(fusion, machine, factors, lanes, within).written()
 
     sizes = [size for size in record.space if not size.is_one]
     equal = shapes.constraints.equal
@@ -62,24 +54,22 @@ def emit(fusion: Planned[LoopRecord], machine: Machine) -> KernelPlan:
     name = fusion_name(fusion.op, "loop")
     staged = [] if within > 1 else worthwhile(done.crossed, factors)
     if staged:
-        roots = record.roots
-        return KernelPlan((tiled(name, machine, block, roots, shapes, factors, staged, lanes),))
+        return KernelPlan((tiled(fusion, machine, factors, staged, lanes),))
     inner = factors[-1] if factors else Expr.const(1)
 
     def launch_of(written: Written, lanes: int) -> Launch:
         tasks = Expr.product(factors[:-1]) * ceil_div(inner, max(1, lanes))
-        buffers = tuple(written.arguments.buffers)
-        return Launch(Kernel(name, written.text), buffers, written.params, tasks, Expr.const(1))
+        return written.arguments.launch(written.made, name, tasks)
 
     is_whole = shapes.constraints.divisible(inner, max(1, lanes))
     if len(factors) == 1 or within > 1 or is_whole:
         return KernelPlan((launch_of(done, lanes),))
     # Where rows do not begin at whole accesses, neighbours are for neighbouring threads.
-    by_element = launch_of(write(factors, lanes=0), 0)
+    by_element = launch_of(_Loop(fusion, machine, factors, 0).written(), 0)
     if inner.is_const:
         return KernelPlan((by_element,))
-    known = assuming_divisible(shapes, inner, lanes)
-    by_access = launch_of(write(factors, shapes=known), lanes)
+    known = replace(fusion, shapes=assuming_divisible(shapes, inner, lanes))
+    by_access = launch_of(_Loop(known, machine, factors, lanes).written(), lanes)
     condition = Condition(inner % lanes, "==", Expr.const(0))
     return KernelPlan((If(condition, (by_access,), (by_element,)),))
 
@@ -91,18 +81,16 @@ class _Loop:
 
     def __init__(
         self,
+        fusion: Planned[LoopRecord],
         machine: Machine,
-        block: ir.Block,
-        roots: Sequence[ir.Value],
-        shapes: ShapeAnalysis,
         factors: Sequence[Expr],
         lanes: int,
-        within: int,
+        within: int = 1,
     ) -> None:
-        self.roots, self.lanes, self.within = roots, lanes, within
-        self.b, self.arguments = GpuBuilder(machine), Arguments()
-        self.space = Space(self.b, shapes.constraints, factors, lanes)
-        self.e = Elemental(self.b, self.space, shapes, block, self.arguments)
+        self.roots, self.lanes, self.within = fusion.record.roots, lanes, within
+        b, shapes = GpuBuilder(machine), fusion.shapes
+        self.b, self.space = b, Space(b, shapes.constraints, factors, lanes)
+        self.e = Elemental(b, self.space, shapes, fusion.block, Arguments())
         self.factors = list(factors)
         if within > 1:
             self.factors = [*factors[:-2], factors[-2] * factors[-1]]
@@ -123,7 +111,7 @@ class _Loop:
             sizes = [b.param(factor) for factor in self.factors]
             self.space.tiles = [Ix(digit) for digit in digits_of(b, b.lo, sizes)]
         self.space.flats[0, len(self.factors)] = b.lo
-        self._store(None)
+        self.e.store_all(self.roots, None)
 
     def _vector(self) -> None:
         b, lanes, size = self.b, self.lanes, self.factors[-1]
@@ -142,22 +130,9 @@ class _Loop:
                 self.space.tiles = [*self.space.tiles[:-1], outer, inner]
                 self.space.columns = (len(rows), ix)
             self.e.tail = mask
-            self._store(mask)
+            self.e.store_all(self.roots, mask)
 
         if self.space.divisible(size, lanes):
             store(None)
             return
-        with b.if_(first + lanes <= n) as branch:
-            store(None)
-            with branch.otherwise():
-                store(b.mask(n - first, lanes))
-
-    def _store(self, mask: Mask | None) -> None:
-        e, end = self.e, len(self.space.factors)
-        values = [
-            e.value_at(root, self.space.root(e.shape(root), 0, end) if e.shape(root) else (), mask)
-            for root in self.roots
-        ]
-        place = self.space.force(self.space.flat_lazy(0, end))
-        for k, (root, value) in enumerate(zip(self.roots, values, strict=True)):
-            e.store(Output(k), element_of(root), value, place, mask)
+        b.either(first + lanes <= n, lambda: store(None), lambda: store(b.mask(n - first, lanes)))

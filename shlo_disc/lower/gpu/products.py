@@ -14,26 +14,23 @@ on a CPU (`lower/products/`), `EACH` columns at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
-from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Sized
-from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
-from shlo_disc.lower.products import conv
-from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
-from shlo_disc.lower.products.prologue import Prologue
-from shlo_disc.lower.schedule.contraction import Dense, Problem, analyze_dense, steps
+from shlo_disc.lower.plan import Buffer, KernelPlan, Launch, Output, Step, Workspace
+from shlo_disc.lower.products.epilogue import ResultPlace
+from shlo_disc.lower.products.request import MakePlanner, Request
+from shlo_disc.lower.schedule.contraction import analyze_dense
 from shlo_disc.lower.values.elemental import Arguments
-from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
-from shlo_disc.passes.match_dense import ConvRecord, DenseRecord
+from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.records import Planned
 
 TILE, DEPTH, EACH = 64, 16, 4
@@ -53,51 +50,20 @@ class ProductBuilder(Sized, GroupBuilder):
         super().__init__(machine, threads, threads)
         self.name_sizes(sizes)
 
-    @property
-    def param_count(self) -> int:
-        """See `GpuBuilder.param_count`."""
-        return len(self._order)
-
 
 class TiledProduct:
-    """Plans one problem; the arguments are those of `products.conv.MakePlanner`.
-
-    `finish_bands` stores the results where the problem has bands. `fill` computes B where it is no
-    operand. `panels` is a workspace.
-    """
+    """Plans one problem."""
 
     panel_bytes: Expr | None = None
     """The size of the workspace, known after :meth:`steps`; None: it is not asked for."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        shapes: ShapeAnalysis,
-        machine: Machine,
-        *,
-        a_buffer: Buffer | None = None,
-        b_buffer: Buffer | None = None,
-        finish: Callable[[Arguments, int], Epilogue] | None = None,
-        finish_bands: Callable[[Arguments, int], BandEpilogue] | None = None,
-        fill: Callable[[Arguments, int], Prologue] | None = None,
-        result: ElementType,
-        label: str = "dense",
-        keep_b: bool = False,
-        out: Output | Workspace,
-        panels: Workspace | None = None,
-    ) -> None:
-        p = self.p = problem
-        self.shapes, self.machine, self.label = shapes, machine, label
-        self.finish, self.finish_bands, self.fill = finish, finish_bands, fill
-        self.a_buffer = a_buffer or Input(p.a_input)
-        self.b_buffer = b_buffer or Input(p.b_input)
-        self.result, self.out, self.panels = result, out, panels
-        self.walks = {
-            "ar": steps(p.m, "a", shapes),
-            "ak": steps(p.k, "a", shapes),
-            "br": steps(p.n, "b", shapes),
-            "bk": steps(p.k, "b", shapes),
-        }
+    def __init__(self, request: Request) -> None:
+        self.request, self.p, self.label = request, request.problem, request.label
+        self.shapes = request.shapes
+        self.machine: Machine = request.machine
+        self.fill, self.panels, self.result = request.fill, request.panels, request.result
+        self.a_buffer, self.b_buffer, self.out = request.args
+        self.walks = request.walks
 
     def steps(self) -> tuple[Step, ...]:
         """The launches."""
@@ -162,8 +128,8 @@ class ProductWriter:
         self.a = self.memory(plan.a_buffer, p.a)
         self.fill = plan.fill(self.arguments, lanes) if plan.fill is not None else None
         self.b_array = None if self.fill is not None else self.memory(plan.b_buffer, p.b)
-        self.finish = plan.finish(self.arguments, lanes) if plan.finish is not None else None
-        bands = plan.finish_bands
+        finish, bands = plan.request.finish, plan.request.finish_bands
+        self.finish = finish(self.arguments, lanes) if finish is not None else None
         self.finish_bands = bands(self.arguments, lanes) if bands is not None else None
         self.m, self.n, self.depth = (b.size(name) for name in ("m", "n", "depth"))
 
@@ -185,28 +151,20 @@ class ProductWriter:
         p, b = self.p, self.b
         with b.loop(b.lo, b.hi, 1, hint="tile") as loop:
             self.task(loop.index)
-        text, params = b.finish()
         tiles = ceil_div(p.rows, self.rows) * ceil_div(p.columns, self.columns)
         name = f"{self.plan.label}_{self.rows}x{self.columns}_{self.units}"
-        buffers = tuple(self.arguments.buffers)
-        return Launch(Kernel(name, text), buffers, params, p.batches * tiles, Expr.const(1))
+        return self.arguments.launch(b.finish(), name, p.batches * tiles)
 
     def task(self, number: IndexValue) -> None:
         """Write what computes the tile number `number` of all matrices."""
-        b, p = self.b, self.p
+        b = self.b
         across = b.max(self.n.ceil_div(self.columns), 1)
         down = b.max(self.m.ceil_div(self.rows), 1)
         tiles = across * down
         rest, (row, column) = number // tiles, self._tile_of(number % tiles, down, across)
-        place: list[IndexValue] = []
-        for i in range(len(p.batch) - 1, -1, -1):
-            if i:
-                size = b.max(b.size(f"batch{i}"), 1)
-                place.insert(0, rest % size)
-                rest = rest // size
-            else:
-                place.insert(0, rest)
-        self.tile(place, row * self.rows, column * self.columns)
+        count = len(self.p.batch)
+        sizes = (b.size(f"batch{i}") for i in range(count - 1, 0, -1))
+        self.tile(split(b, rest, sizes)[:count], row * self.rows, column * self.columns)
 
     def _tile_of(
         self, number: IndexValue, down: IndexValue, across: IndexValue
@@ -258,11 +216,11 @@ class ProductWriter:
     ) -> None:
         """Compute and store `lanes` columns of a row that exists; `sums` has those of each band."""
         if self.finish_bands is not None:
-            self.finish_bands.write(self.b, sums, place, row, column, mask)
+            self.finish_bands.write(self.b, sums, ResultPlace(place, row, column), mask)
             return
         b, p, element = self.b, self.p, self.plan.result
         if self.finish is not None:
-            value = self.finish(b, sums[0], place, row, column, mask)
+            value = self.finish(b, sums[0], ResultPlace(place, row, column), mask)
         else:
             value = convert(b, convert(b, sums[0], p.compute, p.c), p.c, element)
         if element.kind == "b":
@@ -277,10 +235,11 @@ class ProductWriter:
             if not self.plan.aligned(self.lanes):
                 for name in ("cm", *(f"batch{i}c" for i in range(len(place)))):
                     is_whole = is_whole & (b.size(name) % self.lanes).equals(0)
-            with b.if_(is_whole) as branch:
-                memory.vector_store(value, at, aligned=True)
-                with branch.otherwise():
-                    memory.masked_store(value, at, mask)
+            b.either(
+                is_whole,
+                lambda: memory.vector_store(value, at, aligned=True),
+                lambda: memory.masked_store(value, at, mask),
+            )
             return
         for lane in range(self.lanes):
             with b.if_(column + lane < self.n):
@@ -445,9 +404,9 @@ class _SimtWriter(ProductWriter):
 
 
 def emit_dense(
-    fusion: Planned[DenseRecord], machine: Machine, planner: type[TiledProduct] = TiledProduct
+    fusion: Planned[DenseRecord], machine: Machine, make_planner: MakePlanner = TiledProduct
 ) -> KernelPlan:
-    """The plan of a `dense` fusion: `planner` plans each product.
+    """The plan of a `dense` fusion: `make_planner` plans each product.
 
     Raises UnsupportedError for an element type that is not compiled.
     """
@@ -455,45 +414,9 @@ def emit_dense(
     launches: list[Step] = []
     workspaces: list[Expr] = []
     for number, dense in enumerate(analyze_dense(record, list(block.arguments), shapes)):
-        panels = Workspace(len(workspaces))
-        plan = _product(planner, dense, block, shapes, machine, Output(number), panels)
+        request = Request.of(dense, block, shapes, machine, Output(number))
+        plan = make_planner(replace(request, panels=Workspace(len(workspaces))))
         launches += plan.steps()
         if plan.panel_bytes is not None:
             workspaces.append(plan.panel_bytes)
     return KernelPlan(tuple(launches), tuple(workspaces))
-
-
-def _product(
-    planner: type[TiledProduct],
-    dense: Dense,
-    block: ir.Block,
-    shapes: ShapeAnalysis,
-    machine: Machine,
-    out: Output,
-    panels: Workspace,
-) -> TiledProduct:
-    fill = partial(Prologue, dense.problem, block, shapes)
-    finish = partial(Epilogue, dense, block, shapes)
-    bands = partial(BandEpilogue, dense, block, shapes)
-    is_banded, is_plain = dense.bands is not None, dense.root == dense.total
-    return planner(
-        dense.problem,
-        shapes,
-        machine,
-        finish=None if is_banded or is_plain else finish,
-        finish_bands=bands if is_banded else None,
-        fill=fill if dense.problem.b_value is not None else None,
-        result=element_of(dense.root),
-        out=out,
-        panels=panels,
-    )
-
-
-def emit_conv(
-    fusion: Planned[ConvRecord], machine: Machine, planner: type[TiledProduct] = TiledProduct
-) -> KernelPlan:
-    """The plan of a `conv` fusion: see `lower/products/conv.py`.
-
-    Raises UnsupportedError for an element type that is not compiled.
-    """
-    return conv.emit_conv(fusion, machine, planner)

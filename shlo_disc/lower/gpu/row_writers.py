@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from contextlib import AbstractContextManager
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
+from shlo_disc.lower.gpu.builder import GroupBuilder
 from shlo_disc.lower.gpu.groups import across_threads
-from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.kernels.machine import TaskMachine
-from shlo_disc.lower.kernels.row_layouts import ColumnWriter, PartsWriter
-from shlo_disc.lower.kernels.row_split import Combine, Pieces, Stages
-from shlo_disc.lower.kernels.row_writer import RowStep, RowWriter
-from shlo_disc.lower.schedule.row_reduction import Materialised, Sweep
-from shlo_disc.lower.values.builder import KernelBuilder
+from shlo_disc.lower.kernels.row_layouts import RowStep
+from shlo_disc.lower.kernels.row_writer import Full, RowWriter
+from shlo_disc.lower.schedule.row_reduction import Materialised
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix
 from shlo_disc.lower.values.reduction import Reducer, takes_any_order
@@ -34,42 +29,32 @@ _STEPS = 4
 """Steps of a loop over columns that load at once."""
 
 
-class _Late(RowWriter):
-    """Writes loops of which several steps load before one stores.
+class ThreadRows(RowWriter):
+    """Writes rows of which a thread takes as many as one access has; or a part of one row.
 
-    LLVM cannot tell that a load reads other memory than a store in front of it writes.
+    Loops that store have several steps that load before one stores. LLVM cannot tell that a load
+    reads other memory than a store in front of it writes.
     """
 
     _late: list[Callable[[], None]] | None = None
     """What stores the results of steps so far; None: steps store at once."""
-    _has_results = False
-    """True if the current sweep stores."""
 
-    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
-        """See `RowWriter.sweep`."""
-        self._has_results = bool(sweep.outputs or sweep.stores)
-        super().sweep(sweep, asks_ahead)
-
-    def store_columns(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
-    ) -> None:
+    def store_columns(self, full: Full, mask: Mask | None) -> None:
         """See `RowWriter.store_columns`."""
         if self._late is None:
-            self.store_now(sweep, full, mask)
+            self.store_now(full, mask)
             return
         tiles, tail = list(self.space.tiles), self.e.tail
 
         def later() -> None:
             self.space.tiles, self.e.tail = tiles, tail
-            self.store_now(sweep, full, mask)
+            self.store_now(full, mask)
 
         self._late.append(later)
 
-    def store_now(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
-    ) -> None:
+    def store_now(self, full: Full, mask: Mask | None) -> None:
         """Store as `RowWriter.store_columns`."""
-        super().store_columns(sweep, full, mask)
+        super().store_columns(full, mask)
 
     def steps(
         self, places: Sequence[Ix], mask: Mask | None, start: Sequence[Register], body: RowStep
@@ -84,13 +69,9 @@ class _Late(RowWriter):
             store()
         return found
 
-
-class Columns(_Late, ColumnWriter):
-    """Writes columns, side by side: a thread takes as many as one access has."""
-
     def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
-        """See `RowWriter.columns`."""
-        if not self._has_results:
+        """See `Rows.columns`."""
+        if not self.in_lanes or not self.has_results:
             return super().columns(start, body)
         b, first = self.b, self.first
         whole = first + (self.last - first).round_down(_STEPS)
@@ -103,11 +84,7 @@ class Columns(_Late, ColumnWriter):
         return found
 
 
-class PiecesOfColumns(Columns, Pieces):
-    """A thread takes a piece of columns."""
-
-
-class Together(_Late):
+class Together(ThreadRows):
     """Writes rows of which a group of threads computes each."""
 
     b: GroupBuilder
@@ -139,13 +116,13 @@ class Together(_Late):
     def span(
         self, first: IndexValue, last: IndexValue, start: Sequence[Register], body: RowStep
     ) -> list[Register]:
-        """See `RowWriter.span`: the thread's vectors of the run."""
+        """See `Rows.span`: the thread's vectors of the run."""
         b, lanes = self.b, self.lanes
         count = last - first
         step = b.group * max(1, lanes)
         known = last.known if first.known == 0 else None
         if lanes and known and known % step == 0 and known // step <= _MOST_VECTORS:
-            if self._has_results:
+            if self.has_results:
                 places = [b.member * lanes + k * step for k in range(known // step)]
                 return self.steps([Ix(at, 1, multiple=lanes) for at in places], None, start, body)
             with b.loop(0, known // step, 1, list(start), hint="j") as loop:
@@ -164,13 +141,11 @@ class Together(_Late):
             return loop.results
         # The vector that is not whole is the next one of one thread.
         turn = (count // lanes) % b.group
-        is_mine = (whole < last) & turn.equals(b.member)
-        with b.if_(is_mine) as branch:
-            mask = b.mask(last - whole, lanes)
-            branch.yield_(*body(Ix(whole, 1, multiple=lanes), mask, list(loop.results)))
-            with branch.otherwise():
-                branch.yield_(*loop.results)
-        return branch.results
+        is_mine, at = (whole < last) & turn.equals(b.member), Ix(whole, 1, multiple=lanes)
+        found = loop.results
+        return b.either(
+            is_mine, lambda: body(at, b.mask(last - whole, lanes), list(found)), lambda: found
+        )
 
     def span_in_order(
         self, reducer: Reducer, first: IndexValue, last: IndexValue
@@ -200,97 +175,29 @@ class Together(_Late):
 
     # ---------------------------------------------------------------- results
 
-    def store_now(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
-    ) -> None:
-        """See `_Late.store_now`: only groups that have a task of their own store."""
+    def store_now(self, full: Full, mask: Mask | None) -> None:
+        """See `ThreadRows.store_now`: only groups that have a task of their own store."""
         if self.b.has_task is None or not full:
-            super().store_now(sweep, full, mask)
+            super().store_now(full, mask)
             return
         with self.b.if_(self.b.has_task):
-            super().store_now(sweep, full, mask)
+            super().store_now(full, mask)
 
-    def store_row_values(self) -> None:
-        """See `RowWriter.store_row_values`: one thread stores them."""
-        if self.plan.row_outputs:
-            is_first = self.b.member.equals(0)
-            has_task = self.b.has_task
-            with self.b.if_(is_first if has_task is None else is_first & has_task):
-                super().store_row_values()
+    def once(self) -> AbstractContextManager[object]:
+        """See `RowWriter.once`: one thread of those that have a task of their own."""
+        is_first, has_task = self.b.member.equals(0), self.b.has_task
+        return self.b.if_(is_first if has_task is None else is_first & has_task)
 
-
-class TogetherInParts(Together, PartsWriter):
-    """Rows in parts."""
-
-
-class _OfBlock(Together):
-    """A block takes a row, or a piece."""
-
-    @staticmethod
-    def builder(machine: TaskMachine) -> KernelBuilder:
-        """A new kernel of such rows."""
-        assert isinstance(machine, Machine)
-        return GroupBuilder(machine, THREADS)
-
-
-class _StagesOfBlock(Stages):
-    """What kernels of stages have in common: one thread stores what all have found."""
-
-    b: GroupBuilder
-
-    def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
-        """See `Stages.put_one`."""
-        with self.b.if_(self.b.member.equals(0)):
-            super().put_one(what, value, register, at)
-
-    def store_row_values(self) -> None:
-        """See `RowWriter.store_row_values`: one thread stores them."""
-        if self.plan.row_outputs:
-            with self.b.if_(self.b.member.equals(0)):
-                super().store_row_values()
-
-
-class PiecesOfBlock(_StagesOfBlock, _OfBlock, Pieces):
-    """A block takes a piece of a row."""
-
-
-class PiecesInParts(_StagesOfBlock, _OfBlock, Pieces, PartsWriter):
-    """A block takes some parts of a row."""
-
-
-class CombineOfBlock(_StagesOfBlock, Combine):
-    """A block combines the pieces of a row, or of as many columns as one access has."""
-
-    threads: ClassVar[int] = THREADS
-
-    @classmethod
-    def builder(cls, machine: TaskMachine) -> KernelBuilder:
-        """A new kernel of such rows."""
-        assert isinstance(machine, Machine)
-        return GroupBuilder(machine, cls.threads, cls.threads)
-
-    def over_pieces(
-        self, reducer: Reducer, term: Callable[[Ix, IndexValue], Sequence[Register]]
+    def merged(
+        self, reducer: Reducer, count: IndexValue, term: Callable[[IndexValue], Sequence[Register]]
     ) -> list[Register]:
-        """See `Combine.over_pieces`: thread i takes pieces i, i + T, ..., or the i-th run."""
+        """See `RowWriter.merged`: thread i takes pieces i, i + T, ..., or the i-th run."""
         b, in_order = self.b, not takes_any_order(reducer.op)
-        count = b.param(self.split.pieces)
         first, last, step = b.member, count, b.group
         if in_order:
             run = (count + (b.group - 1)) // b.group
             first, step = b.member * run, 1
             last = b.min(first + run, count)
         with b.loop(first, last, step, reducer.neutral(self.line_lanes), hint="piece") as loop:
-            here = term(self.line_place(loop.index, count), loop.index)
-            loop.yield_(*reducer.merge(loop.args, here))
+            loop.yield_(*reducer.merge(loop.args, term(loop.index)))
         return across_threads(b, reducer, loop.results, in_order=in_order)
-
-
-class CombineInParts(CombineOfBlock, PartsWriter):
-    """Rows in parts."""
-
-
-class CombineColumns(CombineOfBlock, ColumnWriter):
-    """Columns. There may be thousands of blocks: fewer threads leave room for all of them."""
-
-    threads: ClassVar[int] = 128

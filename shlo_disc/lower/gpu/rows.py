@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -30,20 +31,10 @@ from shlo_disc.ir.ops import row_of
 from shlo_disc.lower.gpu.access import access_lanes
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
-from shlo_disc.lower.gpu.row_writers import (
-    Columns,
-    CombineColumns,
-    CombineInParts,
-    CombineOfBlock,
-    PiecesInParts,
-    PiecesOfBlock,
-    PiecesOfColumns,
-    Together,
-    TogetherInParts,
-)
+from shlo_disc.lower.gpu.row_writers import ThreadRows, Together
 from shlo_disc.lower.gpu.variants import assuming_divisible
 from shlo_disc.lower.kernels.names import fusion_name
-from shlo_disc.lower.kernels.row_split import Combine, Pieces, SplitRows
+from shlo_disc.lower.kernels.row_split import SplitRows
 from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
 from shlo_disc.lower.plan import All, Condition, If, KernelPlan, Step
 from shlo_disc.lower.schedule.iteration_space import refine
@@ -84,17 +75,9 @@ FEW_COLUMNS = 32 << 10
 """Columns, fewer than this many: a thread for each leaves most of the threads without work."""
 
 
-_TOGETHER: dict[Layout, type[Together]] = {
-    Layout.WHOLE: Together,
-    Layout.PARTS: TogetherInParts,
-}
-"""Writers of rows that are not cut."""
-
-_SPLIT: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
-    Layout.WHOLE: (PiecesOfBlock, CombineOfBlock),
-    Layout.PARTS: (PiecesInParts, CombineInParts),
-    Layout.SIDE_BY_SIDE: (PiecesOfColumns, CombineColumns),
-}
+COMBINERS = 128
+"""Threads of a block that combines pieces of columns. There may be thousands of blocks: few threads
+leave room for all of them."""
 
 
 def emit(fusion: Planned[RowRecord], machine: Machine) -> KernelPlan:
@@ -159,7 +142,7 @@ class _Emitter:
         """All variants, chosen by sizes."""
         plan = self.plan
         if plan.layout is Layout.SIDE_BY_SIDE:
-            columns = write_rows(plan, self.shapes, self._columns)
+            columns = write_rows(plan, self.shapes, lambda f: self._columns(plan, f).write())
             return self._split(columns, (self._launch(columns),))
         near = self._near()
         each = sum(element.bytes for element in near.slots)
@@ -249,26 +232,32 @@ class _Emitter:
         if not self._in_pieces:
             plan = replace(writer.plan, sweeps=self.plan.sweeps, materialised=[], slots=[])
             factors = writer.space.factors[: writer.rank]
-            split = SplitRows(
-                plan, stages_of(plan), factors, self.lanes, self.name, self.machine,
-                self._piece, self._cost, _SPLIT[plan.layout],
-            )  # fmt: skip
+            are_columns = plan.layout is Layout.SIDE_BY_SIDE
+
+            def together(threads: int) -> RowWriter:
+                b = GroupBuilder(self.machine, threads, threads)
+                return Together(plan, factors, self.lanes, b)
+
+            def pieces() -> RowWriter:
+                return self._columns(plan, factors) if are_columns else together(THREADS)
+
+            combine = partial(together, COMBINERS if are_columns else THREADS)
+            split = SplitRows(plan, self.name, self._piece, self._cost, pieces, combine)
             self.workspaces = split.workspaces
             self._in_pieces = tuple(split.launches)
         return self._in_pieces
 
-    def _columns(self, factors: Sequence[Expr]) -> RowWriter:
-        builder = Columns.builder(self.machine)
-        return Columns(self.plan, factors, self.lanes, builder).write()
+    def _columns(self, plan: Plan, factors: Sequence[Expr]) -> RowWriter:
+        return ThreadRows(plan, factors, self.lanes, self.machine.builder())
 
     def _together(self, plan: Plan, group: int, threads: int, room: int) -> RowWriter:
         """Rows that are not cut, by groups of threads; in parts where something is read along some
         trailing columns.
         """
-        kind = _TOGETHER[plan.layout]
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            writer = kind(plan, factors, self.lanes, GroupBuilder(self.machine, group, threads))
+            b = GroupBuilder(self.machine, group, threads)
+            writer = Together(plan, factors, self.lanes, b)
             writer.room = room
             return writer.write()
 

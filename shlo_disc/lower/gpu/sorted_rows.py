@@ -113,10 +113,7 @@ def renumbered(base: int, places: Mapping[int, Buffer]) -> dict[Buffer, Buffer]:
 
 
 def with_buffers(
-    launch: Launch,
-    buffers: Mapping[Buffer, Buffer],
-    sizes: Mapping[Expr, Expr | int],
-    blocks: Expr,
+    launch: Launch, buffers: Mapping[Buffer, Buffer], sizes: Mapping[Expr, Expr | int], blocks: Expr
 ) -> Launch:
     """A launch of the same kernel with other buffers and sizes."""
     return replace(

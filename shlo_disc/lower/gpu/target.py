@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from shlo_disc.lower.gpu import codegen, loop, products, rows
+from shlo_disc.lower.gpu import codegen, loop, rows
 from shlo_disc.lower.gpu.host_memory import GpuMemory
 from shlo_disc.lower.gpu.launches import Emit, for_threads
 from shlo_disc.lower.gpu.machine import Machine
+from shlo_disc.lower.gpu.products import TiledProduct, emit_dense
 from shlo_disc.lower.gpu.scan import emit_scan
 from shlo_disc.lower.gpu.scatter import emit_scatter
 from shlo_disc.lower.gpu.sort import emit_sort
@@ -19,13 +20,14 @@ from shlo_disc.lower.kernels.rng import emit_rng
 from shlo_disc.lower.kernels.select_and_scatter import emit_select_and_scatter
 from shlo_disc.lower.kernels.update_slice import emit_dynamic_update_slice
 from shlo_disc.lower.plan import KernelText
+from shlo_disc.lower.products.conv import emit_conv
 from shlo_disc.lower.target import Function, Target
 from shlo_disc.passes.machine_model import MachineModel
 
 EMITTERS: dict[str, Emit] = {
     "column": rows.emit,
-    "conv": products.emit_conv,
-    "dense": products.emit_dense,
+    "conv": functools.partial(emit_conv, make_planner=TiledProduct),
+    "dense": emit_dense,
     "dynamic_update_slice": emit_dynamic_update_slice,
     "ffi": emit_ffi,
     "fft": emit_fft,

@@ -12,21 +12,23 @@ memory. Else a row has one u, and is longer than V for the same reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
-from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.gpu.builder import THREADS, GroupBuilder
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.gpu.variants import assuming_divisible
+from shlo_disc.lower.kernels.names import fusion_name
 from shlo_disc.lower.kernels.odometer import digits_of
-from shlo_disc.lower.plan import All, Condition, If, Input, Kernel, Launch, Output, Step
+from shlo_disc.lower.plan import All, Condition, If, Input, Launch, Step
 from shlo_disc.lower.schedule.transposed_operands import Staged, use
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
 from shlo_disc.lower.values.index import Ix, Space
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
+from shlo_disc.passes.match_single_op import LoopRecord
+from shlo_disc.passes.records import Planned
 
 _SIDE, _SHORT_SIDE = 64, 32
 """The sides of a square tile: 32 elements of 4 bytes are a line of memory. Longer sides are for
@@ -47,33 +49,31 @@ _MOST_VECTORS = 4
 
 
 def tiled(
-    name: str,
+    fusion: Planned[LoopRecord],
     machine: Machine,
-    block: ir.Block,
-    roots: Sequence[ir.Value],
-    shapes: ShapeAnalysis,
     factors: Sequence[Expr],
     staged: Sequence[Staged],
     lanes: int,
 ) -> Step:
-    """The step that computes `roots` over `factors`; `staged` operands go through tiles.
+    """The step that computes a fusion over `factors`; `staged` operands go through tiles.
 
     `lanes`: elements that a thread computes at once where sizes allow it.
     """
-    along, inner = factors[staged[0].along], factors[-1]
+    along, inner, shapes = factors[staged[0].along], factors[-1], fusion.shapes
 
     def is_whole(size: Expr) -> bool:
         return shapes.constraints.divisible(size, lanes)
 
     def by_element() -> Launch:
-        return _Tiled(machine, block, roots, shapes, factors, staged).launch(name)
+        return _Tiled(fusion, machine, factors, staged).launch()
 
     if lanes < 2 or any(size.is_const and not is_whole(size) for size in (along, inner)):
         return by_element()
     known = shapes
     for size in (along, inner):
         known = assuming_divisible(known, size, lanes)
-    by_vector = _InVectors(machine, block, roots, known, factors, staged, lanes).launch(name)
+    in_vectors = _InVectors(replace(fusion, shapes=known), machine, factors, staged, lanes)
+    by_vector = in_vectors.launch()
     asked = dict.fromkeys(size for size in (along, inner) if not is_whole(size))
     if not asked:
         return by_vector
@@ -101,19 +101,17 @@ class _Tiled:
 
     def __init__(
         self,
+        fusion: Planned[LoopRecord],
         machine: Machine,
-        block: ir.Block,
-        roots: Sequence[ir.Value],
-        shapes: ShapeAnalysis,
         factors: Sequence[Expr],
         staged: Sequence[Staged],
         lanes: int = 0,
     ) -> None:
-        self.roots, self.staged, self.factors, self.lanes = roots, staged, factors, lanes
+        self.fusion, self.staged, self.factors, self.lanes = fusion, staged, factors, lanes
         self.along = staged[0].along
-        self.b, self.arguments = GroupBuilder(machine, THREADS), Arguments()
-        self.space = Space(self.b, shapes.constraints, factors, lanes)
-        self.e = Elemental(self.b, self.space, shapes, block, self.arguments)
+        b, shapes = GroupBuilder(machine, THREADS), fusion.shapes
+        self.b, self.space = b, Space(b, shapes.constraints, factors, lanes)
+        self.e = Elemental(b, self.space, shapes, fusion.block, Arguments())
         self.u, self.v = self.sides()
         self.grid = list(factors)
         self.grid[self.along] = ceil_div(factors[self.along], self.u)
@@ -129,7 +127,7 @@ class _Tiled:
         row = self.v + max(1, _BANK // element.bytes)
         return self.b.shared(element.storage, self.u * row), row
 
-    def launch(self, name: str) -> Launch:
+    def launch(self) -> Launch:
         """The finished kernel."""
         b = self.b
         self.digits = digits_of(b, b.lo, [b.param(size) for size in self.grid])
@@ -141,9 +139,8 @@ class _Tiled:
         count = self.u * self.v // THREADS // max(1, self.lanes)
         with b.loop(0, count, 1, hint="k") as loop:
             self._store(*self.place(loop.index * THREADS + b.thread), *sizes)
-        text, params = b.finish()
-        buffers, tasks = tuple(self.arguments.buffers), Expr.product(self.grid)
-        return Launch(Kernel(name, text), buffers, params, tasks, Expr.const(1))
+        name = fusion_name(self.fusion.op, "loop")
+        return self.e.arguments.launch(b.finish(), name, Expr.product(self.grid))
 
     def place(self, n: IndexValue) -> tuple[IndexValue, IndexValue]:
         """(u, v) in the tile of what is computed as number `n`."""
@@ -178,7 +175,7 @@ class _Tiled:
 
     def _store(self, u: IndexValue, v: IndexValue, rows: IndexValue, columns: IndexValue) -> None:
         """Compute the results at (u, v), where there are any."""
-        b, e, end = self.b, self.e, len(self.factors)
+        b = self.b
 
         def load(k: int, mask: Mask | None) -> Register:
             return self.loaded(k, u, v)
@@ -187,13 +184,8 @@ class _Tiled:
         with b.if_((at_u < rows) & (at_v < columns)):
             lanes = self.lanes
             self.at(Ix(at_u), Ix(at_v, 1, multiple=lanes) if lanes else Ix(at_v))
-            use(e, self.staged, load)
-            values = [
-                e.value_at(root, self.space.root(e.shape(root), 0, end)) for root in self.roots
-            ]
-            place = self.space.force(self.space.flat_lazy(0, end))
-            for k, (root, value) in enumerate(zip(self.roots, values, strict=True)):
-                e.store(Output(k), element_of(root), value, place, None)
+            use(self.e, self.staged, load)
+            self.e.store_all(self.fusion.record.roots, None)
 
 
 class _InVectors(_Tiled):

@@ -214,12 +214,7 @@ class _TopK(TopK):
         return self.single.launch(e, name, blocks, Expr.const(1))
 
     def _best_of_thread(
-        self,
-        e: Elemental,
-        thread: IndexValue,
-        first: IndexValue,
-        last: IndexValue,
-        read: _Read,
+        self, e: Elemental, thread: IndexValue, first: IndexValue, last: IndexValue, read: _Read
     ) -> list[Register]:
         """The list of a thread: keys and positions in turn."""
         b = e.b

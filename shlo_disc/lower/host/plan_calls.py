@@ -47,6 +47,7 @@ from shlo_disc.lower.plan import (
     Workspace,
     any_copies,
     chosen_kernels,
+    every,
     holds_at,
     rewritten,
     with_sizes,
@@ -202,7 +203,7 @@ class PlanCalls:
         given = [self._buffer(b, op) if b in used else w.null() for b in (*inputs, *outputs)]
         packs = [
             Expr.const(number)
-            for pack in _packs(plan.steps)
+            for pack in _packs(plan)
             for place in self._packed(pack, op)
             for number in place
         ]
@@ -276,7 +277,7 @@ def _parts(
             facts.add_lower(Expr.symbol(name), low)
     w = HostWriter("sizes", [name for name, _ in sizes], facts.is_natural)
     blocks, _ = w.blocks(w.argument("workspace"), w.const(0), plan.workspaces)
-    packs = [*_packs(plan.steps)]
+    packs = _packs(plan)
     firsts = itertools.accumulate((3 * len(pack.parts) for pack in packs), initial=0)
     numbers = dict(zip(packs, firsts, strict=False))
     sites = itertools.count()
@@ -387,13 +388,9 @@ def _buffers(plan: KernelPlan) -> set[Buffer]:
     return found
 
 
-def _packs(steps: tuple[Step, ...]) -> Iterator[Pack]:
+def _packs(plan: KernelPlan) -> list[Pack]:
     """Every pack, in order."""
-    for step in steps:
-        if isinstance(step, Pack):
-            yield step
-        if isinstance(step, If | Pack):
-            yield from _packs((*step.then, *step.otherwise))
+    return [step for step in every(plan.steps) if isinstance(step, Pack)]
 
 
 def _copied(_: Pack) -> bool:

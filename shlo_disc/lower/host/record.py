@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.plan import FfiCall, HostText, KeptText, Kernel, KernelPlan, named
 from shlo_disc.passes.place import Place
+
+T = TypeVar("T")
 
 MOST_BYTES = 2**46
 """Of an array of a program with size arguments; no machine has more, and 2**63 is far."""
@@ -215,6 +218,16 @@ def text_of_parts(parts: Parts) -> str:
     )
 
 
+class _Detail(Generic[T]):
+    """What the details of a host program have, read as if the program had it."""
+
+    def __init__(self, read: Callable[[HostDetails], T]) -> None:
+        self._read = read
+
+    def __get__(self, host: HostProgram, _: object) -> T:
+        return self._read(host.details.value)
+
+
 @dataclass(frozen=True)
 class HostProgram:
     """Native host code, and what it refers to by index."""
@@ -242,41 +255,11 @@ class HostProgram:
     foreign: tuple[tuple[FfiCall, str], ...] = ()
     """Calls of FFI handlers, each with its source line."""
 
-    @property
-    def text(self) -> str:
-        """See :class:`HostDetails`."""
-        return self.details.value.text
-
-    def whole(self, marked: Callable[[Mark], str] = lambda _: "") -> str:
-        """See :class:`HostDetails`."""
-        return self.details.value.whole(marked)
-
-    @property
-    def functions(self) -> tuple[PlanFunction, ...]:
-        """See :class:`HostDetails`."""
-        return self.details.value.functions
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """See :class:`HostDetails`."""
-        return self.details.value.kernels
-
-    @property
-    def uses(self) -> tuple[KernelUse, ...]:
-        """See :class:`HostDetails`."""
-        return self.details.value.uses
-
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        """See :class:`HostDetails`."""
-        return self.details.value.sites
-
-    @property
-    def arena(self) -> tuple[Expr, ...]:
-        """See :class:`HostDetails`."""
-        return self.details.value.arena
-
-    @property
-    def workspaces(self) -> tuple[tuple[Expr, ...], ...]:
-        """See :class:`HostDetails`."""
-        return self.details.value.workspaces
+    text = _Detail(lambda details: details.text)
+    functions = _Detail(lambda details: details.functions)
+    kernels = _Detail(lambda details: details.kernels)
+    uses = _Detail(lambda details: details.uses)
+    sites = _Detail(lambda details: details.sites)
+    arena = _Detail(lambda details: details.arena)
+    workspaces = _Detail(lambda details: details.workspaces)
+    whole = _Detail(lambda details: details.whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue
@@ -12,12 +12,30 @@ def digits_of(
     b: KernelBuilder, number: IndexValue, sizes: Sequence[IndexValue]
 ) -> list[IndexValue]:
     """`number` in mixed radix `sizes`, of which there is one at least."""
+    return split(b, number, reversed(sizes[1:]))
+
+
+def split(b: KernelBuilder, number: IndexValue, sizes: Iterable[IndexValue]) -> list[IndexValue]:
+    """The same; `sizes` are those of all digits but the first, from the last on."""
     digits: list[IndexValue] = []
-    for size in reversed(sizes[1:]):
+    for size in sizes:
         radix = b.max(size, 1)
         digits.insert(0, number % radix)
         number = number // radix
     return [number, *digits]
+
+
+def following(
+    b: KernelBuilder, digits: Sequence[IndexValue], sizes: Sequence[IndexValue], zero: IndexValue
+) -> list[IndexValue]:
+    """The digits of the next number; the first size is not asked for."""
+    found, up = list(digits), digits[-1] + 1
+    for k in range(len(found) - 1, 0, -1):
+        full = up.equals(sizes[k])
+        found[k] = b.select(full, zero, up)
+        more = found[k - 1] + 1
+        up = b.select(full, more, found[k - 1])
+    return [up, *found[1:]]
 
 
 def odometer(
@@ -36,11 +54,4 @@ def odometer(
         return
     with b.loop(b.lo, b.hi, 1, digits_of(b, b.lo, sizes), hint="task") as loop:
         body(loop.index, loop.args)
-        zero, following = b.index(0), list(loop.args)
-        one = following[-1] + 1
-        for k in range(len(sizes) - 1, 0, -1):
-            full = one.equals(sizes[k])
-            following[k] = b.select(full, zero, one)
-            one = b.select(full, following[k - 1] + 1, following[k - 1])
-        following[0] = one
-        loop.yield_(*following)
+        loop.yield_(*following(b, loop.args, sizes, b.index(0)))

@@ -12,16 +12,13 @@ kept between stages. `schedule/online_stages.py` says what is done in which stag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.kernels.machine import TaskMachine
-from shlo_disc.lower.kernels.row_layouts import ColumnWriter, PartsWriter
 from shlo_disc.lower.kernels.row_writer import RowWriter
 from shlo_disc.lower.plan import Launch, Workspace
-from shlo_disc.lower.schedule.online_stages import Relative, Stage
+from shlo_disc.lower.schedule.online_stages import Relative, Stage, stages_of
 from shlo_disc.lower.schedule.row_reduction import Plan, Sweep
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.math import emit_math
@@ -44,34 +41,29 @@ class SplitRows:
     """The launches that compute a plan in stages, and their workspaces.
 
     `piece`: columns, rows or parts of a piece, by the plan's layout. `time`: nanoseconds of a piece
-    on one core. `writers`: what writes the kernels of pieces, and those that combine pieces.
+    on one core. `of_pieces`, `of_rows`: new kernels over pieces, and over rows to combine them.
     """
 
     def __init__(
         self,
         plan: Plan,
-        stages: Sequence[Stage],
-        factors: Sequence[Expr],
-        lanes: int,
         name: str,
-        machine: TaskMachine,
         piece: int,
         time: Expr,
-        writers: tuple[type[Pieces], type[Combine]],
+        of_pieces: Callable[[], RowWriter],
+        of_rows: Callable[[], RowWriter],
     ) -> None:
-        self.plan, self.stages, self.machine = plan, stages, machine
-        self.lines = Expr.product(plan.lines)
-        self.piece = piece
-        self.pieces = ceil_div(plan.cut, self.piece)
+        self.stages = stages_of(plan)
+        self.lines, self.piece = Expr.product(plan.lines), piece
+        self.pieces = ceil_div(plan.cut, piece)
         self.workspaces: list[Expr] = []
         self._places: dict[tuple[str, ir.Value], int] = {}
         self.launches: list[Launch] = []
-        pieces, combine = writers
-        for number in range(len(stages)):
-            part = pieces(self, number, factors, lanes).write()
+        for number, stage in enumerate(self.stages):
+            part = _Pieces(self, number, of_pieces()).write()
             self.launches.append(part.launch(f"{name}_pieces", time, self.pieces))
-            if stages[number].reductions:
-                whole = combine(self, number, factors, lanes).write()
+            if stage.reductions:
+                whole = _Combine(self, number, of_rows()).write()
                 self.launches.append(whole.launch(f"{name}_combine", self.pieces * 2 + 20))
 
     def workspace(self, what: str, value: ir.Value, element: str) -> Workspace:
@@ -84,21 +76,20 @@ class SplitRows:
         return Workspace(self._places[key])
 
 
-class Stages(RowWriter):
-    """What the kernels of a stage have in common: values in workspaces."""
+class _Stage:
+    """What the kernels of a stage have in common: values in workspaces. `w` writes the kernel."""
 
-    def __init__(self, split: SplitRows, number: int, factors: Sequence[Expr], lanes: int) -> None:
-        super().__init__(split.plan, factors, lanes, self.builder(split.machine))
-        self.split, self.stage = split, split.stages[number]
-        self.earlier = split.stages[:number]
+    def __init__(self, split: SplitRows, number: int, w: RowWriter) -> None:
+        self.split, self.w, self.b, self.plan = split, w, w.b, w.plan
+        self.stage, self.earlier = split.stages[number], split.stages[:number]
         self.last_to_reduce = not any(s.reductions for s in split.stages[number + 1 :])
 
     def find_earlier(self) -> None:
         """Values of the row that earlier stages have found."""
-        row = self.line_place()
+        row = self.w.line_place()
         for op in _reductions(self.earlier):
-            reducer = Reducer(self.e, op)
-            self.announce(reducer, self.get("row", reducer, row))
+            reducer = Reducer(self.w.e, op)
+            self.w.announce(reducer, self.get("row", reducer, row))
 
     def get(self, what: str, reducer: Reducer, at: Ix) -> list[Register]:
         """Accumulators of a reduction from workspaces."""
@@ -113,20 +104,21 @@ class Stages(RowWriter):
     def get_one(self, what: str, value: ir.Value, type_: str, at: Ix) -> Register:
         """A register of `type_` that :meth:`put_one` has stored."""
         memory = self._memory(what, value, type_)
-        register = self.e.load_from(memory, at, self.line_mask, readonly=True)
+        register = self.w.e.load_from(memory, at, self.w.line_mask, readonly=True)
         if type_ != "i1":
             return register
         return register.differs(0)
 
     def put_one(self, what: str, value: ir.Value, register: Register, at: Ix) -> None:
         """Store `what` of `value` to its workspace (see :meth:`SplitRows.workspace`)."""
-        type_ = register.element
-        memory = self._memory(what, value, type_)
-        stored = self.b.cast("arith.extui", register, "i8") if type_ == "i1" else register
-        self.e.store_to(memory, stored, at, self.line_mask)
+        with self.w.once():
+            type_ = register.element
+            memory = self._memory(what, value, type_)
+            stored = self.b.cast("arith.extui", register, "i8") if type_ == "i1" else register
+            self.w.e.store_to(memory, stored, at, self.w.line_mask)
 
     def _memory(self, what: str, value: ir.Value, type_: str) -> MemRef:
-        slot = self.arguments.slot(self.split.workspace(what, value, type_))
+        slot = self.w.arguments.slot(self.split.workspace(what, value, type_))
         return self.b.memref(slot, "i8" if type_ == "i1" else type_)
 
     def columns_of(self, first: IndexValue, type_: str) -> Register:
@@ -134,110 +126,111 @@ class Stages(RowWriter):
         b = self.b
         count = b.min(first + self.split.piece, b.param(self.plan.cut)) - first
         if self.plan.layout is Layout.PARTS:
-            count = count * self.cols
+            count = count * self.w.cols
         number = b.cast("arith.index_cast", count, "i32")
         return b.broadcast(b.cast("arith.sitofp", number, element_type(type_)), lanes_of(type_))
 
 
-class Pieces(Stages):
+class _Pieces(_Stage):
     """A task is a piece of a row."""
 
-    def write(self) -> Self:
-        """See `RowWriter.write`."""
-        b, size = self.b, self.split.piece
+    def write(self) -> RowWriter:
+        """The writer, when it has written the function up to `finish`."""
+        b, w, size = self.b, self.w, self.split.piece
         pieces = b.param(self.split.pieces)
 
         def task(piece: IndexValue) -> None:
-            self.here = self.line_place(piece, pieces)
+            self.here = w.line_place(piece, pieces)
             self.totals: dict[ir.Operation, Register] = {}
-            self.first = piece * size
-            self.last = b.min(self.first + size, b.param(self.plan.cut))
+            w.first = piece * size
+            w.last = b.min(w.first + size, b.param(self.plan.cut))
             self.find_earlier()
-            self.sweep(self.stage.sweep)
+            w.sweep(self.stage.sweep, found=self._found)
             if self.stage.relative:
                 for relative in self.stage.relative:
                     self._refer(relative)
-                self.sweep(Sweep([relative.op for relative in self.stage.relative]))
+                w.sweep(Sweep([x.op for x in self.stage.relative]), found=self._found)
 
-        self.tasks([pieces], lambda digits: task(*digits))
-        return self
+        w.tasks([pieces], lambda digits: task(*digits))
+        return w
 
-    def found(self, reducer: Reducer, scalars: list[Register]) -> None:
-        """See `RowWriter.found`."""
+    def _found(self, reducer: Reducer, scalars: list[Register]) -> None:
         self.put("piece", reducer, scalars, self.here)
         self.totals[reducer.op] = scalars[0]
         if self.stage.relative:
-            self.publish(reducer, scalars)
+            self.w.publish(reducer, scalars)
 
     def _refer(self, relative: Relative) -> None:
         """From now on, the columns of this piece are seen from a value of its own."""
-        if relative.reference in self.e.overrides:
+        b, w = self.b, self.w
+        if relative.reference in w.e.overrides:
             return
-        b = self.b
         if relative.total is not None:
             total = self.totals[relative.total]
-            count = self.columns_of(self.first, total.type)
+            count = self.columns_of(w.first, total.type)
             own = total / count
         else:
-            own = self.row_value(relative.row)
+            own = w.row_value(relative.row)
             # Nothing but -inf in this piece must not make the others NaN.
             zero = own.constant(0.0)
             own = b.select((own - own).equals(zero), own, zero)
         self.put_one("reference", relative.reference, own, self.here)
 
         def found(index: Index, mask: Mask | None) -> Register | None:
-            if not self.is_element(index):
+            if not w.is_element(index):
                 raise InternalError(f"a column is asked for out of its turn: {relative.op}")
-            return b.broadcast(own, self.lanes)
+            return b.broadcast(own, w.lanes)
 
-        self.e.overrides[relative.reference] = found
+        w.e.overrides[relative.reference] = found
 
 
-class Combine(Stages):
+class _Combine(_Stage):
     """A task is a row, whose pieces are combined."""
 
-    def work(self) -> None:
-        """See `RowWriter.work`."""
-        row = self.line_place()
+    def write(self) -> RowWriter:
+        """The writer, when it has written the function up to `finish`."""
+        self.w.tasks([], lambda _: self._row())
+        return self.w
+
+    def _row(self) -> None:
+        row = self.w.line_place()
         self.find_earlier()
         for op in self.stage.reductions:
-            reducer = Reducer(self.e, op)
+            reducer = Reducer(self.w.e, op)
             self._found(reducer, self._of_pieces(reducer), row)
         for relative in self.stage.relative:
-            reducer = Reducer(self.e, relative.op)
+            reducer = Reducer(self.w.e, relative.op)
             self._found(reducer, self._of_relative(reducer, relative), row)
         if self.last_to_reduce:
-            self.store_row_values()
+            self.w.store_row_values()
 
-    def over_pieces(
+    def _of_pieces(self, reducer: Reducer) -> list[Register]:
+        return self._merged(reducer, lambda at, _: self.get("piece", reducer, at))
+
+    def _merged(
         self, reducer: Reducer, term: Callable[[Ix, IndexValue], Sequence[Register]]
     ) -> list[Register]:
         """The accumulators of a row: `term(place in workspaces, number in the row)` of its pieces,
         merged in order.
         """
-        b = self.b
-        count = b.param(self.split.pieces)
-        with b.loop(0, count, 1, reducer.neutral(self.line_lanes), hint="piece") as loop:
-            here = term(self.line_place(loop.index, count), loop.index)
-            loop.yield_(*reducer.merge(loop.args, here))
-        return loop.results
-
-    def _of_pieces(self, reducer: Reducer) -> list[Register]:
-        return self.over_pieces(reducer, lambda at, _: self.get("piece", reducer, at))
+        count = self.b.param(self.split.pieces)
+        return self.w.merged(
+            reducer, count, lambda piece: term(self.w.line_place(piece, count), piece)
+        )
 
     def _of_relative(self, reducer: Reducer, relative: Relative) -> list[Register]:
         (type_,) = reducer.types
-        final = self.row_value(relative.row)
+        final = self.w.row_value(relative.row)
 
         def term(at: Ix, number: IndexValue) -> list[Register]:
             own = self.get_one("reference", relative.reference, type_, at)
             (part,) = self.get("piece", reducer, at)
             return [self._seen_from(final, relative, own, part, number)]
 
-        return self.over_pieces(reducer, term)
+        return self._merged(reducer, term)
 
     def _found(self, reducer: Reducer, accumulators: list[Register], row: Ix) -> None:
-        accumulators = self.publish(reducer, accumulators)
+        accumulators = self.w.publish(reducer, accumulators)
         if self.stage is not self.split.stages[-1]:
             self.put("row", reducer, accumulators, row)
 
@@ -260,29 +253,6 @@ class Combine(Stages):
         finite = (final - final).equals(zero)
         nothing = finite & part.equals(zero)
         return b.select(nothing, zero, scaled)
-
-
-class _PiecesInParts(Pieces, PartsWriter):
-    """A task is some parts of a row."""
-
-
-class _CombineInParts(Combine, PartsWriter):
-    """A task is a row in parts."""
-
-
-class _ColumnPieces(Pieces, ColumnWriter):
-    """A task is a piece of columns that lie side by side."""
-
-
-class _ColumnCombine(Combine, ColumnWriter):
-    """A task is columns that lie side by side."""
-
-
-WRITERS: dict[Layout, tuple[type[Pieces], type[Combine]]] = {
-    Layout.WHOLE: (Pieces, Combine),
-    Layout.PARTS: (_PiecesInParts, _CombineInParts),
-    Layout.SIDE_BY_SIDE: (_ColumnPieces, _ColumnCombine),
-}
 
 
 def _reductions(stages: Sequence[Stage]) -> list[ir.Operation]:

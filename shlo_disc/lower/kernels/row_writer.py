@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Self, TypeVar
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.kernels.machine import TaskMachine
-from shlo_disc.lower.kernels.odometer import odometer
-from shlo_disc.lower.kernels.strips import vector_loop
-from shlo_disc.lower.plan import (
-    Input,
-    Kernel,
-    Launch,
-    Output,
-)
+from shlo_disc.lower.kernels.row_layouts import Rows
+from shlo_disc.lower.plan import Input, Launch, Output
 from shlo_disc.lower.schedule.contraction import SHORT
-from shlo_disc.lower.schedule.iteration_space import refine
+from shlo_disc.lower.schedule.iteration_space import merged, refine
 from shlo_disc.lower.schedule.row_reduction import Materialised, Plan, Sweep
-from shlo_disc.lower.values.builder import KernelBuilder
-from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Index, Ix, Space
+from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.reduction import Reducer
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+from shlo_disc.passes.match_rows import Layout
 
-RowStep = Callable[[Ix, Mask | None, list[Register]], list[Register]]
-"""The accumulators behind some columns, of which those in the mask are there."""
+Found = Callable[[Reducer, list[Register]], object]
+
+Full = list[tuple[Register, Materialised | int]]
+"""Full-size values at the current columns, and the intermediate or the result that each is."""
 
 W = TypeVar("W", bound="RowWriter")
 
@@ -51,124 +47,30 @@ def write_rows(plan: Plan, shapes: ShapeAnalysis, write: Callable[[Sequence[Expr
             break
         writer.b.forget()
         factors, writer = finer, write(finer)
-    merged: list[Expr] = []
-    for k, factor in enumerate(factors):
-        if k and k not in writer.space.used:
-            merged[-1] = merged[-1] * factor
-        else:
-            merged.append(factor)
-    if merged == factors:
+    fewer = merged(factors, writer.space.used)
+    if fewer == factors:
         return writer
     writer.b.forget()
-    return write(merged)
+    return write(fewer)
 
 
-class RowWriter:
+class RowWriter(Rows):
     """Writes the kernel of a plan over row `factors`, or its part in the kernel of `b`."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        factors: Sequence[Expr],
-        lanes: int,
-        b: KernelBuilder,
-        arguments: Arguments | None = None,
-    ) -> None:
-        self.plan, self.lanes = plan, lanes
-        self.b, self.arguments = b, arguments or Arguments()
-        self.outputs: Sequence[Output] = [Output(k) for k in range(len(plan.roots))]
-        """Where each root goes."""
-        self.first_scratch = Expr.const(0)
-        """Where the scratch rows begin, in bytes."""
-        self.rank = len(factors)
-        self.space = Space(self.b, plan.shapes.constraints, self.factors(factors), lanes)
-        self.end = len(self.space.factors)
-        self.e = Elemental(self.b, self.space, plan.shapes, plan.block, self.arguments)
-        self.cols = self.b.param(plan.cols, opaque=plan.cols.is_const and plan.cols.value > lanes)
-        self.first, self.last = self.b.index(0), self.b.param(plan.cut)
-        """What is swept: of the columns, or of the parts where the row is in parts."""
+    first_scratch = Expr.const(0)
+    """Where the scratch rows begin, in bytes."""
+    has_results = False
+    """True if the current sweep stores."""
 
-    @staticmethod
-    def builder(machine: TaskMachine) -> KernelBuilder:
-        """A new kernel of such rows."""
-        return machine.builder()
+    @functools.cached_property
+    def outputs(self) -> Sequence[Output]:
+        """Where each root goes."""
+        return [Output(k) for k in range(len(self.plan.roots))]
 
     def write(self) -> Self:
         """The whole function up to `finish`; returns itself."""
         self.tasks([], lambda _: self.work())
         return self
-
-    # ---------------------------------------------------------------- where the elements are
-
-    rows_in_lanes: ClassVar[bool] = False
-    """True if lanes hold rows, and not columns of one row."""
-    line_mask: Mask | None = None
-    """The rows that exist, if lanes hold rows and not all of them exist."""
-
-    @property
-    def line_lanes(self) -> int:
-        """Lanes of a row value; 0: it is a scalar."""
-        return self.lanes if self.rows_in_lanes else 0
-
-    def factors(self, rows: Sequence[Expr]) -> list[Expr]:
-        """The tile space over row factors."""
-        return [*rows, self.plan.cols]
-
-    @property
-    def extent(self) -> Expr:
-        """Number of tasks."""
-        return Expr.product(self.plan.lines)
-
-    def tasks(
-        self, more: Sequence[IndexValue], work: Callable[[Sequence[IndexValue]], None]
-    ) -> None:
-        """The task loop over rows and `more` sizes, whose digits `work` is given at each place."""
-        sizes = [*(self.b.param(f) for f in self.space.factors[: self.rank]), *more]
-
-        def task(number: IndexValue, digits: list[IndexValue]) -> None:
-            self.digits = [Ix(d) for d in digits[: self.rank]]
-            self.space.flats = {(0, self.rank): number} if self.rank and not more else {}
-            self.space.tiles = [*self.digits, self.space.zero()]
-            work(digits[self.rank :])
-
-        odometer(self.b, sizes, task)
-
-    def line_index(self, shape: Sequence[Expr]) -> Index:
-        """Where a value of `shape`, one element a row, is read at this row."""
-        return self.space.root(shape, 0, self.rank) if shape else ()
-
-    def line_place(self, piece: IndexValue | None = None, pieces: IndexValue | None = None) -> Ix:
-        """The number of this row, or of its piece `piece` of `pieces`."""
-        row = self.space.force(self.space.flat_lazy(0, self.rank)).base
-        if piece is None or pieces is None:
-            return Ix(row)
-        return Ix(row * pieces + piece)
-
-    @property
-    def has_one_element(self) -> bool:
-        """True if a row is proved to have one element, or there to be no row, in which case
-        nothing runs. Either may follow from a constraint.
-        """
-        return self.space.same(self.plan.length, Expr.const(1)) or self.space.same_count(
-            self.plan.space, self.plan.lines
-        )
-
-    def is_line(self, index: Index) -> bool:
-        """True if `index` is this row's; that of its element is, if the row has one element."""
-        if self.has_one_element and self.is_element(index):
-            return True
-        return self.is_flat(self.space.joined(index), 0, self.rank)
-
-    def is_element(self, index: Index) -> bool:
-        """True if `index` is that of the current row and columns."""
-        return self.is_flat(self.space.joined(index), 0, self.end)
-
-    @staticmethod
-    def is_flat(groups: Index, first: int, last: int) -> bool:
-        """True if groups are the flat index over factors `first` to `last`."""
-        if first == last:
-            return all(s.is_one for g in groups for s in g.sizes)
-        return len(groups) == 1 and groups[0].at.tile == (first, last)
 
     # ---------------------------------------------------------------- a row
 
@@ -180,11 +82,18 @@ class RowWriter:
 
     def store_row_values(self) -> None:
         """The results that have one element a row."""
-        for k in self.plan.row_outputs:
-            root = self.plan.roots[k]
-            value = self.row_value(root)
-            at = self.line_place()
-            self.e.store(self.outputs[k], element_of(root), value, at, self.line_mask)
+        if not self.plan.row_outputs:
+            return
+        with self.once():
+            for k in self.plan.row_outputs:
+                root = self.plan.roots[k]
+                value = self.row_value(root)
+                at = self.line_place()
+                self.e.store(self.outputs[k], element_of(root), value, at, self.line_mask)
+
+    def once(self) -> AbstractContextManager[object]:
+        """What stores a row's values is inside, where several threads take the row."""
+        return contextlib.nullcontext()
 
     def row_value(self, value: ir.Value) -> Register:
         """A value with one element a row, at this row."""
@@ -192,10 +101,8 @@ class RowWriter:
 
     def launch(self, name: str, time: Expr, times: Expr | int = 1) -> Launch:
         """The finished kernel: `times` tasks of `time` nanoseconds for every row."""
-        text, params = self.b.finish()
-        buffers = tuple(self.arguments.buffers)
-        extent = self.extent * times
-        return Launch(Kernel(name, text), buffers, params, extent, time, self.scratch_bytes())
+        made, extent = self.b.finish(), self.extent * times
+        return self.arguments.launch(made, name, extent, time, self.scratch_bytes())
 
     def scratch_bytes(self) -> Expr:
         """Bytes of all scratch rows."""
@@ -210,15 +117,18 @@ class RowWriter:
 
     # ---------------------------------------------------------------- sweeps
 
-    def sweep(self, sweep: Sweep, asks_ahead: bool = False) -> None:
+    def sweep(self, sweep: Sweep, asks_ahead: bool = False, found: Found | None = None) -> None:
         """One pass over a row. General reductions come first: results may overwrite what they read.
 
         `asks_ahead`: ask for the next row of the inputs. The first sweep has read this row, and
-        until it reads the next one memory would have nothing to do.
+        until it reads the next one memory would have nothing to do. `found` is given what the sweep
+        has found for each reduction; :meth:`publish` by default.
         """
+        self.has_results = bool(sweep.outputs or sweep.stores)
+        found = found or self.publish
         for op in sweep.general:
             reducer = Reducer(self.e, op)
-            self.found(reducer, self.in_order(reducer))
+            found(reducer, self.in_order(reducer))
         if sweep.simple or sweep.outputs or sweep.stores:
             reducers = [Reducer(self.e, op) for op in sweep.simple]
             start = [a for r in reducers for a in r.neutral(self.lanes)]
@@ -235,18 +145,23 @@ class RowWriter:
                         pairs = zip(stepped, own, strict=True)
                         stepped = [self.b.select(mask, now, before) for now, before in pairs]
                     new += stepped
-                self.store_columns(sweep, full, mask)
+                self.store_columns(full, mask)
                 return new
 
-            found = self.columns(start, body)
-            for reducer, own in zip(reducers, _shares(reducers, found), strict=True):
-                self.found(reducer, self.across_lanes(reducer, own, in_order=False))
+            swept = self.columns(start, body)
+            for reducer, own in zip(reducers, _shares(reducers, swept), strict=True):
+                found(reducer, self.across_lanes(reducer, own, in_order=False))
         for item in sweep.stores:
             self._override(item)
 
     def ask_for_next_row(self) -> None:
-        """Let the caches fetch the inputs' columns that come next."""
+        """Let the caches fetch the inputs' columns that come next.
+
+        Rows that are in lanes are too near to ask for them.
+        """
         b = self.b
+        if self.in_lanes:
+            return
         here = self.space.force(self.space.flat_lazy(0, self.end))
         following = here.base + self.cols
         space = (*self.space.factors[:-1], self.plan.cols)
@@ -255,27 +170,20 @@ class RowWriter:
                 memory = b.memref(self.arguments.slot(Input(index)), element_of(argument).storage)
                 memory.prefetch(following)
 
-    def at(self, ix: Ix, mask: Mask | None) -> None:
-        """From now on, these are the current columns."""
-        self.space.tiles = [*self.digits, ix]
-        self.e.tail = mask
-
     def _full(self, value: ir.Value, mask: Mask | None) -> Register:
         """A full-size value at the current columns."""
         index = self.space.root(self.e.shape(value), 0, self.end)
         return self.e.value_at(value, index, mask)
 
-    def _values(self, sweep: Sweep, mask: Mask | None) -> list[tuple[Register, Materialised | int]]:
-        found: list[tuple[Register, Materialised | int]] = []
+    def _values(self, sweep: Sweep, mask: Mask | None) -> Full:
+        found: Full = []
         for item in sweep.stores:
             if item.output is None or self.plan.roots[item.output] != item.value:
                 found.append((self._full(item.value, mask), item))
         found += [(self._full(self.plan.roots[k], mask), k) for k in sweep.outputs]
         return found
 
-    def store_columns(
-        self, sweep: Sweep, full: Sequence[tuple[Register, Materialised | int]], mask: Mask | None
-    ) -> None:
+    def store_columns(self, full: Full, mask: Mask | None) -> None:
         """Store full-size values at the current columns, to results and scratch rows."""
         for register, where in full:
             value = where.value if isinstance(where, Materialised) else self.plan.roots[where]
@@ -300,10 +208,6 @@ class RowWriter:
         memory = self.b.memref(self.arguments.slot(self.outputs[k]), storage)
         return memory, self.space.flat(0, self.end)
 
-    def scratch_place(self) -> Ix:
-        """Where the current columns are in a scratch row."""
-        return self.space.tiles[-1]
-
     def scratch_row(self, item: Materialised) -> MemRef:
         """The scratch row that holds `item`."""
         offset = self.first_scratch
@@ -312,39 +216,43 @@ class RowWriter:
         return self.b.scratch(element_of(item.value).storage, self.b.param(offset))
 
     def _override(self, item: Materialised) -> None:
-        """From now on, the value at the current row and column is loaded."""
+        def where() -> tuple[MemRef, Ix]:
+            if item.output is None:
+                return self.scratch_row(item), self.scratch_place()
+            return self.result(item.output)
+
+        self.override(item.value, where)
+
+    def override(self, value: ir.Value, where: Callable[[], tuple[MemRef, Ix]]) -> None:
+        """From now on, `value` at the current row and column is loaded from `where`."""
 
         def load(index: Index, mask: Mask | None) -> Register | None:
             if not self.is_element(index):
                 return None
-            element = element_of(item.value)
-            if item.output is None:
-                memory, at = self.scratch_row(item), self.scratch_place()
-            else:
-                memory, at = self.result(item.output)
-            register = self.e.load_from(memory, at, mask, readonly=False)
-            if element.kind != "b":
-                return register
-            return register.differs(0)
+            register = self.e.load_from(*where(), mask, readonly=False)
+            return register.differs(0) if element_of(value).kind == "b" else register
 
-        self.e.overrides[item.value] = load
-
-    def columns(self, start: Sequence[Register], body: RowStep) -> list[Register]:
-        """Run `body(columns, mask, accumulators)` over columns `first` to `last` of the row."""
-        return self.span(self.first, self.last, start, body)
-
-    def span(
-        self, first: IndexValue, last: IndexValue, start: Sequence[Register], body: RowStep
-    ) -> list[Register]:
-        """Run `body(columns, mask, accumulators)` over columns `first` to `last` of a run."""
-        b, space, size = self.b, self.space, self.plan.cols
-        return vector_loop(b, space, first, last, size, self.lanes, body, start)
+        self.e.overrides[value] = load
 
     # ---------------------------------------------------------------- reductions
 
     def in_order(self, reducer: Reducer) -> list[Register]:
-        """Scalar accumulators over columns `first` to `last`, neighbours combined first."""
-        return self.span_in_order(reducer, self.first, self.last)
+        """Accumulators over `first` to `last` of the row, neighbours combined first."""
+        if self.in_lanes:
+            return self.columns(reducer.init(self.lanes), functools.partial(self._step, reducer))
+        if self.plan.layout is Layout.WHOLE:
+            return self.span_in_order(reducer, self.first, self.last)
+        with self.b.loop(self.first, self.last, 1, reducer.init(0), hint="part") as loop:
+            self.part = Ix(loop.index)
+            found = self.span_in_order(reducer, self.b.index(0), self.cols)
+            loop.yield_(*reducer.merge(loop.args, found))
+        return loop.results
+
+    def _step(
+        self, reducer: Reducer, ix: Ix, mask: Mask | None, accs: list[Register]
+    ) -> list[Register]:
+        self.at(ix, mask)
+        return reducer.step(accs, [self._full(v, mask) for v in reducer.inputs])
 
     def span_in_order(
         self, reducer: Reducer, first: IndexValue, last: IndexValue
@@ -362,15 +270,16 @@ class RowWriter:
             loop.yield_(*(b.select(mask, n, o) for n, o in zip(new, loop.args, strict=True)))
         return self.across_lanes(reducer, loop.results, in_order=True)
 
-    def found(self, reducer: Reducer, scalars: list[Register]) -> None:
-        """What a sweep has found for a reduction."""
-        self.publish(reducer, scalars)
-
     def across_lanes(
         self, reducer: Reducer, accs: Sequence[Register], in_order: bool
     ) -> list[Register]:
-        """Scalar accumulators: the lanes as a balanced tree; those of a short row one by one."""
+        """Scalar accumulators: the lanes as a balanced tree; those of a short row one by one.
+
+        Where every lane is a row of its own, there is nothing to do.
+        """
         b = self.b
+        if self.in_lanes:
+            return list(accs)
         width = accs[0].lanes
         parts = list(accs)
         cols = self.plan.cols
@@ -388,6 +297,15 @@ class RowWriter:
             parts = reducer.merge(left, right) if in_order else reducer.combine(left, right)
             width = half
         return [b.extract(p, 0) for p in parts]
+
+    def merged(
+        self, reducer: Reducer, count: IndexValue, term: Callable[[IndexValue], Sequence[Register]]
+    ) -> list[Register]:
+        """The accumulators `term(number)` of `count` pieces of a row, merged in order."""
+        start = reducer.neutral(self.line_lanes)
+        with self.b.loop(0, count, 1, start, hint="piece") as loop:
+            loop.yield_(*reducer.merge(loop.args, term(loop.index)))
+        return loop.results
 
     def publish(self, reducer: Reducer, scalars: list[Register]) -> list[Register]:
         """Add the init value where it is still missing; the row values can be found now."""

@@ -198,9 +198,7 @@ class _Columns(Scan):
                 self.blocks(zero, n, 1, step, self.reducer.init(self.lanes))
 
             left = inner - column
-            with b.if_(left >= self.lanes) as branch:
-                columns(None)
-                with branch.otherwise():
-                    columns(b.mask(left, self.lanes))
+            whole = left >= self.lanes
+            b.either(whole, lambda: columns(None), lambda: columns(b.mask(left, self.lanes)))
         extent = self.outer * ceil_div(self.inner, self.lanes)
         return self.single.launch(self.e, "scan_columns", extent, self.size * 8 + 20)

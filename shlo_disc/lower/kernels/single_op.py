@@ -11,7 +11,7 @@ from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.strips import strips
-from shlo_disc.lower.plan import Buffer, Kernel, Launch, Output, Workspace
+from shlo_disc.lower.plan import Buffer, Launch, Output, Workspace
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Arguments, Elemental
 from shlo_disc.lower.values.elements import element_of
@@ -58,11 +58,7 @@ class SingleOp:
         self, e: Elemental, name: str, extent: Expr, cost: Expr, scratch: Expr | int = 0
     ) -> Launch:
         """The finished kernel of `e` over `extent` tasks."""
-        text, params = e.b.finish()
-        if isinstance(scratch, int):
-            scratch = Expr.const(scratch)
-        buffers = tuple(e.arguments.buffers)
-        return Launch(Kernel(name, text), buffers, params, extent, cost, scratch)
+        return e.arguments.launch(e.b.finish(), name, extent, cost, scratch)
 
     def places(self, values: Sequence[ir.Value]) -> tuple[list[Buffer], tuple[Expr, ...]]:
         """A buffer for each result of the op, in a workspace when nobody reads it: (buffers,

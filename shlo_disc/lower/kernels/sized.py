@@ -42,6 +42,11 @@ class Sized(KernelBuilder):
         self._places = {name: place for place, name in enumerate(sizes)} if in_order else {}
         self._order: list[Expr] = [*sizes.values()] if in_order else []
 
+    @property
+    def param_count(self) -> int:
+        """Sizes that the kernel takes so far."""
+        return len(self._order)
+
     def size(self, name: str) -> IndexValue:
         """The size called `name` (KeyError: not given), as index."""
         return self._slot(name, self._named[name])

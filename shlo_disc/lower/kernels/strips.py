@@ -47,13 +47,9 @@ def strips(
     end, carried = whole_strips(
         b, first, last, lanes, lambda at, args: body(at, None, args), carry, hint
     )
-    with b.if_(end < last) as branch:
-        mask = b.mask(last - end, lanes)
-        branch.yield_(*(body(end, mask, list(carried)) or ()))
-        if carry:
-            with branch.otherwise():
-                branch.yield_(*carried)
-    return branch.results
+    return b.either(
+        end < last, lambda: body(end, b.mask(last - end, lanes), list(carried)), lambda: carried
+    )
 
 
 def whole_strips(

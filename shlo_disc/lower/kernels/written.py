@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from shlo_disc.base.records import dataclass
-from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.mlir import ir
-from shlo_disc.lower.plan import KernelText
 from shlo_disc.lower.schedule.transposed_operands import Staged, find
-from shlo_disc.lower.values.elemental import Arguments, Elemental
+from shlo_disc.lower.values.elemental import Arguments, Elemental, Made
 from shlo_disc.lower.values.index import Space
 
 
@@ -15,8 +13,7 @@ from shlo_disc.lower.values.index import Space
 class Written:
     """A kernel text and what it asks for."""
 
-    text: KernelText
-    params: tuple[Expr, ...]
+    made: Made
     arguments: Arguments
     space: Space
     crossed: list[Staged]
@@ -27,6 +24,5 @@ class Written:
 
 def written(e: Elemental) -> Written:
     """The kernel of `e`, finished."""
-    text, params = e.b.finish()
-    strided = tuple(dict.fromkeys(read.value for read in e.reads))
-    return Written(text, params, e.arguments, e.space, find(e), strided)
+    made, strided = e.b.finish(), tuple(dict.fromkeys(read.value for read in e.reads))
+    return Written(made, e.arguments, e.space, find(e), strided)

@@ -12,9 +12,7 @@ Source: StableHLO specification, `convolution`; M. Dukhan, "The indirect convolu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -23,9 +21,9 @@ from shlo_disc.ir.convolutions import conv_numbers
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.kernels.machine import TaskMachine
 from shlo_disc.lower.kernels.odometer import odometer
-from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelPlan, Launch, Output, Step, Workspace
-from shlo_disc.lower.products.epilogue import Epilogue
-from shlo_disc.lower.schedule.contraction import Dense, Problem
+from shlo_disc.lower.plan import Buffer, Input, KernelPlan, Launch, Output, Step, Workspace
+from shlo_disc.lower.products.request import MakePlanner, Request
+from shlo_disc.lower.schedule.contraction import Dense
 from shlo_disc.lower.schedule.convolution import (
     Phase,
     Window,
@@ -41,43 +39,6 @@ from shlo_disc.passes.records import Planned
 
 COPY = -1
 """Stands for the number of the operand that is a padded copy: one value may be both operands."""
-
-
-class ProductPlanner(Protocol):
-    """Plans one product."""
-
-    @property
-    def panel_bytes(self) -> Expr | None:
-        """What the workspace `panels` takes; None where the product does not use it."""
-
-    def steps(self) -> tuple[Step, ...]:
-        """The launches."""
-
-
-class MakePlanner(Protocol):
-    """A target's planner of products.
-
-    `a_buffer`, `b_buffer`: where A and B are. `finish`, `result`: what becomes of the sums, and the
-    element type stored to `out`. `keep_b`: B may be the same in several calls. `panels`: memory
-    that the product may use.
-    """
-
-    def __call__(
-        self,
-        problem: Problem,
-        shapes: ShapeAnalysis,
-        machine: Any,
-        *,
-        a_buffer: Buffer,
-        b_buffer: Buffer,
-        finish: Callable[[Arguments, int], Epilogue] | None,
-        result: ElementType,
-        label: str,
-        keep_b: bool,
-        out: Output | Workspace,
-        panels: Workspace,
-    ) -> ProductPlanner:
-        """The planner of `problem`."""
 
 
 def emit_conv(
@@ -115,23 +76,14 @@ def emit_conv(
     for phase in phases:
         problem = convolution_problem(record.sums, window, phase, shapes, number, rhs)
         dense = Dense(problem, record.sums, root)
-
-        finish = partial(Epilogue, dense, block, shapes)
         buffers: dict[int, Buffer] = {number: image, rhs: Input(rhs)}
-        planner = make_planner(
-            problem,
-            shapes,
-            machine,
-            a_buffer=buffers[problem.a_input],
-            b_buffer=buffers[problem.b_input],
-            finish=finish if root != dense.total else None,
-            result=made,
-            label="conv",
+        a, b = buffers[problem.a_input], buffers[problem.b_input]
+        request = replace(
+            Request.of(dense, block, shapes, machine, out), label="conv", a_buffer=a, b_buffer=b,
             # The image is another one in every call.
-            keep_b=problem.b_input == rhs,
-            out=out,
-            panels=Workspace(len(workspaces)),
-        )
+            keep_b=problem.b_input == rhs, panels=Workspace(len(workspaces)),
+        )  # fmt: skip
+        planner = make_planner(request)
         if not phase.is_zero:
             steps += planner.steps()
         if planner.panel_bytes is not None:
@@ -195,14 +147,9 @@ def _spread(
 
     outer = [b.size(f"p{d}") for d in range(last)]
     odometer(b, outer or [b.index(1)], task)
-    text, params = b.finish()
-    return Launch(
-        Kernel("conv_spread", text),
-        (source, Output(0)),
-        params,
-        Expr.product(sizes[:last]),
-        sizes[last] * element.bytes // 8 + 10,
-    )
+    work = sizes[last] * element.bytes // 8 + 10
+    lines = Expr.product(sizes[:last])
+    return Arguments([source, Output(0)]).launch(b.finish(), "conv_spread", lines, work)
 
 
 def _pad(
@@ -265,12 +212,5 @@ def _pad(
 
     outer = [b.size(f"p{d}") for d in range(last)]
     odometer(b, outer or [b.index(1)], task)
-    text, params = b.finish()
-    lines = Expr.product(padded[:last])
-    return Launch(
-        Kernel("conv_pad", text),
-        (source, to),
-        params,
-        lines,
-        padded[last] * element.bytes // 8 + 10,
-    )
+    work = padded[last] * element.bytes // 8 + 10
+    return Arguments([source, to]).launch(b.finish(), "conv_pad", Expr.product(padded[:last]), work)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from shlo_disc.base.errors import InternalError
 from shlo_disc.dynamic.expr import Expr
@@ -30,10 +30,20 @@ from shlo_disc.passes.match_dense import Bands
 E = TypeVar("E", bound=Elemental)
 
 
+class ResultPlace(NamedTuple):
+    """Where a vector of sums is."""
+
+    batch: list[IndexValue]
+    """The index along every batch axis."""
+    row: IndexValue
+    column: IndexValue
+    """That of the first lane; of bands, in each."""
+
+
 class Epilogue:
     """Computes elements of `dense.root` from finished sums, which are `dense.total`.
 
-    `place` is the index along every batch axis. Lanes off in `mask` may hold anything.
+    Lanes off in `mask` may hold anything.
     """
 
     def __init__(
@@ -51,17 +61,9 @@ class Epilogue:
                  if i not in (p.a_input, p.b_input) and x not in factors]  # fmt: skip
         return any(Expr.product(x) not in (p.columns, Expr.const(1)) for x in sizes)
 
-    def __call__(
-        self,
-        b: KernelBuilder,
-        sums: Register,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
-    ) -> Register:
-        """The results of `sums`, a vector of the compute type: from `column` on in `row`."""
-        return self.at(b, sums, self._axes(place, row, column), mask)
+    def __call__(self, b: KernelBuilder, sums: Register, at: ResultPlace, mask: Mask) -> Register:
+        """The results of `sums`, a vector of the compute type."""
+        return self.at(b, sums, self._axes(at), mask)
 
     def at(
         self, b: KernelBuilder, sums: Register, axes: Sequence[tuple[Axis, Ix]], mask: Mask | None
@@ -79,29 +81,20 @@ class Epilogue:
         emitter.overrides[dense.total] = known
         return b.broadcast(emitter.value_at(dense.root, here, mask), self.lanes)
 
-    def ask(
-        self,
-        b: KernelBuilder,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
-    ) -> None:
+    def ask(self, b: KernelBuilder, at: ResultPlace, mask: Mask) -> None:
         """Prefetch what a call for this place will read."""
-        self._ask(b, self._axes(place, row, column), mask)
+        self._ask(b, self._axes(at), mask)
 
     def _ask(self, b: KernelBuilder, axes: Sequence[tuple[Axis, Ix]], mask: Mask) -> None:
         emitter, here = self._emitter(Asking, b, axes, mask)
         emitter.overrides[self.dense.total] = lambda *_: emitter.nothing(self.dense.total)
         emitter.value_at(self.dense.root, here, mask)
 
-    def _axes(
-        self, place: list[IndexValue], row: IndexValue, column: IndexValue
-    ) -> list[tuple[Axis, Ix]]:
+    def _axes(self, place: ResultPlace) -> list[tuple[Axis, Ix]]:
         p = self.dense.problem
-        axes = [(axis, Ix(at)) for axis, at in zip(p.batch, place, strict=True)]
-        axes.append((Axis(p.rows, c=p.m[-1].c), Ix(row)))
-        axes.append((Axis(p.columns, c=p.n[-1].c), Ix(column, 1, multiple=self.lanes)))
+        axes = [(axis, Ix(at)) for axis, at in zip(p.batch, place.batch, strict=True)]
+        axes.append((Axis(p.rows, c=p.m[-1].c), Ix(place.row)))
+        axes.append((Axis(p.columns, c=p.n[-1].c), Ix(place.column, 1, multiple=self.lanes)))
         return axes
 
     def _emitter(
@@ -125,23 +118,17 @@ class BandEpilogue(Epilogue):
     """Computes the results of `dense.bands` from the finished sums of all bands."""
 
     def write(
-        self,
-        b: KernelBuilder,
-        sums: Sequence[Register],
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
+        self, b: KernelBuilder, sums: Sequence[Register], at: ResultPlace, mask: Mask
     ) -> None:
-        """Store the results of a vector of every band, `column` the one in each."""
+        """Store the results of a vector of every band."""
         bands = self._checked()
         values: list[Register] = []
         for band, total in enumerate(sums):
-            axes = self._whole_axes(b, place, row, column, band)
+            axes = self._whole_axes(b, at, band)
             values.append(self.at(b, total, axes, mask))
             if bands.whole is not None:
                 self._store(b, bands.whole, self.dense.root, values[-1], axes, mask)
-        axes = self._axes(place, row, column)
+        axes = self._axes(at)
         emitter, here = self._emitter(Elemental, b, axes, mask, bands.results[0][0])
         for part, band in bands.parts:
             emitter.overrides[part] = lambda *_, band=band: values[band]
@@ -149,20 +136,12 @@ class BandEpilogue(Epilogue):
             value = b.broadcast(emitter.value_at(root, here, mask), self.lanes)
             self._store(b, number, root, value, axes, mask)
 
-    def ask(
-        self,
-        b: KernelBuilder,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        mask: Mask,
-    ) -> None:
+    def ask(self, b: KernelBuilder, at: ResultPlace, mask: Mask) -> None:
         """Prefetch what a call for this place will read, of every band."""
         bands = self._checked()
         for band in range(self.dense.problem.bands):
-            self._ask(b, self._whole_axes(b, place, row, column, band), mask)
-        axes = self._axes(place, row, column)
-        emitter, here = self._emitter(Asking, b, axes, mask, bands.results[0][0])
+            self._ask(b, self._whole_axes(b, at, band), mask)
+        emitter, here = self._emitter(Asking, b, self._axes(at), mask, bands.results[0][0])
         for part, _ in bands.parts:
             emitter.overrides[part] = lambda *_, part=part: emitter.nothing(part)
         for root, _ in bands.results:
@@ -173,18 +152,11 @@ class BandEpilogue(Epilogue):
             raise InternalError(f"no bands of {self.dense.root}")
         return self.dense.bands
 
-    def _whole_axes(
-        self,
-        b: KernelBuilder,
-        place: list[IndexValue],
-        row: IndexValue,
-        column: IndexValue,
-        band: int,
-    ) -> list[tuple[Axis, Ix]]:
+    def _whole_axes(self, b: KernelBuilder, place: ResultPlace, band: int) -> list[tuple[Axis, Ix]]:
         """The axes of `dense.root`, at a column of a band."""
-        *others, (axis, at) = self._axes(place, row, column)
+        *others, (axis, at) = self._axes(place)
         width = self.dense.problem.columns
-        moved = column + b.param(width, opaque=True) * band
+        moved = place.column + b.param(width, opaque=True) * band
         multiple = self.lanes if self.shapes.constraints.divisible(width, self.lanes) else 1
         whole = replace(axis, size=axis.size * self.dense.problem.bands)
         return [*others, (whole, replace(at, start=moved, multiple=multiple))]

@@ -10,8 +10,9 @@ from shlo_disc.lower.gpu import codegen
 from shlo_disc.lower.gpu import target as gpu_target_module
 from shlo_disc.lower.gpu.launches import Emit
 from shlo_disc.lower.gpu.model import MODEL
-from shlo_disc.lower.gpu.products import emit_conv, emit_dense
+from shlo_disc.lower.gpu.products import emit_dense
 from shlo_disc.lower.gpu.target import gpu_target
+from shlo_disc.lower.products.conv import emit_conv
 from shlo_disc.lower.rocm.machine import for_device, machine_of
 from shlo_disc.lower.rocm.products import MatrixProduct
 from shlo_disc.lower.target import Target
@@ -20,8 +21,8 @@ __all__ = ["EMITTERS", "for_device", "target"]
 
 EMITTERS: Mapping[str, Emit] = {
     **gpu_target_module.EMITTERS,
-    "conv": functools.partial(emit_conv, planner=MatrixProduct),
-    "dense": functools.partial(emit_dense, planner=MatrixProduct),
+    "conv": functools.partial(emit_conv, make_planner=MatrixProduct),
+    "dense": functools.partial(emit_dense, make_planner=MatrixProduct),
 }
 """The emitter of every kind of fusion."""
 

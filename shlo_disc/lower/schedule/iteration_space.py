@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from shlo_disc.dynamic.expr import Expr
@@ -47,13 +47,7 @@ def shape_tile_space(
         if finer == factors:
             break
         factors, written = finer, write(finer)
-    space = written.space
-    out: list[Expr] = []
-    for k, factor in enumerate(factors):
-        if k and k not in space.used:
-            out[-1] = out[-1] * factor
-        else:
-            out.append(factor)
+    out = merged(factors, written.space.used)
     factors, written = list(out), written if out == factors else write(out)
     # A tiny innermost factor leaves most lanes empty. One that divides the lanes has an index known
     # in every lane; else rather divide lane by lane.
@@ -66,6 +60,17 @@ def shape_tile_space(
         last = out.pop()
         out[-1] = out[-1] * last
     return out, 1, written if out == factors else write(out)
+
+
+def merged(factors: Sequence[Expr], used: Container[int]) -> list[Expr]:
+    """`factors` of which those are one between which no boundary is `used`."""
+    out: list[Expr] = []
+    for k, factor in enumerate(factors):
+        if k and k not in used:
+            out[-1] = out[-1] * factor
+        else:
+            out.append(factor)
+    return out
 
 
 def _is_zero(size: Expr) -> bool:

@@ -19,7 +19,7 @@ from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elemental import Elemental
-from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.elements import Op, element_of
 from shlo_disc.lower.values.elementwise import convert, own_bits
 from shlo_disc.lower.values.gathers import gather
 from shlo_disc.lower.values.index import Group, Index, Ix
@@ -29,16 +29,12 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, Register, element_typ
 # ------------------------------------------------------------------ reshapes, broadcasts, ...
 
 
-def _reshape(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _reshape(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     operand = op.operands[0]
     return e.value_at(operand, e.space.reshape(index, e.shape(operand)), mask)
 
 
-def _broadcast(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _broadcast(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     operand = op.operands[0]
     sizes, out = e.shape(operand), e.shape(value)
     mapping = [DROP] * len(out)
@@ -68,16 +64,12 @@ def _expanded(e: Elemental, ix: Ix, size: Expr) -> Ix:
     return e.space.uniform(b.select(is_one, lanes.constant(0), lanes))
 
 
-def _transpose(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _transpose(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     groups, _ = carry(e, index, integers(op, "permutation"))
     return e.value_at(op.operands[0], assemble(e.shape(op.operands[0]), groups, {}), mask)
 
 
-def _reverse(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _reverse(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     turned, sizes = set(integers(op, "dimensions")), e.shape(value)
     groups, own = carry(e, index, [OWN if d in turned else d for d in range(len(sizes))])
     dims = {d: e.space.negate_from(e.b.param(sizes[d]) - 1, ix) for d, ix in own.items()}
@@ -125,16 +117,14 @@ def _strided(
     return e.value_at(operand, assemble(sizes, groups, dims), mask)
 
 
-def _slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _slice(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     starts = [Expr.const(k) for k in integers(op, "start_indices")]
     strides = [Expr.const(k) for k in integers(op, "strides")]
     return _strided(e, op.operands[0], value, index, starts, strides, mask)
 
 
 def _real_dynamic_slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     operand, start, _, stride = op.operands
     rank = len(e.shape(operand))
@@ -152,7 +142,7 @@ def clamped_start(e: Elemental, start: IndexValue, size: Expr, window: Expr) -> 
 
 
 def _dynamic_slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     operand, *starts = op.operands
     sizes, out = e.shape(operand), e.shape(value)
@@ -261,16 +251,14 @@ def _lanes(e: Elemental, name: IndexValue) -> int:
     return e.lanes if name.type != "index" else 0
 
 
-def _pad(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _pad(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     low = [Expr.const(k) for k in integers(op, "edge_padding_low")]
     interior = [Expr.const(k) for k in integers(op, "interior_padding")]
     return _pad_with(e, op, value, index, mask, low, interior)
 
 
 def _dynamic_pad(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     rank = len(e.shape(value))
     low = [e.entry(op.operands[2], d) for d in range(rank)]
@@ -279,7 +267,7 @@ def _dynamic_pad(
 
 
 def _concatenate(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     axis = ir.IntegerAttr(op.attributes["dimension"]).value
     rank = len(e.shape(value))
@@ -328,7 +316,7 @@ def _empty(e: Elemental, value: ir.Value, axis: int) -> bool:
 
 
 def _dynamic_update_slice(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     operand, update, *starts = op.operands
     sizes, window = e.shape(operand), e.shape(update)
@@ -353,9 +341,7 @@ def _dynamic_update_slice(
 # ------------------------------------------------------------------ values from no operand
 
 
-def _iota(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _iota(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     axis = ir.IntegerAttr(op.attributes["iota_dimension"]).value
     rank = len(e.shape(value))
     _, own = carry(e, index, [OWN if d == axis else DROP for d in range(rank)])
@@ -367,15 +353,11 @@ def _iota(
     )
 
 
-def _constant(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _constant(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     return e.splat(op)
 
 
-def _dim(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _dim(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     size = Expr.parse(ir.StringAttr(op.attributes["dim"]).value)
     element = element_of(value)
     if not element.is_float:
@@ -385,9 +367,7 @@ def _dim(
     )
 
 
-def _sizes(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _sizes(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     """A 1-D tensor of sizes used as data: select by position."""
     sizes = [Expr.parse(ir.StringAttr(d).value) for d in op.attributes["dims"]]
     element = element_of(value)
@@ -403,7 +383,7 @@ def _sizes(
 
 
 def _bitcast_convert(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     """Between widths: the narrow side has one more, innermost dimension, lowest bits first."""
     operand = op.operands[0]

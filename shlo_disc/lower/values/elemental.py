@@ -12,7 +12,7 @@ symbolic sizes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType
 from shlo_disc.ir.mlir import ir, producer
-from shlo_disc.lower.plan import Buffer, Input
+from shlo_disc.lower.plan import Buffer, Input, Kernel, KernelText, Launch, Output
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.elements import element_of, unsupported, wrap
 from shlo_disc.lower.values.elementwise import SCALAR_OPS, emit_scalar
@@ -53,11 +53,16 @@ _CLOSE = 4
 """Vectors that are loaded whole and sorted, at most, where lanes are near each other."""
 
 
+Size = Expr | int
+Made = tuple[KernelText, tuple[Expr, ...]]
+"""What :meth:`KernelBuilder.finish` gives."""
+
+
 class Arguments:
     """The pointers a kernel takes, in order of first use."""
 
-    def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
+    def __init__(self, buffers: Iterable[Buffer] = ()) -> None:
+        self.buffers: list[Buffer] = [*buffers]
         self._slots: dict[Buffer, int] = {}
 
     def slot(self, buffer: Buffer) -> int:
@@ -70,6 +75,13 @@ class Arguments:
         """A position of its own for `buffer`, which may have others."""
         self.buffers.append(buffer)
         return len(self.buffers) - 1
+
+    def launch(
+        self, made: Made, name: str, extent: Expr, cost: Size = 1, scratch: Size = 0
+    ) -> Launch:
+        """A finished kernel over these arguments and `extent` tasks; see `Launch`."""
+        kernel, numbers = Kernel(name, made[0]), (Expr.of(cost), Expr.of(scratch))
+        return Launch(kernel, tuple(self.buffers), made[1], extent, *numbers)
 
 
 @dataclass(frozen=True)
@@ -171,6 +183,16 @@ class Elemental:
             self.remember(top, index, mask, result)
             stack.pop()
         return cast("Register", self._recall(value, index, mask))
+
+    def store_all(self, roots: Sequence[ir.Value], mask: Mask | None) -> None:
+        """Compute `roots` at the current place of the tile space, then store them as results."""
+        end = len(self.space.factors)
+        shapes = map(self.shape, roots)
+        indices = [self.space.root(shape, 0, end) if shape else () for shape in shapes]
+        values = [self.value_at(*one, mask) for one in zip(roots, indices, strict=True)]
+        place = self.space.force(self.space.flat_lazy(0, end))
+        for k, (root, value) in enumerate(zip(roots, values, strict=True)):
+            self.store(Output(k), element_of(root), value, place, mask)
 
     def remember(
         self, value: ir.Value, index: Index, mask: Mask | None, register: Register
@@ -328,11 +350,12 @@ class Elemental:
         lanes: int,
     ) -> Register:
         """One of two values by a scalar condition; only the chosen one is computed."""
-        with self.b.if_(condition) as branch:
-            branch.yield_(self.b.broadcast(then(), lanes))
-            with branch.otherwise():
-                branch.yield_(self.b.broadcast(otherwise(), lanes))
-        return branch.results[0]
+        b = self.b
+        return b.either(
+            condition,
+            lambda: [b.broadcast(then(), lanes)],
+            lambda: [b.broadcast(otherwise(), lanes)],
+        )[0]
 
     def width(self, index: Index, mask: Mask | None) -> int:
         """Lanes a value at `index` has at most."""
@@ -644,11 +667,7 @@ class _Region:
         otherwise: Callable[[], list[Register]],
     ) -> list[Register]:
         """Branch `number` of `op` where the condition holds."""
-        with self.e.b.if_(condition) as branch:
-            branch.yield_(*self._side(op, number))
-            with branch.otherwise():
-                branch.yield_(*otherwise())
-        return branch.results
+        return self.e.b.either(condition, lambda: self._side(op, number), otherwise)
 
 
 _CONTROL_FLOW: dict[str, Callable[[_Region, ir.Operation], list[Register]]] = {

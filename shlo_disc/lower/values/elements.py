@@ -9,7 +9,7 @@ what computes with them extends them first (`wrap`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.ir.element_types import ELEMENT_TYPES, ElementType, known_element_type
@@ -18,6 +18,8 @@ from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.narrow_floats import narrowed, widened
 from shlo_disc.lower.values.text import TextBuilder
 from shlo_disc.lower.values.typed import Register
+
+Op: TypeAlias = ir.Operation
 
 
 def unsupported(op: ir.Operation, what: str, advice: str) -> NoReturn:

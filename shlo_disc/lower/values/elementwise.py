@@ -18,6 +18,7 @@ from shlo_disc.ir.element_types import ELEMENT_TYPES, FLOATS, ElementType, Speci
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops import OPS, names
 from shlo_disc.lower.values.elements import (
+    Op,
     element_of,
     from_compute,
     half_op,
@@ -34,7 +35,8 @@ from shlo_disc.passes.op_classes import constant_float
 Types = list[ElementType]
 """Of the operands of an op."""
 
-Rule = Callable[[TextBuilder, ir.Operation, list[Register], Types, ElementType], Register]
+Args = list[Register]
+Rule = Callable[[TextBuilder, Op, Args, Types, ElementType], Register]
 
 
 def emit_scalar(b: TextBuilder, op: ir.Operation, args: Sequence[Register]) -> Register:
@@ -46,22 +48,23 @@ def emit_scalar(b: TextBuilder, op: ir.Operation, args: Sequence[Register]) -> R
     return SCALAR_OPS[op.name](b, op, args, ins, out)
 
 
-def _math(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _math(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     if not out.is_float:
         unsupported(op, f"no {out.name} form", "convert the operand to a float")
     wide = [to_compute(b, a, e) for a, e in zip(args, ins, strict=True)]
     return from_compute(b, emit_math(OPS[op.name].math, wide), out)
 
 
-def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None) -> Rule:
+def _arith(
+    float_op: str | None,
+    int_op: str | None,
+    bool_op: str | None = None,
+    unsigned: str | None = None,
+) -> Rule:
     """A binary operation that is one `arith` op per kind of element."""
 
-    def rule(
-        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-    ) -> Register:
-        name = {"f": float_op, "i": int_op, "u": int_op, "b": bool_op}[out.kind]
+    def rule(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
+        name = {"f": float_op, "i": int_op, "u": unsigned or int_op, "b": bool_op}[out.kind]
         if name is None:
             unsupported(op, f"no {out.name} form", "convert the operands first")
         if (half := half_op(b, name, args, out)) is not None:
@@ -72,28 +75,12 @@ def _arith(float_op: str | None, int_op: str | None, bool_op: str | None = None)
     return rule
 
 
-def _extremum(float_op: str, signed: str, unsigned: str, boolean: str) -> Rule:
-    """Maximum or minimum; floats propagate NaN and order -0 below +0."""
-
-    def rule(
-        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-    ) -> Register:
-        name = {"f": float_op, "i": signed, "u": unsigned, "b": boolean}[out.kind]
-        if (half := half_op(b, name, args, out)) is not None:
-            return half
-        wide = [to_compute(b, a, out) for a in args]
-        return from_compute(b, b.op(name, *wide), out)
-
-    return rule
+_maximum = _arith("arith.maximumf", "arith.maxsi", "arith.ori", "arith.maxui")
+_minimum = _arith("arith.minimumf", "arith.minsi", "arith.andi", "arith.minui")
+"""Floats propagate NaN and order -0 below +0."""
 
 
-_maximum = _extremum("arith.maximumf", "arith.maxsi", "arith.maxui", "arith.ori")
-_minimum = _extremum("arith.minimumf", "arith.minsi", "arith.minui", "arith.andi")
-
-
-def _clamp(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _clamp(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     low, x, high = args
     return _minimum(b, op, [_maximum(b, op, [x, low], ins, out), high], ins, out)
 
@@ -122,9 +109,7 @@ def _quotient(b: TextBuilder, x: Register, y: Register, e: ElementType) -> Regis
     return b.cast(back, quotient, e.register)
 
 
-def _divide(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _divide(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     x, y = args
     if out.name == "bf16":
         return from_compute(b, b.bf16_quotient(*(to_compute(b, a, out) for a in args)), out)
@@ -140,9 +125,7 @@ def _divide(
     return b.select(zero, y.constant(-1), quotient)
 
 
-def _remainder(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _remainder(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     x, y = args
     if out.is_float:
         wide = [to_compute(b, a, out) for a in args]
@@ -228,9 +211,7 @@ def _fmod(b: TextBuilder, x: Register, y: Register) -> Register:
     return b.select(regular, signed, other)
 
 
-def _high_product(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _high_product(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     """The upper half of the product's bits; products are exact in twice the width."""
     x, y = args
     if out.bits < 64:
@@ -247,9 +228,7 @@ def _high_product(
     return high - (x.sar(63) & y) - (y.sar(63) & x)
 
 
-def _power(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _power(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     if out.is_float:
         x, y = (to_compute(b, a, out) for a in args)
         exponent = constant_float(op.operands[1])
@@ -283,9 +262,7 @@ _SIGNED = (Special.IEEE, Special.FN, Special.FINITE)
 """Formats in which the sign is a bit of its own, for every number and NaN."""
 
 
-def _abs(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _abs(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
         return x & x.constant((1 << out.bits - 1) - 1)
@@ -296,9 +273,7 @@ def _abs(
     return b.op("arith.maxsi", x, 0 - x) if out.is_signed else x
 
 
-def _negate(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _negate(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     (x,) = args
     if out.is_narrow and out.format.special in _SIGNED:
         return x ^ 1 << out.bits - 1
@@ -309,9 +284,7 @@ def _negate(
     return 0 - x
 
 
-def _sign(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _sign(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     x = to_compute(b, args[0], out)
     one = x.constant(1)
     if out.is_float:
@@ -322,9 +295,7 @@ def _sign(
 
 
 def _float_unary(name: str) -> Rule:
-    def rule(
-        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-    ) -> Register:
+    def rule(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
         if not out.is_float:
             unsupported(op, f"no {out.name} form", "convert the operand to a float")
         return from_compute(b, b.op(name, to_compute(b, args[0], out)), out)
@@ -335,17 +306,13 @@ def _float_unary(name: str) -> Rule:
 # ------------------------------------------------------------------ bits
 
 
-def _not(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _not(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     ones = args[0].constant(True if out.kind == "b" else -1)
     return args[0] ^ ones
 
 
 def _bits(name: str) -> Rule:
-    def rule(
-        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-    ) -> Register:
+    def rule(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
         return b.op(name, *args)
 
     return rule
@@ -358,26 +325,20 @@ def own_bits(b: TextBuilder, x: Register, e: ElementType) -> Register:
     return x & x.constant((1 << e.bits) - 1)
 
 
-def _leading_zeros(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _leading_zeros(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     count = b.op("math.ctlz", own_bits(b, args[0], out))
     unused = out.width - out.bits
     return count - unused if unused else count
 
 
-def _population(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _population(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     return b.op("math.ctpop", own_bits(b, args[0], out))
 
 
 def _shift(name: str) -> Rule:
     """Shifts by the width or more give 0, or the sign for the arithmetic shift."""
 
-    def rule(
-        b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-    ) -> Register:
+    def rule(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
         x, by = args
         last = by.constant(out.bits - 1)
         if name == "arith.shrsi":
@@ -407,9 +368,7 @@ def _total_order(b: TextBuilder, x: Register, bits: int) -> Register:
     return raw ^ flip
 
 
-def _compare(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _compare(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     direction, total = comparison(op), is_total_order(op)
     element = ins[0]
     if element.is_float and total:
@@ -432,16 +391,12 @@ def _signed(direction: str) -> str:
     return word if direction in ("EQ", "NE") else "s" + word
 
 
-def _select(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _select(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     condition, yes, no = args
     return b.select(Mask.of(condition), yes, no)
 
 
-def _is_finite(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _is_finite(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     x = to_compute(b, args[0], ins[0])
     return x.abs() < x.constant(float("inf"))
 
@@ -543,15 +498,11 @@ def _sticky(b: TextBuilder, x: Register, source: ElementType) -> Register:
     return b.select(large, kept | odd, x)
 
 
-def _convert(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _convert(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     return convert(b, args[0], ins[0], out)
 
 
-def _bitcast(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _bitcast(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     (x,) = args
     if out.bits < 8:
         return own_bits(b, x, out) if out.is_float else x
@@ -593,9 +544,7 @@ def reduce_precision(
     return b.select(x.is_nan(), nan, result)
 
 
-def _reduce_precision(
-    b: TextBuilder, op: ir.Operation, args: list[Register], ins: Types, out: ElementType
-) -> Register:
+def _reduce_precision(b: TextBuilder, op: Op, args: Args, ins: Types, out: ElementType) -> Register:
     e = ir.IntegerAttr(op.attributes["exponent_bits"]).value
     m = ir.IntegerAttr(op.attributes["mantissa_bits"]).value
     if out.is_narrow and e >= (5 if out.name == "f16" else 8):

@@ -9,15 +9,13 @@ from shlo_disc.ir.attributes import integers
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import ir
 from shlo_disc.lower.values.elemental import Elemental, as_index
-from shlo_disc.lower.values.elements import element_of
+from shlo_disc.lower.values.elements import Op, element_of
 from shlo_disc.lower.values.index import Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
 
 
-def gather(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def gather(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     """The rule of gather and dynamic_gather."""
     operand, starts = op.operands[0], op.operands[1]
     numbers = gather_numbers(op)

@@ -69,11 +69,7 @@ class Space:
     """The tile space of a kernel being written, and arithmetic on indices."""
 
     def __init__(
-        self,
-        b: KernelBuilder,
-        constraints: Constraints,
-        factors: Sequence[Expr],
-        lanes: int,
+        self, b: KernelBuilder, constraints: Constraints, factors: Sequence[Expr], lanes: int
     ) -> None:
         self.b, self.constraints, self.lanes = b, constraints, lanes
         self.factors = list(factors)

@@ -16,7 +16,7 @@ from shlo_disc.ir.comparisons import comparison
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.ir.mlir import ir, producer
 from shlo_disc.lower.values.elemental import Elemental, emit_region
-from shlo_disc.lower.values.elements import element_of, from_compute, half_op, to_compute
+from shlo_disc.lower.values.elements import Op, element_of, from_compute, half_op, to_compute
 from shlo_disc.lower.values.index import Group, Index, Ix
 from shlo_disc.lower.values.index_propagation import OWN, assemble, carry
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register
@@ -215,9 +215,7 @@ def _pick(e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: M
     return results[list(op.results).index(value)]
 
 
-def _reduce(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
-) -> Register:
+def _reduce(e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None) -> Register:
     reducer = Reducer(e, op)
     operand = reducer.inputs[0]
     sizes = e.shape(operand)
@@ -267,7 +265,7 @@ def _list(op: ir.Operation, name: str, rank: int) -> list[int]:
 
 
 def _reduce_window(
-    e: Elemental, op: ir.Operation, value: ir.Value, index: Index, mask: Mask | None
+    e: Elemental, op: Op, value: ir.Value, index: Index, mask: Mask | None
 ) -> Register:
     return _pick(e, op, value, index, mask, _Window(e, op, index, mask).results())
 

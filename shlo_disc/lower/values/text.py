@@ -347,6 +347,19 @@ class TextBuilder:
             lines += ["} else {", other]
         lines.append("}")
 
+    def either(
+        self,
+        condition: Mask,
+        then: Callable[[], Sequence[V] | None],
+        otherwise: Callable[[], Sequence[V] | None],
+    ) -> list[V]:
+        """Write an `scf.if` of both sides; the results of the one that runs."""
+        with self.if_(condition, Value) as branch:
+            branch.yield_(*(then() or ()))
+            with branch.otherwise():
+                branch.yield_(*(otherwise() or ()))
+        return cast("list[V]", branch.results)
+
     def while_(
         self,
         init: Sequence[V],

@@ -8,21 +8,18 @@ own. Lanes run along the columns of its result, or along its rows if there is on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.dynamic.seen import LONGEST_RUN
-from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.repack import as_number
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.cpu.interleaved import by_turns, load_vectors
-from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.kernels.strips import strips
-from shlo_disc.lower.plan import Buffer, Kernel, Launch
-from shlo_disc.lower.products.epilogue import Epilogue
+from shlo_disc.lower.plan import Launch
+from shlo_disc.lower.products.request import Request
 from shlo_disc.lower.schedule.contraction import Axis, Problem
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
@@ -67,19 +64,9 @@ class _Matrix:
         return self.apart == 1 or sorted(self.offsets.values()) == list(range(self.apart))
 
 
-def batches_launch(
-    problem: Problem,
-    machine: Machine,
-    args: tuple[Buffer, Buffer, Buffer],
-    label: str,
-    result: ElementType,
-    finish: Callable[[Arguments, int], Epilogue] | None,
-) -> Launch | None:
-    """The kernel of a problem, in a loop if it has no batch; None where another one does better.
-
-    `result`, `finish`: as for `Planner`.
-    """
-    p, lanes = problem, machine.lanes(problem.compute.bytes)
+def batches_launch(request: Request) -> Launch | None:
+    """The kernel of a problem, in a loop if it has no batch; None where another one does better."""
+    p, lanes = request.problem, request.machine.lanes(request.problem.compute.bytes)
     if not len(p.m) == len(p.n) == len(p.k) == 1:
         return None
     (m,), (n,), (k,) = p.m, p.n, p.k
@@ -102,16 +89,12 @@ def batches_launch(
     if left is None or right is None or out is None or not out.is_written:
         return None
     outer = p.batch[:-1]
-    arguments = Arguments()
-    arguments.buffers = list(args)
+    arguments = Arguments(request.args)
     sizes = {"V": along.size, "a_first": p.a_first, "b_first": p.b_first}
     for i, axis in enumerate(outer):
         sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
-    b = SizedBuilder(machine, sizes)
-    a_in, b_in, c_out = (
-        b.memref(number, element.storage) for number, element in enumerate((p.a, p.b, result))
-    )
-    done = finish(arguments, lanes) if finish is not None else None
+    b = SizedBuilder(request.machine, sizes)
+    a_in, b_in, c_out = (b.memref(i, e.storage) for i, e in enumerate((p.a, p.b, request.result)))
 
     def loaded(
         number: int, matrix: _Matrix, first: IndexValue, v: IndexValue, mask: Mask | None
@@ -150,17 +133,12 @@ def batches_launch(
                 total = zero
                 for t in range(k.size.value):
                     total = multiply_add(b, x[i, t], y[t, j], total, p.compute, p.is_short)
-                if done is None:
-                    value = convert(b, total, p.compute, p.c)
-                else:
-                    here = [(axis, Ix(digit)) for axis, digit in zip(outer, digits, strict=False)]
-                    here.append((along, Ix(v, 1, multiple=lanes)))
-                    for axis, at in ((m, i), (n, j)):
-                        if axis in (*p.m, *p.n):
-                            here.append((axis, Ix(b.index(at), multiple=at)))
-                    value = done.at(b, total, here, mask)
-                if result.kind == "b":
-                    value = b.cast("arith.extui", value, "i8")
+                here = [(axis, Ix(digit)) for axis, digit in zip(outer, digits, strict=False)]
+                here.append((along, Ix(v, 1, multiple=lanes)))
+                for axis, at in ((m, i), (n, j)) if request.finish else ():
+                    if axis in (*p.m, *p.n):
+                        here.append((axis, Ix(b.index(at), multiple=at)))
+                value = request.stored(b, arguments, total, here, mask)
                 values[offset] = b.broadcast(value, lanes)
             start = bases[2] + v * out.apart
             stored = [(values[offset], mask, offset) for offset in sorted(values)]
@@ -182,7 +160,6 @@ def batches_launch(
 
     counts = [b.size(f"s{i}") for i in range(len(outer))]
     odometer(b, [*counts, b.param(ceil_div(along.size, CHUNK))], task)
-    text, params = b.finish()
     tasks = Expr.product(axis.size for axis in outer) * ceil_div(along.size, CHUNK)
     work = Expr.min(along.size, Expr.const(CHUNK)) * (size * 2)
-    return Launch(Kernel(f"{label}_batches", text), tuple(arguments.buffers), params, tasks, work)
+    return arguments.launch(b.finish(), f"{request.label}_batches", tasks, work)

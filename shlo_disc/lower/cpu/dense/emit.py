@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.shapes import ShapeAnalysis
@@ -11,10 +10,8 @@ from shlo_disc.ir.mlir import ir, is_in_loop, terminator
 from shlo_disc.lower.cpu.dense.plan import Planner
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.plan import KernelPlan, Output, Step, Workspace
-from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
-from shlo_disc.lower.products.prologue import Prologue
+from shlo_disc.lower.products.request import Request
 from shlo_disc.lower.schedule.contraction import Dense, analyze_dense, turned
-from shlo_disc.lower.values.elements import element_of
 from shlo_disc.passes.match_dense import DenseRecord
 from shlo_disc.passes.match_rows import RowRecord
 from shlo_disc.passes.records import Planned
@@ -34,29 +31,16 @@ def emit_dense(fusion: Planned[DenseRecord], machine: Machine) -> KernelPlan:
     Raises UnsupportedError for an element type that is not compiled.
     """
     block, record, shapes = fusion.block, fusion.record, fusion.shapes
-    planners = []
     products = analyze_dense(record, list(block.arguments), shapes)
-    for number, dense in enumerate(products):
-        out = Output(number)
-
-        fill = partial(Prologue, dense.problem, block, shapes)
-        finish = partial(Epilogue, dense, block, shapes)
-        if dense.bands is not None:
-            return _banded(dense, block, shapes, machine)
-        if record.rows is not None:
-            return _with_rows(dense, record.rows, block, shapes, machine)
-        planners.append(
-            Planner(
-                dense.problem,
-                shapes,
-                machine,
-                finish=finish if dense.root != dense.total else None,
-                result=element_of(dense.root),
-                out=out,
-                fill=fill,
-            )
-        )
+    if record.rows is not None:
+        return _with_rows(products[0], record.rows, block, shapes, machine)
+    planners = [
+        Planner(Request.of(dense, block, shapes, machine, Output(number)))
+        for number, dense in enumerate(products)
+    ]
     plans = [planner.steps() for planner in planners]
+    if record.bands is not None:
+        return KernelPlan(plans[0])
     if len(plans) == 1:
         planner, problem = planners[0], products[0].problem
         may_be_tiny = problem.batch or is_in_loop(fusion.op)
@@ -78,22 +62,10 @@ def _unless_few_columns(
     """`steps`, or where a result has few columns, its operands in each other's place."""
     if planner.fill is not None:
         return steps
-    shapes, machine = planner.shapes, planner.machine
+    shapes = planner.request.shapes
     other_way = replace(dense, problem=turned(dense.problem, shapes))
-
-    finish = partial(Epilogue, other_way, block, shapes)
-    other = Planner(
-        other_way.problem, shapes, machine, finish=finish if planner.finish is not None else None,
-        result=planner.gemm.c, out=planner.out, may_use_words=False,
-    )  # fmt: skip
-    return other.unless_many_rows(steps)
-
-
-def _banded(dense: Dense, block: ir.Block, shapes: ShapeAnalysis, machine: Machine) -> KernelPlan:
-    """The plan of a product that is read in bands."""
-    finish = partial(BandEpilogue, dense, block, shapes)
-    element = element_of(dense.root)
-    return Planner(dense.problem, shapes, machine, finish_bands=finish, result=element).plan()
+    request = Request.of(other_way, block, shapes, planner.machine, planner.out)
+    return Planner(request, may_use_words=False).unless_many_rows(steps)
 
 
 def _with_rows(
@@ -104,11 +76,6 @@ def _with_rows(
     yielded = list(terminator(block).operands)
     memory = Output(yielded.index(given)) if given in yielded else Workspace(0)
     outputs = [Output(yielded.index(root)) for root in record.roots]
-
-    finish = partial(Epilogue, dense, block, shapes)
     rows = row_work(record, block, shapes, machine, outputs, given, memory)
-    steps = Planner(
-        dense.problem, shapes, machine, finish=finish if given != dense.total else None,
-        result=element_of(given), out=memory, rows=rows,
-    ).steps()  # fmt: skip
-    return KernelPlan(steps, rows.workspaces())
+    request = Request.of(dense, block, shapes, machine, memory)
+    return KernelPlan(Planner(request, rows=rows).steps(), rows.workspaces())

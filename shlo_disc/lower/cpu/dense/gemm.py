@@ -27,8 +27,10 @@ from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, repack_words
+from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, KernelText
+from shlo_disc.lower.products.epilogue import ResultPlace
 from shlo_disc.lower.products.prologue import Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
@@ -38,8 +40,7 @@ from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 class Product:
     """The kernel of a product, and those that it calls."""
 
-    text: KernelText
-    params: tuple[Expr, ...]
+    made: Written
     called: tuple[Kernel, ...]
     """They stand in front of the arguments (A, B, C, ...)."""
 
@@ -58,7 +59,7 @@ def write_product(
 ) -> Product:
     """What `write` writes of `gemm`. Where C does not hold sums, `writer` writes what it calls."""
     if gemm.c_holds_sums:
-        return Product(*late_if_data(write, gemm, sizes), ())
+        return Product(late_if_data(write, gemm, sizes), ())
     # As in `Gemm.sizes_read`, but for these kernels, whatever the product.
     own = {name: sizes.get(name, Expr.const(0)) for name in _OF_RESULTS}
     b = SizedBuilder(gemm.machine, own, in_order=True)
@@ -72,10 +73,10 @@ def write_product(
     params = b.params_in_order
     if gemm.is_data:
         late, known = written_late(write, gemm, sizes)
-        return Product(late, (*known, *params), called)
+        return Product((late, (*known, *params)), called)
     # More sizes follow, which what computes elements asks for.
-    text, known = write(gemm, sizes | {f"epilogue{n}": size for n, size in enumerate(params)})
-    return Product(text, known, called)
+    more = {f"epilogue{n}": size for n, size in enumerate(params)}
+    return Product(write(gemm, sizes | more), called)
 
 
 _OF_RESULTS = ("M", "N", "c_m", "c_n", "c_row", "c_band", "c_scratch")
@@ -174,15 +175,9 @@ class Writer(TileWriter):
 
     def digits_of(self, batch: IndexValue) -> list[IndexValue]:
         """The index along every batch axis of batch entry number `batch`."""
-        b, rest = self.b, batch
-        digits: list[IndexValue] = []
-        for axis in range(len(self.g.a.batch) - 1, -1, -1):
-            digit = rest
-            if axis:
-                size = b.max(self.size(f"s{axis}"), 1)
-                digit, rest = rest % size, rest // size
-            digits.insert(0, digit)
-        return digits
+        count = len(self.g.a.batch)
+        sizes = (self.size(f"s{axis}") for axis in range(count - 1, 0, -1))
+        return split(self.b, batch, sizes) if count else []
 
     def batch_offset(self, array: str, moves: Sequence[bool], first: bool = False) -> IndexValue:
         """Where the present batch entry begins in `array` (a, b or c)."""
@@ -314,10 +309,7 @@ class Writer(TileWriter):
                     self.b_mem.vector_store(value, to + u.index)
 
             fits = self.size("N") >= panel.index + columns
-            with b.if_(fits) as branch:
-                rows(whole=True)
-                with branch.otherwise():
-                    rows(whole=False)
+            b.either(fits, lambda: rows(whole=True), lambda: rows(whole=False))
 
     # ---------------------------------------------------------------- compute
 
@@ -433,7 +425,7 @@ class Writer(TileWriter):
         line = max(g.tile.lanes, 64 // g.compute.bytes)
         with b.loop(0, valid, 1, hint="r") as r, b.loop(n0, n1, line, hint="j") as j:
             mask = b.mask(n1 - j.index, g.tile.lanes)
-            finish.ask(b, self.batch_digits, m + r.index, j.index, mask)
+            finish.ask(b, ResultPlace(self.batch_digits, m + r.index, j.index), mask)
 
     def call(self, number: int, values: Sequence[IndexValue]) -> None:
         """Call a kernel of :meth:`called`."""
@@ -501,7 +493,8 @@ class Writer(TileWriter):
                 starts = [at + apart * band for band in range(g.bands)]
                 sums = [self.sums.vector_load(x, lanes, readonly=False) for x in starts]
                 if g.finish_bands is not None:
-                    g.finish_bands.write(b, sums, self.batch_digits, row, column, mask)
+                    at_result = ResultPlace(self.batch_digits, row, column)
+                    g.finish_bands.write(b, sums, at_result, mask)
                 else:
                     self.write_result(sums[0], row, column, mask)
 
@@ -512,7 +505,7 @@ class Writer(TileWriter):
         if g.finish is None:
             value = convert(b, sums, g.compute, g.c)
         else:
-            value = g.finish(b, sums, self.batch_digits, row, column, mask)
+            value = g.finish(b, sums, ResultPlace(self.batch_digits, row, column), mask)
         if g.c.kind == "b":
             value = b.cast("arith.extui", value, "i8")
         line = self.c_base + row * self.size("c_m")

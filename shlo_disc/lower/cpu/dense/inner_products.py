@@ -46,7 +46,7 @@ def write_dots(gemm: Gemm, sizes: Mapping[str, Expr], label: str) -> Product:
     # All of K is one block, and B is read along it.
     own = {name: size for name, size in sizes.items() if name not in ("KC", "bk0")}
     if gemm.finish is None:
-        return Product(*late_if_data(_dots, gemm, own), ())
+        return Product(late_if_data(_dots, gemm, own), ())
     return write_product(_dots, gemm, own, label, _Dots)
 
 
@@ -148,7 +148,7 @@ class _Dots(Writer):
             own = starts if count == group else self._starts(column, count)
             mask = b.mask(b.size("N") - column, count)
             for number, sums in enumerate(self._sums(lines, own)):
-                total = add_up(b, sums, count, g.compute.is_float)
+                total = add_up(b, sums, count)
                 if g.called is None:
                     self.write_result(total, rows[number], column, mask)
                 else:
@@ -199,25 +199,24 @@ class _Dots(Writer):
         return [flat[r * width : (r + 1) * width] for r in range(len(lines))]
 
 
-def add_up(b: KernelBuilder, vectors: list[Register], count: int, is_float: bool) -> Register:
+def add_up(b: KernelBuilder, vectors: list[Register], count: int) -> Register:
     """One vector whose lane i is the sum of all lanes of vectors[i]; `count` of them, a power of 2.
 
     In each step vector i and its partner give one: it keeps half of the lanes of each, added to
     the other half. What is kept stays in its lanes (a blend). In the end the top bits of a lane
     number say whose sums it holds.
     """
-    add = "arith.addf" if is_float else "arith.addi"
     lanes = vectors[0].lanes
     half = lanes // 2
     while len(vectors) > 1:
         low = [j if not j & half else lanes + j for j in range(lanes)]
         high = [j + half if not j & half else lanes + j - half for j in range(lanes)]
         pairs = zip(vectors[: len(vectors) // 2], vectors[len(vectors) // 2 :], strict=True)
-        vectors = [b.op(add, b.shuffle(x, y, low), b.shuffle(x, y, high)) for x, y in pairs]
+        vectors = [b.shuffle(x, y, low) + b.shuffle(x, y, high) for x, y in pairs]
         half //= 2
     (total,) = vectors
     while lanes > count:
         even, odd = range(0, lanes, 2), range(1, lanes, 2)
-        total = b.op(add, b.shuffle(total, total, even), b.shuffle(total, total, odd))
+        total = b.shuffle(total, total, even) + b.shuffle(total, total, odd)
         lanes //= 2
     return total

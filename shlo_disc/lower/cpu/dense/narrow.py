@@ -8,19 +8,18 @@ vector holds neighbours along K.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
-from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import odometer
 from shlo_disc.lower.kernels.strips import masked_strips, whole_strips
-from shlo_disc.lower.plan import Buffer, Kernel, Launch
-from shlo_disc.lower.products.epilogue import Epilogue
-from shlo_disc.lower.schedule.contraction import Axis, Problem
+from shlo_disc.lower.plan import Launch
+from shlo_disc.lower.products.request import Request
+from shlo_disc.lower.schedule.contraction import Axis
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
@@ -35,34 +34,22 @@ CHAINS = 4
 """Accumulators of an inner product: latency 4, and loads bound it to one product a cycle."""
 
 
-def narrow_launch(
-    problem: Problem,
-    machine: Machine,
-    args: tuple[Buffer, Buffer, Buffer],
-    label: str,
-    result: ElementType,
-    finish: Callable[[Arguments, int], Epilogue] | None,
-) -> Launch | None:
-    """A kernel for a problem whose N has size 1; None where the general kernel does better.
-
-    `result`, `finish`: as for `Planner`.
-    """
-    p = problem
+def narrow_launch(request: Request) -> Launch | None:
+    """A kernel for a problem whose N has size 1; None where the general kernel does better."""
+    p = request.problem
     shallow = p.depth.is_const and p.depth.value <= SHALLOW and len(p.k) > 1
     if _is(p.rows, 1) and not _is(p.columns, 1) and shallow and p.n[-1].c == ONE:
-        return _Writer(p, machine, args, result, finish).lanes(
-            [*p.batch, *p.n[:-1]], p.n[-1], label
-        )
+        return _Writer(request).lanes([*p.batch, *p.n[:-1]], p.n[-1])
     if not _is(p.columns, 1):
         return None
     axes = [x for x in (*p.batch, *p.m) if not _is(x.size, 1)]
-    writer = _Writer(p, machine, args, result, finish)
+    writer = _Writer(request)
     if _is(p.rows, 1) and len(p.k) == 1 and all(s == ONE for s in (p.k[0].a, p.k[0].b)):
-        return writer.inner_product(axes, label) if finish is None else None
+        return writer.inner_product(axes) if request.finish is None else None
     along = [x for x in axes if x.c == ONE]
     if len(along) != 1:
         return None
-    return writer.lanes([x for x in axes if x.c != ONE], along[0], label)
+    return writer.lanes([x for x in axes if x.c != ONE], along[0])
 
 
 def _is(size: Expr, value: int) -> bool:
@@ -70,20 +57,10 @@ def _is(size: Expr, value: int) -> bool:
 
 
 class _Writer:
-    def __init__(
-        self,
-        problem: Problem,
-        machine: Machine,
-        args: tuple[Buffer, Buffer, Buffer],
-        result: ElementType,
-        finish: Callable[[Arguments, int], Epilogue] | None,
-    ) -> None:
-        p = self.p = problem
-        self.arguments, self.element = Arguments(), result
-        self.arguments.buffers = list(args)
-        self.machine = machine
-        self.width = machine.lanes(p.compute.bytes)
-        self.finish = finish
+    def __init__(self, request: Request) -> None:
+        p = self.p = request.problem
+        self.request, self.arguments = request, Arguments(request.args)
+        self.width = request.machine.lanes(p.compute.bytes)
         sizes = {"a_first": p.a_first, "b_first": p.b_first, "K": p.depth}
         for i, axis in enumerate(p.k):
             sizes |= {f"k{i}": axis.size, f"ka{i}": axis.a, f"kb{i}": axis.b}
@@ -95,9 +72,9 @@ class _Writer:
             self.sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
         if along is not None:
             self.sizes |= {"V": along.size, "va": along.a, "vb": along.b}
-        b = self.b = SizedBuilder(self.machine, self.sizes)
+        b = self.b = SizedBuilder(self.request.machine, self.sizes)
         self.a_in, self.b_in = b.memref(0, p.a.storage), b.memref(1, p.b.storage)
-        self.c_out = b.memref(2, self.element.storage)
+        self.c_out = b.memref(2, self.request.result.storage)
         return b
 
     def _bases(self, axes: Sequence[Axis], digits: Sequence[IndexValue]) -> list[IndexValue]:
@@ -112,19 +89,9 @@ class _Writer:
             bases.append(base)
         return bases
 
-    def _result(
-        self, value: Register, axes: Sequence[tuple[Axis, Ix]] = (), mask: Mask | None = None
-    ) -> Register:
-        if self.finish is None:
-            value = convert(self.b, value, self.p.compute, self.p.c)
-        else:
-            finish = self.finish(self.arguments, value.lanes)
-            value = finish.at(self.b, value, axes, mask)
-        return self.b.cast("arith.extui", value, "i8") if self.element.kind == "b" else value
-
     # ---------------------------------------------------------------- lanes
 
-    def lanes(self, axes: Sequence[Axis], along: Axis, label: str) -> Launch:
+    def lanes(self, axes: Sequence[Axis], along: Axis) -> Launch:
         """A task is a run of the result along `along`: several vectors at a time, so that their
         sums do not wait for each other, then one masked vector at a time.
         """
@@ -139,7 +106,7 @@ class _Writer:
                 (total,) = self._sum(0, a, other, v, mask, along, [zero])
                 here = [(axis, Ix(at)) for axis, at in zip(axes, digits, strict=False)]
                 here.append((along, Ix(v, 1, multiple=lanes)))
-                value = self._result(total, here, mask)
+                value = self.request.stored(b, self.arguments, total, here, mask)
                 if mask is None:
                     self.c_out.vector_store(value, c + v)
                 else:
@@ -151,15 +118,11 @@ class _Writer:
             )
 
         odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.index(1)], task)
-        text, params = b.finish()
-        vectors = ceil_div(along.size, self.width)
-        return Launch(
-            Kernel(f"{label}_lanes", text),
-            tuple(self.arguments.buffers),
-            params,
-            Expr.product(x.size for x in axes),
-            vectors * self.p.depth + 10,
-        )
+        return self._launch("lanes", axes, ceil_div(along.size, self.width) * self.p.depth + 10)
+
+    def _launch(self, way: str, axes: Sequence[Axis], work: Expr) -> Launch:
+        name, tasks = f"{self.request.label}_{way}", Expr.product(x.size for x in axes)
+        return self.arguments.launch(self.b.finish(), name, tasks, work)
 
     def _sum(
         self,
@@ -212,18 +175,14 @@ class _Writer:
 
     # ---------------------------------------------------------------- inner product
 
-    def inner_product(self, axes: Sequence[Axis], label: str) -> Launch:
+    def inner_product(self, axes: Sequence[Axis]) -> Launch:
         """A task is one element of the result."""
         b, p = self._open(axes), self.p
         vector = vector_type(self.width, p.compute.register)
         depth, step = b.size("K"), self.width * CHAINS
 
         def products(
-            a: IndexValue,
-            other: IndexValue,
-            k: IndexValue,
-            mask: Mask | None,
-            sums: list[Register],
+            a: IndexValue, other: IndexValue, k: IndexValue, mask: Mask | None, sums: list[Register]
         ) -> list[Register]:
             out = []
             for i, total in enumerate(sums):
@@ -241,10 +200,9 @@ class _Writer:
             end, sums = whole_strips(
                 b, 0, depth, step, lambda k, sums: products(a, other, k, None, sums), zeros, "k"
             )
-            add = "arith.addf" if p.compute.is_float else "arith.addi"
             while len(sums) > 1:
                 half = len(sums) // 2
-                sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
+                sums = [x + y for x, y in zip(sums[:half], sums[half:], strict=True)]
             (total,) = masked_strips(
                 b, end, depth, self.width, functools.partial(products, a, other), sums, "k"
             )
@@ -252,15 +210,9 @@ class _Writer:
             while lanes > 1:
                 lanes //= 2
                 low = b.shuffle(total, total, range(lanes))
-                total = b.op(add, low, b.shuffle(total, total, range(lanes, 2 * lanes)))
-            self.c_out.store(self._result(b.extract(total, 0)), c)
+                total = low + b.shuffle(total, total, range(lanes, 2 * lanes))
+            value = self.request.stored(b, self.arguments, b.extract(total, 0), (), None)
+            self.c_out.store(value, c)
 
         odometer(b, [b.size(f"s{i}") for i in range(len(axes))] or [b.index(1)], task)
-        text, params = b.finish()
-        return Launch(
-            Kernel(f"{label}_inner", text),
-            tuple(self.arguments.buffers),
-            params,
-            Expr.product(x.size for x in axes),
-            p.depth // 4 + 10,
-        )
+        return self._launch("inner", axes, p.depth // 4 + 10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -46,16 +45,6 @@ class Operand:
     def k_run(self) -> bool:
         """See `row_run`."""
         return self.k_unit and self.k_steps == 1
-
-    def strides_read(self, side: str) -> bool:
-        """True if the way along its rows (`side` r) or along K (k) is computed from strides."""
-        return not (self.row_run if side == "r" else self.k_run)
-
-
-_STEP = re.compile(r"[ab]([rk])(s?)(\d+)")
-"""The name of a size or a stride of one step of an operand."""
-_AXIS = re.compile(r"[ab](\d+)")
-"""The name of an operand's stride along a batch axis."""
 
 
 @dataclass(frozen=True)
@@ -144,17 +133,18 @@ class Gemm:
             return self.a_mode == "direct" and self.a.k_steps > 1
         operand = self.a if name.startswith("a") else self.b
         is_packed = operand is self.b and self.b_mode == "packed"
+        way = name[1:].rstrip("0123456789")
+        number = name[1 + len(way) :]
         if name in ("a_first", "b_first"):
             return operand.first and not is_packed
-        if step := _STEP.fullmatch(name):
-            side, is_size, number = step.groups()
-            if is_packed or (is_size and number == "0"):
-                return False
-            in_place = self.b_mode == "direct" and name in ("ar0", "br0", "bk0")
-            return bool(is_size) or in_place or operand.strides_read(side)
-        if axis := _AXIS.fullmatch(name):
-            return operand.batch[int(axis[1])]
-        return True
+        if name[0] not in "ab" or not number:
+            return True
+        if not way:  # a stride along a batch axis
+            return operand.batch[int(number)]
+        if is_packed or name[2:] == "s0":
+            return False
+        in_place = self.b_mode == "direct" and name in ("ar0", "br0", "bk0")
+        return way.endswith("s") or in_place or not {"r": operand.row_run, "k": operand.k_run}[way]
 
     @property
     def gathers(self) -> bool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shlo_disc.base.later import imported_later
-from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
-from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.element_types import ElementType
-from shlo_disc.lower.cpu.dense.gemm import pack_kernel, write_gemm
+from shlo_disc.lower.cpu.dense.gemm import Product, pack_kernel, write_gemm
 from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
@@ -28,20 +26,15 @@ from shlo_disc.lower.plan import (
     Buffer,
     Condition,
     If,
-    Input,
-    Kernel,
-    KernelPlan,
     Launch,
-    Output,
     Pack,
     Packed,
     Part,
     Step,
     Workspace,
 )
-from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
-from shlo_disc.lower.products.prologue import Prologue
-from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps, steps
+from shlo_disc.lower.products.request import Request
+from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps
 from shlo_disc.lower.values.elemental import Arguments
 
 if TYPE_CHECKING:
@@ -52,7 +45,6 @@ small_launch = imported_later("shlo_disc.lower.cpu.dense.small", "small_launch")
 when_small = imported_later("shlo_disc.lower.cpu.dense.small", "when_small")
 
 ONE = Expr.const(1)
-FIRST = Output(0)
 
 FEW_ROWS = 4
 """Tiles of rows up to which B is read in place when that is possible. A copy costs as much as about
@@ -98,68 +90,31 @@ LARGE_ENOUGH_TO_WAIT = 1 << 20
 """Bytes of such panels. Smaller ones take less time than the kernel that does without them."""
 
 
-@dataclass(frozen=True)
-class _Walks:
-    """The steps of each operand along its rows and along K."""
-
-    a_rows: Steps
-    a_k: Steps
-    b_rows: Steps
-    b_k: Steps
-
-
 class Planner:
     """Plans one problem.
 
-    `a_buffer`, `b_buffer`: where A and B are read when not from their operands. `finish`,
-    `result`: what becomes of the sums (given the kernel's arguments, to which it adds its own, and
-    the lanes of a vector) and the element type stored. `fill`: computes B where it is no operand.
-    `keep_b`: B may be worth keeping as panels between calls. `panels`: where a call without them
-    may make them; :meth:`steps` says in `panel_bytes` what they take, None where they are not made.
-    `may_use_words`: see `words.py`.
+    `rows`: row work behind it. `may_use_words`: see `words.py`.
     """
 
+    panel_bytes: Expr | None = None
+    """What a call without panels takes of `Request.panels` to make them, known after :meth:`steps`;
+    None: it makes none there."""
+
     def __init__(
-        self,
-        problem: Problem,
-        shapes: ShapeAnalysis,
-        machine: Machine,
-        *,
-        a_buffer: Buffer | None = None,
-        b_buffer: Buffer | None = None,
-        finish: Callable[[Arguments, int], Epilogue] | None = None,
-        finish_bands: Callable[[Arguments, int], BandEpilogue] | None = None,
-        result: ElementType | None = None,
-        label: str = "dense",
-        keep_b: bool = True,
-        fill: Callable[[Arguments, int], Prologue] | None = None,
-        out: Output | Workspace = FIRST,
-        rows: RowWork | None = None,
-        panels: Workspace | None = None,
-        may_use_words: bool = True,
+        self, request: Request, *, rows: RowWork | None = None, may_use_words: bool = True
     ) -> None:
-        p = self.p = problem
-        self.panels = panels
-        self.panel_bytes: Expr | None = None
-        self.out, self.shapes, self.rows = out, shapes, rows
-        self.machine, self.label, self.keep_b = machine, label, keep_b
-        self.finish, self.finish_bands = finish, finish_bands
-        self.a_buffer = a_buffer or Input(p.a_input)
-        # What is computed is read from nowhere: any buffer will do.
-        self.b_buffer = b_buffer or (Input(p.b_input) if p.b_value is None else out)
-        self.fill = None if p.b_value is None else fill
+        p = self.p = request.problem
+        machine: Machine = request.machine
+        self.label, self.rows = request.label, rows
+        self.request, self.machine, self.fill = request, machine, request.fill
+        self.a_buffer, self.b_buffer, self.out = request.args
         self.m, self.n, self.depth = p.rows, p.columns, p.depth
         self.tile = choose_tile(self.n, p.compute, machine)
-        self.walks = _Walks(
-            steps(p.m, "a", shapes),
-            steps(p.k, "a", shapes),
-            steps(p.n, "b", shapes),
-            steps(p.k, "b", shapes),
-        )
-        a = _operand("a", p.a, self.walks.a_rows, self.walks.a_k, p.batch, p.a_first)
-        b = _operand("b", p.b, self.walks.b_rows, self.walks.b_k, p.batch, p.b_first)
+        self.walks = walks = request.walks
+        a = _operand("a", p.a, walks["ar"], walks["ak"], p.batch, p.a_first)
+        b = _operand("b", p.b, walks["br"], walks["bk"], p.batch, p.b_first)
         words = words_of(p, machine) if may_use_words else None
-        apart = self.walks.a_k[-1][1]
+        apart = walks["ak"][-1][1]
         if a.k_steps == 1 and apart == PAIR:  # what is farther apart is copied
             a = replace(a, k_apart=PAIR)
         near = a.k_unit or a.k_apart > 1
@@ -170,7 +125,7 @@ class Planner:
         self.gemm = Gemm(
             a=a if in_place else replace(a, k_apart=1),
             b=b,
-            c=result or p.c,
+            c=request.result,
             compute=p.compute,
             tile=self.tile,
             a_mode="direct" if in_place else "scratch",
@@ -183,28 +138,20 @@ class Planner:
             words=words,
         )
         self.steps_of_k = self.depth if words is None else ceil_div(self.depth, words.count)
-        self.run = self.walks.a_k[-1][0]
+        self.run = walks["ak"][-1][0]
         self.blocks = self._blocks()
 
     def _blocks(self) -> Blocks:
-        p, gemm = self.p, self.gemm
+        gemm = self.gemm
         run = self.run if gemm.a_mode == "direct" and gemm.a.k_steps > 1 else ONE
-        return blocks(
-            self.m, self.n, self.steps_of_k, p.batches, self.tile, p.compute, self.machine.cores,
-            run, p.bands,
-        )  # fmt: skip
+        return blocks(self.p, self.tile, self.machine.cores, self.steps_of_k, run)
 
     # ---------------------------------------------------------------- steps
 
-    def plan(self) -> KernelPlan:
-        """The launches, with the choices that are left to the sizes of a call."""
-        return KernelPlan(self.steps())
-
     def steps(self) -> tuple[Step, ...]:
-        """The steps of :meth:`plan`."""
+        """The launches, with the choices that are left to the sizes of a call."""
         if self.fill is None and self.p.bands == 1 and self.rows is None:
-            args = (self.a_buffer, self.b_buffer, self.out)
-            narrow = narrow_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
+            narrow = narrow_launch(self.request)
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
@@ -212,7 +159,7 @@ class Planner:
             return _if((one_tile,), self._in_registers("computed"), (self._launch("scratch"),))
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
-        if self.keep_b:
+        if self.request.keep_b:
             return self._kept()
         return (self._launch("scratch"),)
 
@@ -220,10 +167,7 @@ class Planner:
         """The kernel of `batches.py` where it does better."""
         if self.fill is not None or self.p.bands != 1 or self.rows is not None:
             return None
-        args = (self.a_buffer, self.b_buffer, self.out)
-        launch: Launch | None = batches_launch(
-            self.p, self.machine, args, self.label, self.gemm.c, self.finish
-        )
+        launch: Launch | None = batches_launch(self.request)
         return launch
 
     def unless_small(self, otherwise: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -231,9 +175,7 @@ class Planner:
         small = when_small(self.p, self.tile)
         if small is None or _never(small):
             return otherwise
-        args = (self.a_buffer, self.b_buffer, self.out)
-        launch = small_launch(self.p, self.machine, args, self.label, self.gemm.c, self.finish)
-        return _if(small, (launch,), otherwise)
+        return _if(small, (small_launch(self.request),), otherwise)
 
     def split(self, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Expr, ...]]:
         """`steps` with a variant for long sums of few results (`split.py`), and its blocks."""
@@ -242,16 +184,14 @@ class Planner:
             return steps, ()
 
         def partial(cut: Problem) -> tuple[Step, ...]:
-            label = f"{self.label}_part"
-            return Planner(
-                cut, self.shapes, self.machine, a_buffer=self.a_buffer, b_buffer=self.b_buffer,
-                label=label, keep_b=False, out=Workspace(0),
-            ).steps()  # fmt: skip
+            request = replace(
+                self.request, problem=cut, label=f"{self.label}_part", keep_b=False,
+                out=Workspace(0), result=cut.c, finish=None,
+            )  # fmt: skip
+            return Planner(request).steps()
 
         def combine(parts: int) -> Launch:
-            return combine_launch(
-                self.gemm, self._sizes(), p, self.out, self.finish, self.label, parts
-            )
+            return combine_launch(self.request, self.gemm, self._sizes(), parts)
 
         tasks = p.batches * at.m_count * at.n_count
         return split_steps(p, self.machine, steps, tasks, partial, combine)
@@ -313,14 +253,13 @@ class Planner:
     def _dots(self) -> Launch:
         """Inner products, B in place."""
         p, at, lanes = self.p, self.blocks, self.tile.lanes
-        arguments = Arguments()
-        arguments.buffers = [self.a_buffer, self.b_buffer, self.out]
-        finish = self.finish(arguments, min(GROUP, lanes)) if self.finish is not None else None
+        arguments, finish = Arguments(self.request.args), self.request.finish
+        done = finish(arguments, min(GROUP, lanes)) if finish is not None else None
         registers, a = self.machine.vector_registers, self.gemm.a
         a_mode = "direct" if a.k_run and a.row_steps == 1 else "scratch"
-        gemm = replace(self.gemm, a_mode=a_mode, b_mode="direct", finish=finish, words=None)
+        gemm = replace(self.gemm, a_mode=a_mode, b_mode="direct", finish=done, words=None)
         sizes, scratch = self._sizes() | {"K": self.depth}, Scratch()
-        scratch.take(Expr.const(0 if finish is None else dots_scratch_bytes(registers)))
+        scratch.take(Expr.const(0 if done is None else dots_scratch_bytes(registers)))
         if a_mode == "scratch":
             sizes["a_row"] = ceil_div(self.depth, lanes) * lanes
             sizes["a_scratch"] = scratch.take(at.m * sizes["a_row"] * p.compute.bytes)
@@ -328,22 +267,20 @@ class Planner:
                 sizes["table_k"] = scratch.take(self.depth * 8)
                 sizes["table_r"] = scratch.take(at.m * 8)
         product = write_dots(gemm, sizes, self.label)
-        some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
-        launch = Launch(
-            Kernel(f"{self.label}_dots", product.text),
-            (*product.called, *arguments.buffers),
-            product.params,
-            p.batches * at.m_count * at.n_count * some,
-            at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50,
-            scratch.total,
-        )
-        return self._then_rows(launch, gemm)
+        time = at.n * (self.m * (self.depth // (2 * lanes) + 2) + self.depth // lanes) + 50
+        return self._launched(product, "dots", arguments, time, scratch.total, gemm)
 
-    def _then_rows(self, launch: Launch, gemm: Gemm) -> Launch:
-        """`launch`, and the row work behind it where there is some."""
+    def _launched(
+        self, product: Product, way: str, arguments: Arguments, time: Expr, room: Expr, g: Gemm
+    ) -> Launch:
+        """The launch of a kernel of `g`, and the row work behind it where there is some."""
+        at, some = self.blocks, Expr.min(self.m, 1) * Expr.min(self.n, 1)
+        extent, name = self.p.batches * at.m_count * at.n_count * some, f"{self.label}_{way}"
+        launch = arguments.launch(product.made, name, extent, time, room)
+        launch = replace(launch, args=(*product.called, *launch.args))
         if self.rows is None:
             return launch
-        return self.rows.behind(launch, self.blocks, rows_first=gemm.rows_first)
+        return self.rows.behind(launch, at, rows_first=g.rows_first)
 
     def _kept(self) -> tuple[Step, ...]:
         """B as panels that are kept, unless even then too few rows would pay for it."""
@@ -390,27 +327,24 @@ class Planner:
         sizes |= {"table_k": Expr.const(0), "table_r": self.depth * 8}
         taps = taps_of(p) if self.gemm.words is None else None
         if taps is None:
-            text, params = pack_kernel(self.gemm, sizes)
+            made = pack_kernel(self.gemm, sizes)
         else:
-            text, params = tap_pack_kernel(self.gemm, taps, sizes)
+            made = tap_pack_kernel(self.gemm, taps, sizes)
         # One nanosecond for about four elements.
-        fill = Launch(
-            Kernel(f"{self.label}_pack", text),
-            (self.b_buffer, Packed(p.b_input)),
-            params,
-            panels,
-            self.depth * (tile.columns // 4) + 50,
-            self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else Expr.const(0),
-        )
+        time = self.depth * (tile.columns // 4) + 50
+        tables = self.depth * 8 + tile.columns * 8 if self._has_tables(self.gemm.b) else 0
+        arguments = Arguments([self.b_buffer, Packed(p.b_input)])
+        fill = arguments.launch(made, f"{self.label}_pack", panels, time, tables)
         packed = (self._launch("packed"),)
         room = panels * tile.columns * self.panel_rows * p.compute.bytes
         scratch: tuple[Step, ...] = (self._with_own_panels(),)
-        if taps is not None and self.panels is not None:
-            made = replace(fill, args=(self.b_buffer, self.panels))
-            scratch, self.panel_bytes = (made, self._launch("packed", self.panels)), room
+        own = self.request.panels
+        if taps is not None and own is not None:
+            here = replace(fill, args=(self.b_buffer, own))
+            scratch, self.panel_bytes = (here, self._launch("packed", own)), room
         never = self._unless_few(scratch)
         otherwise = never if self.b_in_place or self._is_widened else scratch
-        walks = [self.walks.b_rows, self.walks.b_k]
+        walks = [self.walks["br"], self.walks["bk"]]
         layout = tuple(size for walk in walks for step in walk for size in step)
         key = (
             f"{p.bands} bands, {tile.columns} columns of {p.compute.register} from {p.b.name}, "
@@ -427,17 +361,13 @@ class Planner:
     # ---------------------------------------------------------------- one launch
 
     def _launch(self, b_mode: str, b_buffer: Buffer | None = None) -> Launch:
-        p, tile, at = self.p, self.tile, self.blocks
-        arguments = Arguments()
+        p, tile, at, request = self.p, self.tile, self.blocks, self.request
         if b_buffer is None:
             b_buffer = Packed(p.b_input) if b_mode == "packed" else self.b_buffer
-        arguments.buffers = [self.a_buffer, b_buffer, self.out]
-        finish = self.finish(arguments, tile.lanes) if self.finish is not None else None
-        gemm = replace(self.gemm, b_mode=b_mode, finish=finish)
-        if self.finish_bands is not None:
-            gemm = replace(gemm, finish_bands=self.finish_bands(arguments, tile.lanes))
-        if self.fill is not None:
-            gemm = replace(gemm, fill=self.fill(arguments, tile.lanes))
+        arguments = Arguments([self.a_buffer, b_buffer, self.out])
+        makers = {name: getattr(request, name) for name in ("finish", "finish_bands", "fill")}
+        made = {name: f(arguments, tile.lanes) for name, f in makers.items() if f is not None}
+        gemm = replace(self.gemm, b_mode=b_mode, **made)
         sizes = self._sizes()
         item = p.compute.bytes
         scratch = Scratch()
@@ -461,16 +391,8 @@ class Planner:
             sizes["table_k"] = scratch.take(at.k * 8)
             sizes["table_r"] = scratch.take(Expr.max(at.m, tile.columns) * 8)
         product = write_gemm(gemm, sizes, self.label)
-        some = Expr.min(self.m, 1) * Expr.min(self.n, 1)
-        launch = Launch(
-            Kernel(f"{self.label}_{b_mode}", product.text),
-            (*product.called, *arguments.buffers),
-            product.params,
-            p.batches * at.m_count * at.n_count * some,
-            self._cost(gemm),
-            scratch.total,
-        )
-        return self._then_rows(launch, gemm)
+        time, room = self._cost(gemm), scratch.total
+        return self._launched(product, b_mode, arguments, time, room, gemm)
 
     @property
     def panel_rows(self) -> Expr:
@@ -482,7 +404,7 @@ class Planner:
         return operand.row_steps > 1 or operand.k_steps > 1
 
     def _sizes(self) -> dict[str, Expr]:
-        p, at, walks = self.p, self.blocks, self.walks
+        p, at = self.p, self.blocks
         sizes = {
             "M": self.m, "N": self.n, "K": self.steps_of_k,
             "K_elements": self.depth, "K_panel": self.panel_rows,
@@ -492,8 +414,7 @@ class Planner:
         }  # fmt: skip
         for i, axis in enumerate(p.batch):
             sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
-        named = {"ar": walks.a_rows, "ak": walks.a_k, "br": walks.b_rows, "bk": walks.b_k}
-        for name, walk in named.items():
+        for name, walk in self.walks.items():
             for i, (size, stride) in enumerate(walk):
                 sizes |= {f"{name}s{i}": size, f"{name}{i}": stride}
         return sizes

@@ -212,10 +212,8 @@ def _transposed(
             if source.w_table is None:
                 square(w.index)
             else:
-                with b.if_(_is_run(b, source.w_table, w.index, side)) as branch:
-                    square(w.index)
-                    with branch.otherwise():
-                        lines(w.index)
+                is_run = _is_run(b, source.w_table, w.index, side)
+                b.either(is_run, lambda: square(w.index), lambda: lines(w.index))
     block.clear(b, (0, whole), used, compute.register, lanes)
     _one_by_one(b, source, block, whole, compute)
 

@@ -29,10 +29,10 @@ from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.kernels.row_writer import RowWriter, write_rows
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, Launch, Output, Workspace
-from shlo_disc.lower.schedule.row_reduction import Plan, Storage, plan_rows
+from shlo_disc.lower.schedule.row_reduction import Storage, plan_rows
 from shlo_disc.lower.values.elements import element_of
-from shlo_disc.lower.values.index import Index
-from shlo_disc.lower.values.typed import IndexValue, Mask, Pointer, Register
+from shlo_disc.lower.values.index import Ix
+from shlo_disc.lower.values.typed import IndexValue, MemRef, Pointer
 from shlo_disc.passes.match_rows import RowRecord
 
 GROUP = 16384
@@ -99,44 +99,23 @@ class RowWork:
         """The row work by itself: every variant of the product calls it."""
         plan = plan_rows(self.record, self.block, self.shapes, Storage(cost.op_cycles))
         lanes = choose_row_lanes(plan, self.machine)
+        storage = element_of(self.given).storage
 
         def write(factors: Sequence[Expr]) -> RowWriter:
             b = CpuBuilder(self.machine)
-            return _Behind(plan, factors, lanes, b, self.outputs, self.memory).write()
+            w = RowWriter(plan, factors, lanes, b)
+            w.outputs = self.outputs
+
+            def where() -> tuple[MemRef, Ix]:
+                memory = b.memref(w.arguments.slot(self.memory), storage)
+                return memory, w.space.flat(0, w.end)
+
+            w.override(self.given, where)
+            return w.write()
 
         writer = write_rows(plan, self.shapes, write)
-        time = cost.of_rows(self.block, self.shapes, plan.cols, self.machine)
+        time = cost.of_rows(self.block, plan.cols, self.machine)
         return writer.launch("rows", time)
-
-
-class _Behind(RowWriter):
-    """Rows of what a product has left in memory."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        factors: Sequence[Expr],
-        lanes: int,
-        b: CpuBuilder,
-        outputs: Sequence[Output],
-        memory: Output | Workspace,
-    ) -> None:
-        super().__init__(plan, factors, lanes, b)
-        self.outputs = outputs
-        (given,) = plan.given
-        element = element_of(given)
-
-        def load(index: Index, mask: Mask | None) -> Register | None:
-            if not self.is_element(index):
-                return None
-            storage = self.b.memref(self.arguments.slot(memory), element.storage)
-            at = self.space.flat(0, self.end)
-            register = self.e.load_from(storage, at, mask, readonly=False)
-            if element.kind != "b":
-                return register
-            return register.differs(0)
-
-        self.e.overrides[given] = load
 
 
 def _in_one_launch(machine: Machine, given: Mapping[str, Expr]) -> Written:

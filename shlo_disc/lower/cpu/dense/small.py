@@ -10,19 +10,17 @@ without AVX-512, and does not forward to a load in the next step of a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.repack import as_number, load_as
 from shlo_disc.lower.cpu.dense.tile_writer import chains_of, multiply_add
 from shlo_disc.lower.cpu.dense.tiles import Tile
-from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.kernels.odometer import odometer
-from shlo_disc.lower.plan import Buffer, Condition, Kernel, Launch
-from shlo_disc.lower.products.epilogue import Epilogue
-from shlo_disc.lower.schedule.contraction import Axis, Problem
+from shlo_disc.lower.plan import Condition, Launch
+from shlo_disc.lower.products.request import Request
+from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.elemental import Arguments
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.index import Ix
@@ -50,29 +48,17 @@ def when_small(p: Problem, tile: Tile) -> list[Condition] | None:
     ]
 
 
-def small_launch(
-    problem: Problem,
-    machine: Machine,
-    args: tuple[Buffer, Buffer, Buffer],
-    label: str,
-    result: ElementType,
-    finish: Callable[[Arguments, int], Epilogue] | None,
-) -> Launch:
-    """The kernel of a problem, see `when_small`; `result`, `finish`: as for `Planner`."""
-    p, (m,), (n,), (k,) = problem, problem.m, problem.n, problem.k
-    arguments, lanes = Arguments(), min(SMALL, machine.lanes(problem.compute.bytes))
-    arguments.buffers = list(args)
+def small_launch(request: Request) -> Launch:
+    """The kernel of a problem, see `when_small`."""
+    p, arguments = request.problem, Arguments(request.args)
+    (m,), (n,), (k,) = p.m, p.n, p.k
+    lanes = min(SMALL, request.machine.lanes(p.compute.bytes))
     sizes = {"M": m.size, "N": n.size, "K": k.size, "am": m.a, "cm": m.c, "ak": k.a, "bk": k.b}
     for i, axis in enumerate(p.batch):
         sizes |= {f"s{i}": axis.size, f"a{i}": axis.a, f"b{i}": axis.b, f"c{i}": axis.c}
-    b = SizedBuilder(machine, sizes | {"a_first": p.a_first, "b_first": p.b_first})
-    a_in, b_in, c_out = (
-        b.memref(0, p.a.storage),
-        b.memref(1, p.b.storage),
-        b.memref(2, result.storage),
-    )
+    b = SizedBuilder(request.machine, sizes | {"a_first": p.a_first, "b_first": p.b_first})
+    a_in, b_in, c_out = (b.memref(i, e.storage) for i, e in enumerate((p.a, p.b, request.result)))
     mask = b.mask(b.size("N"), lanes)
-    done = finish(arguments, lanes) if finish is not None else None
 
     def base(array: str, digits: Sequence[IndexValue]) -> IndexValue:
         start = b.index(0) if array == "c" else b.size(f"{array}_first")
@@ -92,29 +78,14 @@ def small_launch(
                 at = b_start + term.index * b.size("bk")
                 y = load_as(b, b_in, p.b, at, lanes, p.compute, mask)
                 term.yield_(multiply_add(b, x, y, term.args[0], p.compute, p.is_short))
-            (value,) = term.results
-            if done is None:
-                value = convert(b, value, p.compute, p.c)
-            else:
-                places: list[tuple[Axis, Ix]] = [
-                    *((axis, Ix(d)) for axis, d in zip(p.batch, digits, strict=False)),
-                    (m, Ix(row.index)),
-                    (n, Ix(b.index(0), 1, multiple=lanes)),
-                ]
-                value = done.at(b, value, places, mask)
-            if result.kind == "b":
-                value = b.cast("arith.extui", value, "i8")
+            places = [(axis, Ix(d)) for axis, d in zip(p.batch, digits, strict=False)]
+            places += [(m, Ix(row.index)), (n, Ix(b.index(0), 1, multiple=lanes))]
+            value = request.stored(b, arguments, term.results[0], places, mask)
             _store_first(b, value, c_out, c_start + row.index * b.size("cm"), b.size("N"))
 
     odometer(b, [b.size(f"s{i}") for i in range(len(p.batch))] or [b.index(1)], task)
-    text, params = b.finish()
-    return Launch(
-        Kernel(f"{label}_small", text),
-        tuple(arguments.buffers),
-        params,
-        p.batches,
-        (m.size * (k.size + 4)) + 4,
-    )
+    work = (m.size * (k.size + 4)) + 4
+    return arguments.launch(b.finish(), f"{request.label}_small", p.batches, work)
 
 
 def _store_first(

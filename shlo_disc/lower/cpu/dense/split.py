@@ -7,7 +7,7 @@ block. A second kernel adds them up and turns the sums into result elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from shlo_disc.dynamic.expr import Expr
@@ -16,9 +16,8 @@ from shlo_disc.lower.cpu.dense.gemm import Writer
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import LONG_SUM
-from shlo_disc.lower.kernels.sized import Written
-from shlo_disc.lower.plan import All, Condition, If, Kernel, Launch, Output, Step, Workspace
-from shlo_disc.lower.products.epilogue import Epilogue
+from shlo_disc.lower.plan import All, Condition, If, Launch, Step, Workspace
+from shlo_disc.lower.products.request import Request
 from shlo_disc.lower.schedule.contraction import Problem, split_problem
 from shlo_disc.lower.values.elemental import Arguments
 
@@ -69,8 +68,8 @@ def split_steps(
 class _Sum(Writer):
     """A task adds up the parts of one row."""
 
-    def add_up(self, parts: int) -> Written:
-        """The text over arguments (parts, C, ...), and its parameters."""
+    def add_up(self, parts: int) -> None:
+        """Write the kernel over arguments (parts, C, ...)."""
         g, b, lanes = self.g, self.b, self.g.tile.lanes
         self.sums = b.memref(0, self.compute)
         self.c_out = b.memref(1, g.c.storage)
@@ -87,32 +86,16 @@ class _Sum(Writer):
                 for part in range(parts):
                     at = line + j.index + self.size("part") * part
                     value = self.sums.masked_load(at, mask, zero)
-                    add = "arith.addf" if g.compute.is_float else "arith.addi"
-                    total = b.op(add, total, value)
+                    total = total + value
                 self.write_result(total, row, j.index, mask)
-        return b.finish()
 
 
-def combine_launch(
-    gemm: Gemm,
-    sizes: dict[str, Expr],
-    problem: Problem,
-    out: Output | Workspace,
-    finish: Callable[[Arguments, int], Epilogue] | None,
-    label: str,
-    parts: int,
-) -> Launch:
+def combine_launch(request: Request, gemm: Gemm, sizes: Mapping[str, Expr], parts: int) -> Launch:
     """The kernel that adds up the parts in Workspace(0) and finishes the result."""
-    arguments = Arguments()
-    arguments.buffers = [Workspace(0), out]
-    lanes = gemm.tile.lanes
-    gemm = replace(gemm, finish=None if finish is None else finish(arguments, lanes))
-    sizes = sizes | {"part": problem.batches * problem.rows * problem.columns}
-    text, params = _Sum(gemm, SizedBuilder(gemm.machine, sizes)).add_up(parts)
-    return Launch(
-        Kernel(f"{label}_sum", text),
-        tuple(arguments.buffers),
-        params,
-        problem.batches * problem.rows,
-        problem.columns * parts // 4 + 50,
-    )
+    p, arguments = request.problem, Arguments([Workspace(0), request.out])
+    if request.finish is not None:
+        gemm = replace(gemm, finish=request.finish(arguments, gemm.tile.lanes))
+    b = SizedBuilder(gemm.machine, {**sizes, "part": p.batches * p.rows * p.columns})
+    _Sum(gemm, b).add_up(parts)
+    work = p.columns * parts // 4 + 50
+    return arguments.launch(b.finish(), f"{request.label}_sum", p.batches * p.rows, work)

@@ -106,11 +106,12 @@ def tap_pack_kernel(gemm: Gemm, taps: Taps, sizes: dict[str, Expr]) -> Written:
             mask = None if whole else b.mask(end - start, lanes)
             return load_as(b, source, gemm.b.element, start, lanes, gemm.compute, mask)
 
-        with b.if_(inside + lanes <= end) as branch:
-            branch.yield_(*(read(start, whole=True) for start in starts))
-            with branch.otherwise():
-                branch.yield_(*(read(start, whole=False) for start in starts))
-        return transpose(b, Register.each_of(branch.results))
+        found = b.either(
+            inside + lanes <= end,
+            lambda: [read(start, whole=True) for start in starts],
+            lambda: [read(start, whole=False) for start in starts],
+        )
+        return transpose(b, found)
 
     with b.loop(b.lo, b.hi, 1, hint="task") as task:
         n, to = task.index * columns, task.index * b.size("K") * columns

@@ -140,10 +140,7 @@ class TileWriter:
         if not more:
             self._tile(height, at)
             return
-        with b.if_(left <= height) as branch:
-            self._tile(height, at)
-            with branch.otherwise():
-                self.tiles(more, left, at)
+        b.either(left <= height, lambda: self._tile(height, at), lambda: self.tiles(more, left, at))
 
     def b_start(self, n: IndexValue, n0: IndexValue, k0: IndexValue) -> IndexValue:
         """Where the panel of column `n` starts, of several bands that of the first."""
@@ -195,19 +192,12 @@ class TileWriter:
         self, sums: Sequence[Register], places: Sequence[tuple[IndexValue, Mask]], at: Place
     ) -> list[Register]:
         """The sums of this block of K and those before it."""
-        g, b = self.g, self.b
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
-        zero = b.constant(0, self.vector)
-        with b.if_(at.first) as branch:
-            branch.yield_(*sums)
-            with branch.otherwise():
-                branch.yield_(
-                    *(
-                        b.op(add, self._load_sums(place, columns, zero), total)
-                        for (place, columns), total in zip(places, sums, strict=True)
-                    )
-                )
-        return list(branch.results)
+        zero, pairs = self.b.constant(0, self.vector), list(zip(places, sums, strict=True))
+        return self.b.either(
+            at.first,
+            lambda: sums,
+            lambda: [self._load_sums(*place, zero) + total for place, total in pairs],
+        )
 
     def _load_sums(self, place: IndexValue, columns: Mask, zero: Register) -> Register:
         if self.g.c_holds_sums:
@@ -217,8 +207,6 @@ class TileWriter:
     def _store_sums(
         self, values: Sequence[Register], places: Sequence[tuple[IndexValue, Mask]], at: Place
     ) -> None:
-        b = self.b
-
         def store_whole() -> None:
             for (place, _), value in zip(places, values, strict=True):
                 self.sums.vector_store(value, place)
@@ -234,10 +222,7 @@ class TileWriter:
         elif at.is_whole:
             store_whole()
         else:
-            with b.if_(at.whole) as branch:
-                store_whole()
-                with branch.otherwise():
-                    store_masked()
+            self.b.either(at.whole, store_whole, store_masked)
 
     def _products_of_words(
         self, words: Words, a_at: Sequence[IndexValue], at: Place, zeros: list[Register]
@@ -257,13 +242,12 @@ class TileWriter:
         bounds = [
             self.a_mem.load(self.a_note, readonly=False), self.b_mem.load(note, readonly=False)
         ]  # fmt: skip
-        with b.if_(words.are_large(*bounds)) as branch:
-            multiply = functools.partial(words.multiply_add, b)
-            branch.yield_(*self._products(a_at, at, self.zero, at.depth, zeros, multiply))
-            with branch.otherwise():
-                multiply = functools.partial(words.multiply_add_widened, b)
-                branch.yield_(*self._products(a_at, at, self.zero, at.depth, zeros, multiply))
-        return list(branch.results)
+        products = functools.partial(self._products, a_at, at, self.zero, at.depth, zeros)
+        return b.either(
+            words.are_large(*bounds),
+            lambda: products(functools.partial(words.multiply_add, b)),
+            lambda: products(functools.partial(words.multiply_add_widened, b)),
+        )
 
     def _products(
         self,
@@ -319,10 +303,9 @@ class TileWriter:
             places, mine = self._step(rows, at, first, k.index, places, mine, step, multiply)
             k.yield_(*places, *mine)
         sums[: len(init)] = Register.each_of(k.results[split:])
-        add = "arith.addf" if g.compute.is_float else "arith.addi"
         while len(sums) > len(init):
             half = len(sums) // 2
-            sums = [b.op(add, x, y) for x, y in zip(sums[:half], sums[half:], strict=True)]
+            sums = [x + y for x, y in zip(sums[:half], sums[half:], strict=True)]
         return sums
 
     def _step(

@@ -11,6 +11,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.schedule.contraction import Problem
 
 
 @dataclass(frozen=True)
@@ -87,36 +88,26 @@ def at_least_one(size: Expr) -> Expr:
     return Expr.max(size, 1)
 
 
-def blocks(
-    m: Expr,
-    n: Expr,
-    k: Expr,
-    batches: Expr,
-    tile: Tile,
-    compute: ElementType,
-    cores: int,
-    run: Expr,
-    bands: int = 1,
-) -> Blocks:
-    """How a problem is cut into tasks.
+def blocks(p: Problem, tile: Tile, cores: int, k: Expr, run: Expr) -> Blocks:
+    """How a problem of `k` steps along K is cut into tasks.
 
     M and K are cut evenly (no small last block), K into whole multiples of `run`. Columns are
     given to a task by panels: up to `N_BLOCK`, fewer when there would be less than
-    `TASKS_PER_CORE` tasks for every core. Of `bands`, `n` is the width of each, and a task has the
-    same columns of all.
+    `TASKS_PER_CORE` tasks for every core. Of several bands a task has the same columns of all.
     """
+    m, n, item = p.rows, p.columns, p.compute.bytes
     rows = max(1, M_BLOCK // tile.rows) * tile.rows
     m_count = at_least_one(ceil_div(m, rows))
     m_block = at_least_one(ceil_div(ceil_div(m, m_count), tile.rows)) * tile.rows
     m_count = at_least_one(ceil_div(m, m_block))
-    depth = K_BLOCK_BYTES // compute.bytes
+    depth = K_BLOCK_BYTES // item
     # Up to half more than the limit in one go: a second pass over C costs more.
     k_count = at_least_one(ceil_div(Expr.max(k - depth // 2, 0), depth))
     k_block = at_least_one(ceil_div(ceil_div(k, at_least_one(run)), k_count)) * at_least_one(run)
     k_count = at_least_one(ceil_div(k, k_block))
     panels = at_least_one(ceil_div(n, tile.columns))
-    most = max(1, N_BLOCK * 4 // compute.bytes // tile.columns // bands)
-    share = (panels * m_count * at_least_one(batches)) // (TASKS_PER_CORE * cores)
+    most = max(1, N_BLOCK * 4 // item // tile.columns // p.bands)
+    share = (panels * m_count * at_least_one(p.batches)) // (TASKS_PER_CORE * cores)
     per_task = Expr.min(Expr.max(share, 1), most)
     n_count = ceil_div(panels, per_task)
     # Evenly: 9 panels in tasks of at most 8 are 5 and 4.

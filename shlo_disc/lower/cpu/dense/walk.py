@@ -7,6 +7,7 @@ from collections.abc import Callable
 from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Operand
+from shlo_disc.lower.kernels.odometer import following
 from shlo_disc.lower.values.typed import IndexValue, MemRef
 
 
@@ -46,28 +47,19 @@ def walk(
             return Walk(start, lambda i: i)
         stride = b.size(f"{name}0")
         return Walk(start * stride, lambda i: i * stride)
-    table = b.scratch("i64", b.size(f"table_{side}"))
-    sizes = {i: b.max(b.size(f"{name}s{i}"), 1) for i in range(1, count_steps)}
+    table, zero = b.scratch("i64", b.size(f"table_{side}")), b.index(0)
+    sizes = [zero, *(b.max(b.size(f"{name}s{i}"), 1) for i in range(1, count_steps))]
     strides = [b.size(f"{name}{i}") for i in range(count_steps)]
     digits, rest = [start] * count_steps, start
     for i in range(count_steps - 1, 0, -1):
         digits[i], rest = rest % sizes[i], rest // sizes[i]
     digits[0] = rest
-    zero = b.index(0)
     with b.loop(0, count, 1, digits, hint="entry") as entry:
         offset = zero
         for digit, stride in zip(entry.args, strides, strict=True):
             offset = offset + digit * stride
         table.store(b.cast("arith.index_cast", offset, "i64"), entry.index)
-        following = list(entry.args)
-        up = following[-1] + 1
-        for i in range(count_steps - 1, 0, -1):
-            full = up.equals(sizes[i])
-            following[i] = b.select(full, zero, up)
-            more = following[i - 1] + 1
-            up = b.select(full, more, following[i - 1])
-        following[0] = up
-        entry.yield_(*following)
+        entry.yield_(*following(b, entry.args, sizes, zero))
 
     def look_up(i: IndexValue) -> IndexValue:
         return b.to_index("arith.index_cast", table.load(i, readonly=False))

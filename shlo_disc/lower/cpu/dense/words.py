@@ -142,13 +142,7 @@ def words_of(problem: Problem, machine: Machine) -> Words | None:
 
 
 def repack_words(
-    b: CpuBuilder,
-    words: Words,
-    source: Source,
-    block: Block,
-    *,
-    k_is_u: bool,
-    elements: IndexValue,
+    b: CpuBuilder, words: Words, source: Source, block: Block, *, k_is_u: bool, elements: IndexValue
 ) -> None:
     """Write words to the block; see `repack`.
 

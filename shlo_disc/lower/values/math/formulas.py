@@ -32,11 +32,7 @@ def choose(
     """
     if not x.lanes:
         return general(x)
-    with x.b.if_((~easy).any()) as branch:
-        branch.yield_(general(x))
-        with branch.otherwise():
-            branch.yield_(fast(x))
-    return branch.results[0]
+    return x.b.either((~easy).any(), lambda: [general(x)], lambda: [fast(x)])[0]
 
 
 def squared(x: Register) -> Register:

@@ -80,11 +80,7 @@ def _reduce_far(x: Register, *near: Register) -> _Reduced:
     """`near` with what is beyond `_BOUND` replaced."""
     size = x.abs()
     large = (size > _BOUND[x.element]) & (size < float("inf"))
-    with x.b.if_(large.any()) as branch:
-        branch.yield_(*_reduce_lanes(x, large, near))
-        with branch.otherwise():
-            branch.yield_(*near)
-    r, low, quadrant = branch.results
+    r, low, quadrant = x.b.either(large.any(), lambda: _reduce_lanes(x, large, near), lambda: near)
     return r, low, quadrant
 
 
@@ -94,13 +90,14 @@ def _reduce_lanes(x: Register, large: Mask, near: Sequence[Register]) -> _Reduce
     if not x.lanes:
         return _reduce_large(x)
     with b.loop(0, x.lanes, 1, list(near), hint="lane") as lanes:
-        with b.if_(b.extract(large, lanes.index)) as branch:
+
+        def replaced() -> list[Register]:
             new = _reduce_large(b.extract(x, lanes.index))
             pairs = zip(new, lanes.args, strict=True)
-            branch.yield_(*(b.insert(value, whole, lanes.index) for value, whole in pairs))
-            with branch.otherwise():
-                branch.yield_(*lanes.args)
-        lanes.yield_(*branch.results)
+            return [b.insert(value, whole, lanes.index) for value, whole in pairs]
+
+        far = b.extract(large, lanes.index)
+        lanes.yield_(*b.either(far, replaced, lambda: lanes.args))
     r, low, quadrant = lanes.results
     return r, low, quadrant
 
@@ -218,15 +215,15 @@ def _sine(x: Register, quarters: int) -> Register:
 
     The next step of a loop may wait for a scalar.
     """
-    if x.lanes or not x.b.predicts_branches:
+
+    def reduced() -> list[Register]:
         r, low, quadrant = _reduce(x)
-        return _turned(r, low, quadrant + quarters)
-    with x.b.if_(x.abs() < _OWN) as branch:
-        branch.yield_(_small_cosine(x) if quarters else _small_sine(x))
-        with branch.otherwise():
-            r, low, quadrant = _reduce(x)
-            branch.yield_(_turned(r, low, quadrant + quarters))
-    return branch.results[0]
+        return [_turned(r, low, quadrant + quarters)]
+
+    if x.lanes or not x.b.predicts_branches:
+        return reduced()[0]
+    small = _small_cosine if quarters else _small_sine
+    return x.b.either(x.abs() < _OWN, lambda: [small(x)], reduced)[0]
 
 
 def sines(x: Register, quarters: Sequence[int]) -> Register:
