@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -107,3 +108,36 @@ def test_empty_operands(rows, k, n):
     w, scale = arrays(k, n, "int8")
     got = shlo_disc.jit(by_groups)(jnp.ones((rows, k), jnp.float32), w, scale)
     np.testing.assert_array_equal(got, np.zeros((rows, n), np.float32))
+
+
+@pytest.mark.parametrize("is_outside", [True, False])
+@pytest.mark.parametrize("program", [by_groups, in_halves_of_bytes])
+def test_weights_of_a_product_in_a_loop(program, is_outside):
+    """Also where the last reshape, or all of the wide weights, are made in front of the loop."""
+
+    def steps(x, w, scale):
+        wide = program(jnp.eye(x.shape[1], dtype=x.dtype), w, scale)
+
+        def body(_, h):
+            return jnp.tanh(
+                h @ wide.reshape(x.shape[1], -1) if is_outside else program(h, w, scale)
+            )
+
+        return jax.lax.fori_loop(0, 3, body, x)
+
+    f = shlo_disc.jit(steps)
+    n = 32 if program is by_groups else 64
+    w, scale = arrays(32, n, "int8")
+    for rows in (1, 4, 9):
+        x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, n)), jnp.float32)
+        np.testing.assert_allclose(f(x, w, scale), steps(x, w, scale), rtol=1e-4, atol=1e-4)
+
+
+def test_a_reshape_in_front_of_a_loop():
+    def steps(x, w):
+        wide = w.astype(x.dtype).reshape(4, -1).reshape(16, 16)
+        return jax.lax.fori_loop(0, 3, lambda _, h: jnp.tanh(h @ wide), x)
+
+    w, _ = arrays(16, 16, "int8")
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 16)), jnp.float32)
+    np.testing.assert_allclose(shlo_disc.jit(steps)(x, w), steps(x, w), rtol=1e-4, atol=1e-4)

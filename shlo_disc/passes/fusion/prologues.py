@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shlo_disc.ir.contractions import dot_sides
-from shlo_disc.ir.mlir import ir, producer
+from shlo_disc.ir.mlir import ir
 from shlo_disc.passes.fusion.graph import Node
 from shlo_disc.passes.fusion.partition import Cluster, Partition
 from shlo_disc.passes.fusion.products import DOT, products
@@ -17,14 +17,14 @@ from shlo_disc.passes.op_classes import RESHAPES
 
 def _match(p: Partition, seed: Seed) -> Iterator[Merge]:
     dot, mine = p.graph.nodes[seed[0]], p.cluster_of[seed[0]]
-    value, views = dot.operands[1], set[int]()
-    while (op := producer(value)) is not None and op.name in RESHAPES:
-        views.add(p.graph.of_value[value])
-        value = op.operands[0]
-    source = p.graph.of_value.get(value, -1)
+    base, chain = next(iter(p.graph.bases(dot.operands[1])), (None, ()))
+    if base is None or any(op.name not in RESHAPES for op in chain):
+        return
+    source = p.graph.of_value.get(base, -1)
     work = p.cluster_of.get(source)
     if work is None or work is mine or work.kind != "loop":
         return
+    views = {p.graph.of_value[op.results[0]] for op in chain}
     members = mine.members | work.members | views
     union = Cluster("dense", mine.space, members=members, given=mine.given)
     yield Merge(union, (mine, work), seed, source, frozenset(seed))
