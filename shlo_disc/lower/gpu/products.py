@@ -25,6 +25,7 @@ from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Sized
 from shlo_disc.lower.plan import Buffer, KernelPlan, Launch, Output, Step, Workspace
 from shlo_disc.lower.products.epilogue import ResultPlace
+from shlo_disc.lower.products.prologue import OperandPlace
 from shlo_disc.lower.products.request import MakePlanner, Request
 from shlo_disc.lower.schedule.contraction import analyze_dense
 from shlo_disc.lower.values.elemental import Arguments
@@ -363,7 +364,7 @@ class _SimtWriter(ProductWriter):
             here, there = k + step, column + at
             with b.if_((here < self.depth) & (there < self.n)) as branch:
                 mask = b.mask(self.n - there, EACH)
-                branch.yield_(fill(b, place, here, there, mask))
+                branch.yield_(fill(b, OperandPlace(place, here, there), mask))
                 with branch.otherwise():
                     branch.yield_(zero)
             self.b_tiles[0].vector_store(branch.results[0], step * _ROW + at, aligned=True)

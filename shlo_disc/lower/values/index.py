@@ -307,22 +307,22 @@ class Space:
 
         First where factors end: a division of what is left has fewer lanes, or none.
         """
-        cuts = set(boundaries)
-        return self._cut(self._cut(index, cuts, at_factors=True), cuts, at_factors=False)
-
-    def _cut(self, index: Index, cuts: set[int], *, at_factors: bool) -> Index:
-        out, start = [], 0
+        cuts, start = set(boundaries), 0
+        out: list[Group] = []
         for group in index:
-            done = 0
-            for k in range(1, len(group.sizes)):
-                is_wanted = start + k in cuts
-                if is_wanted and not (at_factors and self._factor_at(group, k - done) is None):
-                    left, group = self.cut_group(group, k - done)
-                    out.append(left)
-                    done = k
-            out.append(group)
-            start += done + len(group.sizes)
+            out += self._pieces(group, [k for k in range(1, len(group.sizes)) if start + k in cuts])
+            start += len(group.sizes)
         return tuple(out)
+
+    def _pieces(self, group: Group, cuts: Sequence[int]) -> list[Group]:
+        """`group` cut in front of each of these dimensions."""
+        if not cuts:
+            return [group]
+        free = (k for k in cuts if self._factor_at(group, k) is not None)
+        at = next(free, cuts[0]) if len(cuts) > 1 else cuts[0]
+        left, right = self.cut_group(group, at)
+        after = [k - at for k in cuts if k > at]
+        return [*self._pieces(left, [k for k in cuts if k < at]), *self._pieces(right, after)]
 
     def dims(self, index: Index) -> list[Ix]:
         """The index of every dimension on its own."""

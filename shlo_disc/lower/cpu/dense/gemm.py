@@ -31,7 +31,7 @@ from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, KernelText
 from shlo_disc.lower.products.epilogue import ResultPlace
-from shlo_disc.lower.products.prologue import Prologue
+from shlo_disc.lower.products.prologue import OperandPlace, Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
 
@@ -304,7 +304,7 @@ class Writer(TileWriter):
                 with b.loop(0, depth, 1, hint="w") as w, b.loop(0, columns, lanes, hint="u") as u:
                     n = panel.index + u.index
                     mask = None if whole else b.mask(self.size("N") - n, lanes)
-                    value = fill(b, self.batch_digits, k0 + w.index, n, mask)
+                    value = fill(b, OperandPlace(self.batch_digits, k0 + w.index, n), mask)
                     to = start + w.index * columns
                     self.b_mem.vector_store(value, to + u.index)
 
@@ -386,14 +386,14 @@ class Writer(TileWriter):
                 beside = b_at + self.size("b_band") + done
                 ahead = replace(ahead, start=b.select(more, beside, ahead.start))
             at = replace(at, b_at=b_at, ahead=ahead, sums_at=sums_at)
-        heights = [*reversed(self.g.tile.heights)]
-        if not self.g.splits_columns:
-            self.tiles(heights, m1 - at.m, at)
-            return
-        with b.if_(at.whole) as branch:
-            self.tiles(heights, m1 - at.m, replace(at, is_whole=True))
-            with branch.otherwise():
-                self.tiles(heights, m1 - at.m, at)
+
+        def write(at: Place) -> None:
+            self.tiles([*reversed(self.g.tile.heights)], m1 - at.m, at)
+
+        if self.g.splits_columns:
+            b.either(at.whole, lambda: write(replace(at, is_whole=True)), lambda: write(at))
+        else:
+            write(at)
 
     def _following(
         self, n: IndexValue, n0: IndexValue, n1: IndexValue, k0: IndexValue, last: Mask

@@ -8,7 +8,7 @@ from dataclasses import replace
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.element_types import ElementType
-from shlo_disc.lower.cpu.dense.tiles import Tile
+from shlo_disc.lower.cpu.dense.tiles import WHOLE_MASKS, Tile
 from shlo_disc.lower.cpu.dense.words import WORD, Words
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.products.epilogue import BandEpilogue, Epilogue
@@ -167,7 +167,7 @@ class Gemm:
         Masked loads of narrow types are loads one by one without AVX-512.
         """
         is_narrow = self.b_mode == "direct" and self.b.element.storage != self.compute.register
-        return self.machine.vector_bytes < 64 and (is_narrow or self.b_mode == "computed")
+        return self.machine.vector_bytes < WHOLE_MASKS and (is_narrow or self.b_mode == "computed")
 
     @property
     def rows_first(self) -> bool:

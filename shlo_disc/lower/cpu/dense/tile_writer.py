@@ -14,9 +14,11 @@ from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.builder import CpuBuilder, SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Gemm
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, load_as
+from shlo_disc.lower.cpu.dense.tiles import WHOLE_MASKS
 from shlo_disc.lower.cpu.dense.walk import Walk, digits_offset
 from shlo_disc.lower.cpu.dense.words import Words
 from shlo_disc.lower.kernels.strips import whole_strips
+from shlo_disc.lower.products.prologue import OperandPlace
 from shlo_disc.lower.values.typed import (
     IndexLike,
     IndexValue,
@@ -33,10 +35,6 @@ Multiply = Callable[[Register, Register, Register], Register]
 
 CHAINS = 8
 """Sums that are added to in turn: two multiply-adds a cycle, four cycles until one is done."""
-
-
-WHOLE_MASKS = 64
-"""Bytes of vectors whose masks are in registers of their own."""
 
 
 def chains_of(registers: int) -> int:
@@ -361,9 +359,9 @@ class TileWriter:
         g, b = self.g, self.b
         assert g.fill is not None, "B is computed"
         ahead = b.min(row + PREFETCH_ROWS, self.size("K") - 1)
-        g.fill.ask(b, self.batch_digits, ahead, at.n, None)
+        g.fill.ask(b, OperandPlace(self.batch_digits, ahead, at.n), None)
         return [
-            g.fill(b, self.batch_digits, row, at.n + v * g.tile.lanes, mask)
+            g.fill(b, OperandPlace(self.batch_digits, row, at.n + v * g.tile.lanes), mask)
             for v, mask in enumerate(at.masks)
         ]
 

@@ -50,6 +50,9 @@ nothing until A and B leave L2. Every block is a sum of its own: 1024 double BER
 N_BLOCK = 384
 """Columns of a task, about, in elements of 4 bytes."""
 
+WHOLE_MASKS = 64
+"""Bytes of vectors whose masks are in registers of their own."""
+
 TASKS_PER_CORE = 4
 """Tasks to aim for where M is too small to give enough."""
 
