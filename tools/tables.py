@@ -12,6 +12,7 @@ from shlo_disc.ir.ops import OPS
 from shlo_disc.jax.versions.modes import USE_XLA, Event, Mode, next_mode
 from shlo_disc.tools.op_row import coverage
 from tools.acceptance_exceptions import CASES, MISSES
+from tools.rooms import ROOMS, imports_between
 
 _DOCS = Path(__file__).parents[1] / "docs"
 
@@ -74,6 +75,16 @@ with their modes.
 
 Two facts hold in any mode. `Family.checked`: every new shape is compared with a trace at its sizes.
 `Family.may_capture`: calls inside a trace are searched for variables of that trace.
+"""
+_ROOMS = """# Rooms
+
+<!-- Printed by `tools/tables.py` from the imports of the modules; do not edit. -->
+
+A room is a package. It imports from itself and from rooms above it in this table.
+[Architecture](architecture.md) says what each room holds.
+
+| Room | Imports from |
+|---|---|
 """
 _COVERAGE = """# Coverage
 
@@ -165,6 +176,13 @@ def calls() -> str:
     )
 
 
+def rooms() -> str:
+    """The whole text of `docs/rooms.md`."""
+    between = imports_between()
+    rows = [(room, [f"`{other}`" for other in ROOMS if (room, other) in between]) for room in ROOMS]
+    return _ROOMS + "".join(f"| `{room}` | {', '.join(others)} |\n" for room, others in rows)
+
+
 def coverage_page() -> str:
     """The whole text of `docs/coverage.md`."""
     ops = sorted(OPS.values(), key=lambda op: (op.name.split(".")[-1], op.name))
@@ -177,6 +195,7 @@ PAGES = {
     _DOCS / "env.md": env,
     _DOCS / "calls.md": calls,
     _DOCS / "coverage.md": coverage_page,
+    _DOCS / "rooms.md": rooms,
 }
 
 

@@ -17,13 +17,12 @@ from shlo_disc.driver.kept import (
     check,
     claim_program,
     find,
-    has_programs,
     keep,
     load,
-    look_at_own_files,
     not_kept,
     place_of,
 )
+from shlo_disc.driver.kept_keys import has_programs, look_at_own_files
 from shlo_disc.driver.options import check_symbols, stated_text
 from shlo_disc.driver.request import Options, Request, Stated
 from shlo_disc.executables.data_sized import DataSizedExecutable

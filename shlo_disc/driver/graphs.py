@@ -15,7 +15,7 @@ from typing import Any
 from shlo_disc.base import flags
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import Later
-from shlo_disc.driver.kept import are_kept, compiler_id, read_record
+from shlo_disc.driver.kept_keys import are_kept, compiler_id, read_record
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.executables.lines import without_lines
 from shlo_disc.ir.mlir import ir

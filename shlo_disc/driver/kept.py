@@ -7,26 +7,22 @@ record (`codec.py`); machine code has entries of its own, which programs share.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import io
 import logging
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from shlo_disc.base import flags
 from shlo_disc.base.callbacks import is_callback, without_numbers
 from shlo_disc.base.errors import CacheMismatchError
-from shlo_disc.base.installed import record_beside
 from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import Later
+from shlo_disc.driver.kept_keys import are_kept, compiler_id, facts_of, read_record
 from shlo_disc.driver.request import Request
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.seen import run_of, short_sizes
@@ -46,10 +42,8 @@ from shlo_disc.executables.record import PartsRecord, ProgramRecord, Record, pro
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.record import texts_of
 from shlo_disc.lower.target import kept_code, parse
-from shlo_disc.ral import FileStamps
 from shlo_disc.store.claims import Claim
 from shlo_disc.store.entries import COUNTS, current, mismatch
-from shlo_disc.store.folder import configured
 from shlo_disc.store.format import (
     KEY_BYTES,
     MOST_CONSTANT_BYTES,
@@ -102,7 +96,7 @@ def place_of(request: Request) -> Place | NotKept:
         *(tuple(options.weak_results), sorted(options.likely.items())),
         *(tuple(options.donated), request.name, request.may_be_several, stated.seen is None),
     )
-    named = _facts(options.target, *facts)
+    named = facts_of(options.target, *facts)
     key = key_of(compiler_id(), code.identity(architecture), named, *source.parts)
     return Place(key, source.lines, stated.seen, source.weights)
 
@@ -115,23 +109,6 @@ def _with_short(place: Place, sizes: Sequence[Expr]) -> Place:
     seen = short_sizes(place.seen or {})
     key = key_of(place.key, repr([(str(size), run_of(size, seen)) for size in sizes]).encode())
     return place._replace(key=key, seen=None)
-
-
-def are_kept() -> bool:
-    """Whether this process keeps programs on disk."""
-    if not flags.cache_programs() or flags.dump_dir() is not None or flags.debug_level() > 1:
-        return False  # to show what compiling does, it must be done
-    return current() is not None
-
-
-def has_programs() -> bool:
-    """Whether earlier processes kept programs, as far as their folder tells; makes no folder."""
-    folder = configured() if flags.cache_programs() else None
-    return folder is not None and (folder / "v1/programs").expanduser().is_dir()
-
-
-def _facts(target: str, *facts: object) -> str:
-    return repr((target, flags.fusion(), flags.spec_checks(), flags.split(), *facts))
 
 
 class Found(NamedTuple):
@@ -177,19 +154,6 @@ def _found(place: Place) -> Found | None:
 
     record = read_record("programs", place.key, program)
     return None if record is None else Found(place, record)
-
-
-def read_record(kind: str, key: bytes, read: Callable[[bytes], T]) -> T | None:
-    """What `read` makes of the entry of `kind` under `key`; None without one that it accepts."""
-    store = current(kind)
-    data = None if store is None else store.read(key)
-    if data is None:
-        return None
-    try:
-        return read(data)
-    except RecordError:  # written by a mistake of ours
-        COUNTS.add("damaged")
-        return None
 
 
 def load(found: Found, request: Request | None) -> Executable | DataSizedExecutable:
@@ -248,23 +212,6 @@ def _steps(record: Any) -> object:
     if is_dataclass(record):
         return tuple(_steps(getattr(record, field.name)) for field in fields(record))
     return record
-
-
-def machine_key(target: str) -> bytes | None:
-    """Names the compiler, the machine and the flags; None where nothing is kept for `target`."""
-    if not are_kept():
-        return None
-    family, _, architecture = target.partition(":")
-    code = kept_code(family)
-    if code is None:
-        return None
-    return key_of(compiler_id(), code.identity(architecture), _facts(target))
-
-
-def call_key(digest: bytes, target: str) -> bytes | None:
-    """What the call that `digest` names is kept under; None where it is not kept."""
-    key = machine_key(target)
-    return None if key is None else key_of(key, digest)
 
 
 def program_of_call(key: bytes, weights: Weights) -> Executable | None:
@@ -478,30 +425,3 @@ def _source(source: Any) -> _Source | NotKept:
         return _TOO_LARGE
     encoded = tuple(p if isinstance(p, bytes) else p.encode() for p in parts)
     return _Source(encoded, lines, weights)
-
-
-@functools.cache
-def compiler_id() -> bytes:
-    """Which build of this package, its runtime and its dependencies it is."""
-    digest = hashlib.blake2b()
-    for part in _own_files():
-        digest.update(part.encode() if isinstance(part, str) else part.get())
-    return digest.digest()
-
-
-@functools.cache
-def _own_files() -> list[str] | list[FileStamps]:
-    """The digest of each file of this package, or else its time: to read them all takes long."""
-    folders = sys.modules["shlo_disc"].__path__
-    record = record_beside(folders[0], "shlo_disc")
-    # Of a source tree, installers write down what they built of it.
-    return [record] if "shlo_disc/driver/compile.py," in record else [*map(FileStamps, folders)]
-
-
-def look_at_own_files() -> None:
-    """Begin to name this build, while modules are imported: the first call needs its name.
-
-    So it is the build that is imported, whatever is edited later.
-    """
-    if flags.cache_programs():
-        _own_files()

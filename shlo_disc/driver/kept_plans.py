@@ -12,7 +12,7 @@ from functools import partial
 
 from shlo_disc.base import flags
 from shlo_disc.base.later import Later
-from shlo_disc.driver.kept import machine_key, read_record
+from shlo_disc.driver.kept_keys import machine_key, read_record
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.plans import Made

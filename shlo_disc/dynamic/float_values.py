@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from shlo_disc.dynamic.arithmetic import Entry, Quotient, exceeds
+from shlo_disc.dynamic.asked import Asked
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir.dense_elements import elements_of
 from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.mlir import ir
-
-if TYPE_CHECKING:
-    from shlo_disc.dynamic.shapes import ShapeAnalysis
 
 DIGITS = {"f32": 24, "f64": 53}
 """Bits of the mantissas of the float types that sizes are computed in."""
@@ -46,7 +44,7 @@ class FloatType(NamedTuple):
     elements: int
 
 
-def quotient_of(s: ShapeAnalysis, entry: Entry, digits: int) -> Entry:
+def quotient_of(s: Asked, entry: Entry, digits: int) -> Entry:
     """The float that an integer or a float becomes by conversion; None if it may be rounded."""
     if isinstance(entry, Expr):
         return _exact(s, entry, 1, digits, ())
@@ -55,7 +53,7 @@ def quotient_of(s: ShapeAnalysis, entry: Entry, digits: int) -> Entry:
     return None
 
 
-def integer_of(s: ShapeAnalysis, op: ir.Operation, entry: Quotient, least: int, most: int) -> Entry:
+def integer_of(s: Asked, op: ir.Operation, entry: Quotient, least: int, most: int) -> Entry:
     """The integer that a float becomes by conversion to a type that holds `least` to `most`.
 
     Guards say that the float is exact. What the type does not hold is not known: a conversion of
@@ -87,7 +85,7 @@ def _number(number: float, digits: int) -> Entry:
 
 
 def _exact(
-    s: ShapeAnalysis,
+    s: Asked,
     numerator: Expr,
     denominator: Expr | int,
     digits: int,
@@ -115,10 +113,10 @@ def _is_exact(*entries: Entry) -> bool:
     return all(isinstance(e, Quotient) and not e.is_rounded for e in entries)
 
 
-Float = Callable[["ShapeAnalysis", int, Sequence[Entry]], Entry]
+Float = Callable[[Asked, int, Sequence[Entry]], Entry]
 
 
-def _add(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _add(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     a, b = operands
     if not isinstance(a, Quotient) or not isinstance(b, Quotient) or not _is_exact(a, b):
         return None
@@ -129,17 +127,17 @@ def _add(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
     return _exact(s, total, common, digits, a.below + b.below)
 
 
-def _subtract(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _subtract(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     a, b = operands
     return _add(s, digits, (a, _negate(s, digits, [b])))
 
 
-def _negate(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _negate(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     (a,) = operands
     return a._replace(numerator=-a.numerator) if isinstance(a, Quotient) else None
 
 
-def _multiply(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _multiply(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     a, b = operands
     if not isinstance(a, Quotient) or not isinstance(b, Quotient) or not _is_exact(a, b):
         return None
@@ -151,7 +149,7 @@ def _multiply(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry
     return _exact(s, product, a.denominator * b.denominator, digits, below)
 
 
-def _divide(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _divide(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     a, b = operands
     if not isinstance(a, Quotient) or not isinstance(b, Quotient) or not _is_exact(a, b):
         return None
@@ -173,20 +171,20 @@ def _divide(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
     return _exact(s, numerator, number, digits, below, is_rounded=is_rounded)
 
 
-def _floor(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _floor(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     (a,) = operands
     if not isinstance(a, Quotient):
         return None
     return Quotient(s.constraints.canonical(a.numerator // a.denominator), 1, False, a.below)
 
 
-def _ceil(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+def _ceil(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
     (a,) = operands
     return _negate(s, digits, [_floor(s, digits, [_negate(s, digits, [a])])])
 
 
 def _extremum(name: str) -> Float:
-    def rule(s: ShapeAnalysis, digits: int, operands: Sequence[Entry]) -> Entry:
+    def rule(s: Asked, digits: int, operands: Sequence[Entry]) -> Entry:
         a, b = operands
         if not isinstance(a, Quotient) or not isinstance(b, Quotient) or not _is_exact(a, b):
             return None

@@ -10,20 +10,16 @@ Source: the StableHLO specification, section by op name; letters as there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from shlo_disc.base.errors import UnsupportedError
+from shlo_disc.dynamic.asked import Asked, Shape
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops import Role, names
 
-if TYPE_CHECKING:
-    from shlo_disc.dynamic.shapes import ShapeAnalysis
-
-Shape = tuple[Expr, ...]
-Rule = Callable[["ShapeAnalysis", ir.Operation], list[Shape]]
+Rule = Callable[[Asked, ir.Operation], list[Shape]]
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ZERO, ONE = Expr.const(0), Expr.const(1)
@@ -53,39 +49,39 @@ _ELEMENTWISE = names(lambda row: row.role is Role.ELEMENTWISE) - _OTHER_RULES
 
 
 @_rule(*sorted(_ELEMENTWISE))
-def _elementwise(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _elementwise(s: Asked, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, list(op.operands))]
 
 
 @_rule("select")
-def _select(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _select(s: Asked, op: ir.Operation) -> list[Shape]:
     values = list(op.operands)
     return [s.same_shape(op, values if s.shape(values[0]) else values[1:])]
 
 
 @_rule("clamp")
-def _clamp(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _clamp(s: Asked, op: ir.Operation) -> list[Shape]:
     low, value, high = op.operands
     return [s.same_shape(op, [value, *(v for v in (low, high) if s.shape(v))])]
 
 
 @_rule("reverse", "disc.scan")
-def _like_first(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _like_first(s: Asked, op: ir.Operation) -> list[Shape]:
     return [s.shape(op.operands[0])]
 
 
 @_rule("optimization_barrier")
-def _like_each(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _like_each(s: Asked, op: ir.Operation) -> list[Shape]:
     return [s.shape(v) for v in op.operands]
 
 
 @_rule("sort")
-def _sort(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _sort(s: Asked, op: ir.Operation) -> list[Shape]:
     return [s.same_shape(op, list(op.operands))] * len(op.results)
 
 
 @_rule("bitcast_convert")
-def _bitcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _bitcast(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
     declared = s.declared(op.results[0])
     if len(declared) < len(shape):
@@ -96,12 +92,12 @@ def _bitcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("get_dimension_size")
-def _scalar(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _scalar(s: Asked, op: ir.Operation) -> list[Shape]:
     return [()]
 
 
 @_rule("disc.dim", "disc.shape", "disc.sizes", "constant", "iota")
-def _declared(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _declared(s: Asked, op: ir.Operation) -> list[Shape]:
     declared = s.declared(op.results[0])
     if DYNAMIC in declared:
         raise refuse(op, "its result type must be static", "use the dynamic form of the op")
@@ -109,14 +105,14 @@ def _declared(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("disc.empty")
-def _empty(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _empty(s: Asked, op: ir.Operation) -> list[Shape]:
     return [tuple(s.parsed(d) for d in ir.ArrayAttr(op.attributes["dims"]))]
 
 
 # -- shapes given as operands -------------------------------------------------------------------
 
 
-def _given(s: ShapeAnalysis, op: ir.Operation, index: int) -> Shape:
+def _given(s: Asked, op: ir.Operation, index: int) -> Shape:
     """A result shape given as operand; its sizes must be >= 0."""
     declared = s.declared(op.results[0])
     shape = s.sizes_operand(op, index)
@@ -133,12 +129,12 @@ def _given(s: ShapeAnalysis, op: ir.Operation, index: int) -> Shape:
 
 
 @_rule("dynamic_iota")
-def _dynamic_iota(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_iota(s: Asked, op: ir.Operation) -> list[Shape]:
     return [_given(s, op, 0)]
 
 
 @_rule("dynamic_reshape")
-def _dynamic_reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_reshape(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = _given(s, op, 1)
     source = s.shape(op.operands[0])
     if not s.constraints.product_equal(source, shape):
@@ -147,7 +143,7 @@ def _dynamic_reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("dynamic_broadcast_in_dim")
-def _dynamic_broadcast(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_broadcast(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = _given(s, op, 1)
     source = s.shape(op.operands[0])
     targets = attr.integers(op, "broadcast_dimensions")
@@ -172,14 +168,14 @@ def _optional(op: ir.Operation, name: str) -> list[int]:
 
 
 @_rule("reshape")
-def _reshape(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _reshape(s: Asked, op: ir.Operation) -> list[Shape]:
     (shape,) = _declared(s, op)
     s.require_equal(op, Expr.product(s.shape(op.operands[0])), Expr.product(shape))
     return [shape]
 
 
 @_rule("broadcast_in_dim")
-def _broadcast_in_dim(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _broadcast_in_dim(s: Asked, op: ir.Operation) -> list[Shape]:
     (shape,) = _declared(s, op)
     source = s.shape(op.operands[0])
     for axis, target in enumerate(attr.integers(op, "broadcast_dimensions")):
@@ -187,7 +183,7 @@ def _broadcast_in_dim(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
     return [shape]
 
 
-def _broadcast_size(s: ShapeAnalysis, op: ir.Operation, size: Expr, result: Expr) -> None:
+def _broadcast_size(s: Asked, op: ir.Operation, size: Expr, result: Expr) -> None:
     """`size` is 1 or the result's size."""
     if size == ONE or s.constraints.equal(size, result):
         return
@@ -199,13 +195,13 @@ def _broadcast_size(s: ShapeAnalysis, op: ir.Operation, size: Expr, result: Expr
 
 
 @_rule("transpose")
-def _transpose(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _transpose(s: Asked, op: ir.Operation) -> list[Shape]:
     source = s.shape(op.operands[0])
     return [tuple(source[axis] for axis in attr.integers(op, "permutation"))]
 
 
 def _sliced(
-    s: ShapeAnalysis,
+    s: Asked,
     op: ir.Operation,
     start: Sequence[Expr],
     limit: Sequence[Expr],
@@ -224,14 +220,14 @@ def _sliced(
 
 
 @_rule("slice")
-def _slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _slice(s: Asked, op: ir.Operation) -> list[Shape]:
     keys = ("start_indices", "limit_indices", "strides")
     start, limit, stride = ([Expr.const(n) for n in attr.integers(op, key)] for key in keys)
     return [_sliced(s, op, start, limit, stride)]
 
 
 @_rule("real_dynamic_slice")
-def _real_dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _real_dynamic_slice(s: Asked, op: ir.Operation) -> list[Shape]:
     if DYNAMIC not in s.declared(op.results[0]) and any(
         s.contents(v) is None for v in list(op.operands)[1:]
     ):
@@ -241,7 +237,7 @@ def _real_dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("dynamic_slice")
-def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_slice(s: Asked, op: ir.Operation) -> list[Shape]:
     sizes = tuple(Expr.const(n) for n in attr.integers(op, "slice_sizes"))
     for own, size in zip(s.shape(op.operands[0]), sizes, strict=True):
         s.require(op, own, ">=", size)
@@ -249,7 +245,7 @@ def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("dynamic_update_slice")
-def _dynamic_update_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_update_slice(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
     for own, size in zip(shape, s.shape(op.operands[1]), strict=True):
         s.require(op, own, ">=", size)
@@ -257,7 +253,7 @@ def _dynamic_update_slice(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 def _padded(
-    s: ShapeAnalysis,
+    s: Asked,
     op: ir.Operation,
     low: Sequence[Expr],
     high: Sequence[Expr],
@@ -275,20 +271,20 @@ def _padded(
 
 
 @_rule("pad")
-def _pad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _pad(s: Asked, op: ir.Operation) -> list[Shape]:
     keys = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, inner = ([Expr.const(n) for n in attr.integers(op, k)] for k in keys)
     return [_padded(s, op, low, high, inner)]
 
 
 @_rule("dynamic_pad")
-def _dynamic_pad(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_pad(s: Asked, op: ir.Operation) -> list[Shape]:
     low, high, inner = (s.sizes_operand(op, k) for k in (2, 3, 4))
     return [_padded(s, op, low, high, inner)]
 
 
 @_rule("concatenate")
-def _concatenate(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _concatenate(s: Asked, op: ir.Operation) -> list[Shape]:
     axis = attr.integer(op, "dimension")
     shapes = [s.shape(v) for v in op.operands]
     result = list(shapes[0])
@@ -301,7 +297,7 @@ def _concatenate(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("reduce")
-def _reduce(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _reduce(s: Asked, op: ir.Operation) -> list[Shape]:
     count = len(op.results)
     source = s.same_shape(op, list(op.operands)[:count])
     gone = set(attr.integers(op, "dimensions"))

@@ -6,10 +6,10 @@ See `rules.py`; Source: the StableHLO specification, section by op name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from shlo_disc.dynamic.asked import Asked, Shape
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, Shape, refuse
+from shlo_disc.dynamic.rules import DYNAMIC, ONE, ZERO, Rule, refuse
 from shlo_disc.dynamic.size_sources import SizeFromData
 from shlo_disc.ir import attributes as attr
 from shlo_disc.ir.contractions import dot_sides
@@ -18,9 +18,6 @@ from shlo_disc.ir.dialect import fft_pairs
 from shlo_disc.ir.indexing import IndexNumbers, gather_numbers, scatter_numbers
 from shlo_disc.ir.mlir import ir
 from shlo_disc.ir.ops import ffi
-
-if TYPE_CHECKING:
-    from shlo_disc.dynamic.shapes import ShapeAnalysis
 
 COMPUTE_RULES: dict[str, Rule] = {}
 
@@ -46,7 +43,7 @@ def _dilated(size: Expr, by: Expr) -> Expr:
 
 
 def _window(
-    s: ShapeAnalysis,
+    s: Asked,
     op: ir.Operation,
     size: Expr,
     padding: tuple[Expr, Expr],
@@ -70,7 +67,7 @@ def _consts(numbers: Sequence[int]) -> list[Expr]:
 
 
 def _windows(
-    s: ShapeAnalysis,
+    s: Asked,
     op: ir.Operation,
     source: Shape,
     padding: Sequence[tuple[Expr, Expr]],
@@ -86,7 +83,7 @@ def _windows(
 
 
 @_rule("reduce_window")
-def _reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _reduce_window(s: Asked, op: ir.Operation) -> list[Shape]:
     count = len(op.results)
     source = s.same_shape(op, list(op.operands)[:count])
     rank = len(source)
@@ -104,7 +101,7 @@ def _reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("disc.reduce_window")
-def _disc_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _disc_reduce_window(s: Asked, op: ir.Operation) -> list[Shape]:
     """Operands: inputs, initial values, window, low and high padding of one dimension."""
     count = len(op.results)
     shape = list(s.same_shape(op, list(op.operands)[:count]))
@@ -119,7 +116,7 @@ def _disc_reduce_window(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("select_and_scatter")
-def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _select_and_scatter(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
     rank = len(shape)
     ones = [ONE] * rank
@@ -139,7 +136,7 @@ def _select_and_scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("convolution")
-def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _convolution(s: Asked, op: ir.Operation) -> list[Shape]:
     n = conv_numbers(op)
     lhs, rhs = s.shape(op.operands[0]), s.shape(op.operands[1])
     spatial = len(n.input.spatial)
@@ -170,7 +167,7 @@ def _convolution(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 # -- indices ------------------------------------------------------------------------------------
 
 
-def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
+def _gathered(s: Asked, op: ir.Operation, slices: Shape) -> list[Shape]:
     n = gather_numbers(op)
     operand, indices = s.shape(op.operands[0]), s.shape(op.operands[1])
     batch = [indices[d] for d in n.place_dims(len(indices))]
@@ -186,25 +183,23 @@ def _gathered(s: ShapeAnalysis, op: ir.Operation, slices: Shape) -> list[Shape]:
     return [tuple(window.pop(0) if k in n.window_dims else batch.pop(0) for k in range(rank))]
 
 
-def _batching(
-    s: ShapeAnalysis, op: ir.Operation, n: IndexNumbers, operand: Shape, indices: Shape
-) -> None:
+def _batching(s: Asked, op: ir.Operation, n: IndexNumbers, operand: Shape, indices: Shape) -> None:
     for a, b in zip(n.batching_dims, n.index_batching_dims, strict=True):
         s.require_equal(op, operand[a], indices[b])
 
 
 @_rule("gather")
-def _gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _gather(s: Asked, op: ir.Operation) -> list[Shape]:
     return _gathered(s, op, tuple(_consts(attr.integers(op, "slice_sizes"))))
 
 
 @_rule("dynamic_gather")
-def _dynamic_gather(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_gather(s: Asked, op: ir.Operation) -> list[Shape]:
     return _gathered(s, op, s.sizes_operand(op, 2))
 
 
 @_rule("scatter")
-def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _scatter(s: Asked, op: ir.Operation) -> list[Shape]:
     count = len(op.results)
     values = list(op.operands)
     n = scatter_numbers(op)
@@ -223,7 +218,7 @@ def _scatter(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("chlo.top_k")
-def _top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _top_k(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
     k = Expr.const(attr.integer(op, "k"))
     s.require(op, shape[-1], ">=", k)
@@ -234,7 +229,7 @@ def _top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 def _contracted(
-    s: ShapeAnalysis, op: ir.Operation, batch: tuple[Sequence[int], Sequence[int]],
+    s: Asked, op: ir.Operation, batch: tuple[Sequence[int], Sequence[int]],
     contracting: tuple[Sequence[int], Sequence[int]],
 ) -> list[Shape]:  # fmt: skip
     lhs, rhs = (s.shape(v) for v in list(op.operands)[:2])
@@ -246,7 +241,7 @@ def _contracted(
 
 
 @_rule("dot_general")
-def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dot_general(s: Asked, op: ir.Operation) -> list[Shape]:
     left, right = dot_sides(op)
     return _contracted(s, op, (left.batch, right.batch), (left.contracting, right.contracting))
 
@@ -255,7 +250,7 @@ def _dot_general(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("disc.fft")
-def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _disc_fft(s: Asked, op: ir.Operation) -> list[Shape]:
     kind = attr.text(op, "kind")
     shape = s.same_shape(op, list(op.operands)[:2])
     pairs_in, pairs_out = fft_pairs(op)
@@ -275,7 +270,7 @@ def _disc_fft(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_rule("rng_bit_generator")
-def _rng_bit_generator(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _rng_bit_generator(s: Asked, op: ir.Operation) -> list[Shape]:
     declared = s.declared(op.results[1])
     if DYNAMIC in declared:
         raise refuse(op, "its result size is not given", "use @stablehlo.dynamic_rng_bit_generator")
@@ -294,7 +289,7 @@ def _call(name: str) -> Callable[[Rule], Rule]:
 
 
 @_rule("custom_call")
-def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _custom_call(s: Asked, op: ir.Operation) -> list[Shape]:
     """By target, or by JAX's `indices_of_shape_operands`: one shape operand per result."""
     target = attr.text(op, "call_target_name")
     rule = CUSTOM_CALLS.get(ffi.ANY_TARGET[1:] if ffi.is_ffi_call(op) else target)
@@ -313,7 +308,7 @@ def _custom_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_call(ffi.ANY_TARGET[1:])
-def _ffi_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _ffi_call(s: Asked, op: ir.Operation) -> list[Shape]:
     """Shape operands give logical sizes; results are in the order of their memory."""
     at = ffi.size_operands(op)
     if not at:
@@ -334,7 +329,7 @@ def _ffi_call(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_call("stablehlo.dynamic_top_k")
-def _dynamic_top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_top_k(s: Asked, op: ir.Operation) -> list[Shape]:
     shape = s.shape(op.operands[0])
     (k,) = s.sizes_operand(op, 1)
     s.require(op, k, ">=", ZERO)
@@ -343,5 +338,5 @@ def _dynamic_top_k(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
 
 
 @_call("stablehlo.dynamic_rng_bit_generator")
-def _dynamic_rng_bit_generator(s: ShapeAnalysis, op: ir.Operation) -> list[Shape]:
+def _dynamic_rng_bit_generator(s: Asked, op: ir.Operation) -> list[Shape]:
     return [s.shape(op.operands[0]), s.sizes_operand(op, 1)]

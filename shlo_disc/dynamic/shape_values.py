@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from shlo_disc.dynamic.arithmetic import (
     Quotient,
     evaluate,
 )
+from shlo_disc.dynamic.asked import Asked, Entries, IntegerType
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.float_values import (
     FLOAT_RULES,
@@ -37,27 +38,13 @@ from shlo_disc.ir.element_types import element_type
 from shlo_disc.ir.indexing import gather_numbers
 from shlo_disc.ir.mlir import ir
 
-if TYPE_CHECKING:
-    from shlo_disc.dynamic.shapes import ShapeAnalysis
-
 __all__ = ["MAX_ELEMENTS", "SHAPE_VALUES", "Entries", "FloatType", "IntegerType", "follow"]
 
 MAX_ELEMENTS = 64
 """Shape operands have at most 2 x rank entries; longer tensors are data."""
 
-Entries = tuple[Entry, ...]
 
-
-class IntegerType(NamedTuple):
-    """A small integer tensor type: static sizes, bits, signedness, number of elements."""
-
-    shape: tuple[int, ...]
-    width: int
-    is_unsigned: bool
-    elements: int
-
-
-def follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
+def follow(s: Asked, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
     """The contents of the one result of `op`, of type `kind`; None when they depend on data.
 
     What is too long for a formula is data, too.
@@ -73,7 +60,7 @@ def _is_too_long(entry: Entry) -> bool:
     return isinstance(entry, Expr) and entry.weight > MAX_WEIGHT
 
 
-def _follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
+def _follow(s: Asked, op: ir.Operation, kind: IntegerType | FloatType) -> Entries | None:
     if isinstance(kind, FloatType):
         return _follow_floats(s, op, kind)
     rule = SHAPE_VALUES.get(op.name)
@@ -90,7 +77,7 @@ def _follow(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType | FloatType) -
     return tuple(_element(s, op.name, column, kind) for column in columns)
 
 
-def _columns(s: ShapeAnalysis, op: ir.Operation, count: int) -> list[tuple[Entry, ...]] | None:
+def _columns(s: Asked, op: ir.Operation, count: int) -> list[tuple[Entry, ...]] | None:
     """The operands of every element; None when one of the operands is not known."""
     operands: list[Entries] | None = _known(s, op)
     if op.name == "stablehlo.select" and s.entries(op.operands[0]) is not None:
@@ -102,7 +89,7 @@ def _columns(s: ShapeAnalysis, op: ir.Operation, count: int) -> list[tuple[Entry
     return list(zip(*rows, strict=True))
 
 
-def _follow_floats(s: ShapeAnalysis, op: ir.Operation, kind: FloatType) -> Entries | None:
+def _follow_floats(s: Asked, op: ir.Operation, kind: FloatType) -> Entries | None:
     if op.name in _MOVING:
         # Rules of ops that move elements ask for the number and the shape of these alone.
         return SHAPE_VALUES[op.name](s, op, IntegerType(kind.shape, 64, False, kind.elements))
@@ -121,7 +108,7 @@ def _follow_floats(s: ShapeAnalysis, op: ir.Operation, kind: FloatType) -> Entri
 
 
 def _sized(
-    s: ShapeAnalysis, op: ir.Operation, exact: Entry, operands: Sequence[Entry], kind: IntegerType
+    s: Asked, op: ir.Operation, exact: Entry, operands: Sequence[Entry], kind: IntegerType
 ) -> Entry:
     """An element that a size is computed from: what would wrap is refused when a call starts."""
     if _is_too_long(exact):
@@ -131,11 +118,11 @@ def _sized(
     return _element(s, op.name, operands, kind)
 
 
-def _element(s: ShapeAnalysis, name: str, operands: Sequence[Entry], kind: IntegerType) -> Entry:
+def _element(s: Asked, name: str, operands: Sequence[Entry], kind: IntegerType) -> Entry:
     return evaluate(s.arithmetic, name, operands, kind.width, kind.is_unsigned)
 
 
-def _known(s: ShapeAnalysis, op: ir.Operation) -> list[Entries] | None:
+def _known(s: Asked, op: ir.Operation) -> list[Entries] | None:
     """The contents of every operand; None when one is not known."""
     found = []
     for value in op.operands:
@@ -146,7 +133,7 @@ def _known(s: ShapeAnalysis, op: ir.Operation) -> list[Entries] | None:
     return found
 
 
-def _array(s: ShapeAnalysis, value: ir.Value) -> Any | None:
+def _array(s: Asked, value: ir.Value) -> Any | None:
     """The contents of `value` as an array of entries."""
     entries = s.entries(value)
     if entries is None:
@@ -158,10 +145,10 @@ def _array(s: ShapeAnalysis, value: ir.Value) -> Any | None:
 
 # -- one rule per op name -----------------------------------------------------------------------
 
-Rule = Callable[["ShapeAnalysis", ir.Operation, IntegerType], Entries | None]
+Rule = Callable[[Asked, ir.Operation, IntegerType], Entries | None]
 
 
-def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _constant(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     value = op.attributes["value"]
     if not isinstance(value, ir.DenseElementsAttr):
         return None
@@ -178,30 +165,30 @@ def _constant(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries 
     return tuple(Expr.const(int(n)) for n in numbers)
 
 
-def _size_of(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _size_of(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     return (s.shape(op.operands[0])[attr.integer(op, "dimension")],)
 
 
-def _disc_shape(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _disc_shape(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     return tuple(s.parsed(d) for d in ir.ArrayAttr(op.attributes["dims"]))
 
 
-def _disc_dim(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _disc_dim(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     return (s.parsed(op.attributes["dim"]),)
 
 
-def _same(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _same(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     return s.entries(op.operands[0])
 
 
-def _bitcast(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _bitcast(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     entries = s.entries(op.operands[0])
     if entries is None or len(entries) != kind.elements:
         return None
     return tuple(s.arithmetic.fit(e, kind.width, kind.is_unsigned) for e in entries)
 
 
-def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _convert(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     entries = s.entries(op.operands[0])
     if entries is None:
         return None
@@ -215,14 +202,14 @@ def _convert(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     return tuple(_converted(s, e, kind) for e in entries)
 
 
-def _of_float(s: ShapeAnalysis, op: ir.Operation, entry: Quotient, kind: IntegerType) -> Entry:
+def _of_float(s: Asked, op: ir.Operation, entry: Quotient, kind: IntegerType) -> Entry:
     if kind.width == 1:  # true unless the float is zero
         return entry.numerator
     low = 0 if kind.is_unsigned else -(1 << kind.width - 1)
     return integer_of(s, op, entry, low, low + (1 << kind.width) - 1)
 
 
-def _converted(s: ShapeAnalysis, entry: Entry, kind: IntegerType) -> Entry:
+def _converted(s: Asked, entry: Entry, kind: IntegerType) -> Entry:
     if kind.width == 1:
         return s.arithmetic.compare("NE", entry, _ZERO) if isinstance(entry, Expr) else entry
     if isinstance(entry, bool):
@@ -235,7 +222,7 @@ def _converted(s: ShapeAnalysis, entry: Entry, kind: IntegerType) -> Entry:
 _ZERO = Expr.const(0)
 
 
-def _compare(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _compare(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     operands = _known(s, op)
     if operands is None:
         return None
@@ -243,7 +230,7 @@ def _compare(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     return tuple(s.arithmetic.compare(direction, a, b) for a, b in zip(*operands, strict=True))
 
 
-def _concatenate(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _concatenate(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     operands = _known(s, op)
     if operands is None:
         return None
@@ -253,7 +240,7 @@ def _concatenate(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entri
     return tuple(np.concatenate(arrays, axis=attr.integer(op, "dimension")).reshape(-1))
 
 
-def _slice(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _slice(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     array = _array(s, op.operands[0])
     if array is None:
         return None
@@ -262,7 +249,7 @@ def _slice(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | N
     return tuple(array[tuple(slice(*b) for b in bounds)].reshape(-1))
 
 
-def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _dynamic_slice(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     array = _array(s, op.operands[0])
     starts = [s.scalar(v) for v in list(op.operands)[1:]]
     if array is None:
@@ -276,7 +263,7 @@ def _dynamic_slice(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Ent
     return tuple(array[tuple(window)].reshape(-1))
 
 
-def _gather(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _gather(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     """Elements of a vector at constant places; starts are clamped, as specified."""
     entries, places = s.entries(op.operands[0]), s.elements(op.operands[1])
     numbers = gather_numbers(op)
@@ -288,14 +275,14 @@ def _gather(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | 
     return tuple(entries[min(max(p.value, 0), len(entries) - 1)] for p in places)
 
 
-def _transpose(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _transpose(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     array = _array(s, op.operands[0])
     if array is None:
         return None
     return tuple(array.transpose(attr.integers(op, "permutation")).reshape(-1))
 
 
-def _reverse(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _reverse(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     array = _array(s, op.operands[0])
     return (
         None
@@ -304,7 +291,7 @@ def _reverse(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries |
     )
 
 
-def _broadcast(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _broadcast(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     entries = s.entries(op.operands[0])
     if entries is None:
         return None
@@ -318,12 +305,12 @@ def _broadcast(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries
     return tuple(np.broadcast_to(array.reshape(sizes), kind.shape).reshape(-1))
 
 
-def _iota(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _iota(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     numbers = np.indices(kind.shape)[attr.integer(op, "iota_dimension")].reshape(-1)
     return tuple(s.arithmetic.fit(Expr.const(int(n)), *kind[1:3]) for n in numbers)
 
 
-def _reduce(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | None:
+def _reduce(s: Asked, op: ir.Operation, kind: IntegerType) -> Entries | None:
     """A reduction whose body is one known op of its two arguments."""
     array = _array(s, op.operands[0])
     first = s.entries(op.operands[1])
@@ -342,9 +329,7 @@ def _reduce(s: ShapeAnalysis, op: ir.Operation, kind: IntegerType) -> Entries | 
     return tuple(_fold(s, step.name, first[0], row, kind) for row in rows)
 
 
-def _fold(
-    s: ShapeAnalysis, name: str, first: Entry, row: Sequence[Entry], kind: IntegerType
-) -> Entry:
+def _fold(s: Asked, name: str, first: Entry, row: Sequence[Entry], kind: IntegerType) -> Entry:
     total = first
     for entry in row:
         total = _element(s, name, (total, entry), kind)

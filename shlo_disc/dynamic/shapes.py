@@ -24,15 +24,16 @@ from typing import Any
 from shlo_disc.base.errors import InvalidModuleError, UnsupportedError
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.arithmetic import Condition, Entry, SizeArithmetic, is_wide
+from shlo_disc.dynamic.asked import Entries, IntegerType, Shape
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.float_values import DIGITS
 from shlo_disc.dynamic.program import Check
 from shlo_disc.dynamic.relations import RELATIONS, lower_bound, parse_constraint
-from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, Shape, refuse
+from shlo_disc.dynamic.rules import DYNAMIC, MOVING_RULES, Rule, refuse
 from shlo_disc.dynamic.rules_compute import COMPUTE_RULES
 from shlo_disc.dynamic.seen import SEEN, short_sizes
-from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, Entries, FloatType, IntegerType, follow
+from shlo_disc.dynamic.shape_values import MAX_ELEMENTS, FloatType, follow
 from shlo_disc.dynamic.size_sources import (
     GLOBAL,
     SizeFromData,

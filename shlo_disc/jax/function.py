@@ -46,7 +46,7 @@ from shlo_disc.jax.calls.captured import with_captured
 from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.calls.entries import Entry, type_parts
 from shlo_disc.jax.calls.under_jax import UnderJax, by_xla
-from shlo_disc.jax.generic import generic
+from shlo_disc.jax.sizes.generic import generic
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, is_nested
 from shlo_disc.jax.versions.family import Family
 from shlo_disc.jax.versions.jit_devices import number_in, placed, why_not_in_blocks

@@ -42,7 +42,8 @@ Tried with jax and jaxlib 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.12);
 * `Literal`: numbers in jaxprs, to compare two traces. `Var`, `is_jaxpr`:
   to take a jaxpr apart.
 * `replace_functions`, `use_builtins`, `use_derivative_of_product`, `use_derivative_of_solve`,
-  `use_index`, `use_numpy`: functions of JAX that want constant sizes (`jax/generic/generic.py`).
+  `use_index`, `use_numpy`: functions of JAX that want constant sizes
+  (`jax/sizes/generic/generic.py`).
 * `IndexSlice`: the class of `jax.ds`. `canonicalize_slice`: start, step and size of a Python slice.
 * `parsed_module`: text as JAX's MLIR module, for `compiler_ir`.
 * `check_by_jaxpr`: how `checkify` looks for errors inside a primitive of ours. `error_codes`: the

@@ -119,7 +119,7 @@ def _at_sizes(held: HeldSizes) -> Callable[..., Any]:
 
 
 def _batched(primitive: Any, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
-    # By its name, as `jax/generic/generic.py` replaces it.
+    # By its name, as `jax/sizes/generic/generic.py` replaces it.
     rule: Any = _debugging.debug_batching_rule
     return rule(args, dims, primitive=primitive, **params)
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from shlo_disc.base.records import dataclass
+from shlo_disc.dynamic.asked import Shape
 from shlo_disc.dynamic.constraints import Constraints
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.dynamic.rules import Shape
 from shlo_disc.dynamic.seen import Pairs, run_of
 from shlo_disc.dynamic.shapes import ShapeAnalysis
 from shlo_disc.ir.mlir import ir

@@ -15,7 +15,7 @@ from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.driver.graphs import find_graph, graph_key, made_graph
-from shlo_disc.driver.kept import are_kept
+from shlo_disc.driver.kept_keys import are_kept
 from shlo_disc.executables.behind_tensors import BehindTensors
 from shlo_disc.executables.data_sized import DataSizedExecutable
 from shlo_disc.executables.executable import Executable

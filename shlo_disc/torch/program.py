@@ -16,7 +16,7 @@ from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.graphs import find_graph, graph_key, made_graph
-from shlo_disc.driver.kept import are_kept
+from shlo_disc.driver.kept_keys import are_kept
 from shlo_disc.ir.mlir import ir, new_context
 from shlo_disc.torch.bodies import has_body
 from shlo_disc.torch.importer import (

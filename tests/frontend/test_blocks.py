@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from shlo_disc.jax.splits.blocks import Grid, numbers_along
+from shlo_disc.jax.derived.splits.blocks import Grid, numbers_along
 
 
 def test_numbers_along_an_axis_are_those_of_the_tiles():

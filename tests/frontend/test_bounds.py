@@ -14,7 +14,7 @@ from jax import export
 import shlo_disc
 from shlo_disc.jax.sizes import bounds
 from shlo_disc.jax.sizes.symbolic import SizeScope, evaluate
-from shlo_disc.jax.symbols import methods
+from shlo_disc.jax.versions.symbols import methods
 from shlo_disc.jax_private.sizes import DecisionByElimination, DimExpr
 
 methods.install()

@@ -15,7 +15,7 @@ import pytest
 from jax import export
 
 from shlo_disc import jax_private
-from shlo_disc.jax.generic import generic
+from shlo_disc.jax.sizes.generic import generic
 from shlo_disc.jax_private.arrays import ArrayImpl, cpu_sharding, key_impl
 from shlo_disc.jax_private.jaxprs import (
     are_plain,

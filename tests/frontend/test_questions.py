@@ -24,7 +24,7 @@ from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.calls import compiled_call
 from shlo_disc.jax.sizes import policy
 from shlo_disc.jax.sizes.symbolic import SizeScope, evaluate, is_size
-from shlo_disc.jax.symbols import methods
+from shlo_disc.jax.versions.symbols import methods
 from tests.cases import slow
 from tests.children import python
 from tests.frontend.asking import random_function

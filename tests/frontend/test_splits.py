@@ -15,9 +15,9 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.jax.splits.splits import Split, split_along
-from shlo_disc.jax.splits.staged import Staged
-from shlo_disc.jax.splits.states import SUM, WHOLE, Kind
+from shlo_disc.jax.derived.splits.splits import Split, split_along
+from shlo_disc.jax.derived.splits.staged import Staged
+from shlo_disc.jax.derived.splits.states import SUM, WHOLE, Kind
 
 SIZES = {"b": 6, "t": 8, "n": 4, "m": 2}
 BLOCKS = 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +10,9 @@ import pytest
 from shlo_disc.passes import records
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.region import Region
+from tools.rooms import PACKAGE, ROOMS, circles, imported, room_of
 
-PACKAGE = Path(__file__).parents[2] / "shlo_disc"
 STAGES = ("ingest", "dynamic", "passes", "lower", "ral")
-ROOMS = (
-    "base", "artifacts", "ral", "store", "ir", "jax_private", "ffi", "ingest", "dynamic", "passes",
-    "lower", "report", "executables", "driver", "jax.sizes", "jax.generic", "jax.arguments",
-    "jax.equations", "jax.symbols", "jax.splits", "jax.calls", "jax.derived", "jax.versions",
-    "jax", "torch", "tensorflow", "debug", "tools",
-)  # fmt: skip
-"""Every package, lowest first: a module imports those of its own and of lower ones."""
 AT_THE_ROOT = {"__init__", "__main__", "cache", "numpy"}
 """Modules outside the rooms: what users import, and nothing of ours but front ends and tools."""
 WHAT_USERS_IMPORT = {"torch", "tensorflow", "tools"}
@@ -37,24 +28,6 @@ LAYERS = {
 }
 """Package of `lower/` to what it may not import, besides targets."""
 REGISTRY = PACKAGE / "lower/target.py"
-
-
-@functools.cache
-def imported(path: Path) -> tuple[str, ...]:
-    """Full names of all that a module imports, inside functions and for type checking too."""
-    return tuple(_imported(path))
-
-
-def _imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: relative imports hide who is imported"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "imported_later":
-            module, name = map(ast.literal_eval, node.args)
-            yield f"{module}.{name}"
 
 
 def violations(folder: Path, forbidden: tuple[str, ...]) -> list[str]:
@@ -73,12 +46,6 @@ def violations(folder: Path, forbidden: tuple[str, ...]) -> list[str]:
 def test_a_stage_imports_no_later_one(stage):
     later = STAGES[STAGES.index(stage) + 1 :]
     assert violations(PACKAGE / stage, tuple(f"shlo_disc.{name}" for name in later)) == []
-
-
-def room_of(name: str) -> str:
-    """The room of a module, or of what is in one, by its full name; "": none."""
-    inside = f"{name.removeprefix('shlo_disc').removeprefix('.')}."
-    return max((room for room in ROOMS if inside.startswith(f"{room}.")), key=len, default="")
 
 
 def packages(folder: Path, before: str = "") -> Iterator[str]:
@@ -110,6 +77,15 @@ def test_a_room_imports_lower_ones(room):
             if not is_low and not (other == "" and room in WHAT_USERS_IMPORT):
                 found.append(f"{module}: {name}")
     assert found == []
+
+
+def test_few_modules_import_each_other():
+    large = {circle[0]: len(circle) for circle in circles() if len(circle) > 3}
+    assert large == {
+        # An element's rules ask for elements of operands.
+        "shlo_disc.lower.values.data_movement": 6,
+        "shlo_disc.lower.cuda.aligned_copies": 10,  # the products, which are to become schedules
+    }
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -19,7 +19,7 @@ import pytest
 import shlo_disc
 from shlo_disc import cache
 from shlo_disc.base.later import Later
-from shlo_disc.driver import kept
+from shlo_disc.driver import kept, kept_keys
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.executables.data_sized import record_of
@@ -602,8 +602,8 @@ def test_an_installed_package_is_named_by_what_its_installer_wrote_down(tmp_path
     monkeypatch.setattr(shlo_disc, "__path__", [str(package)])
 
     def named() -> bytes:
-        kept._own_files.cache_clear()
-        return kept.compiler_id.__wrapped__()
+        kept_keys._own_files.cache_clear()
+        return kept_keys.compiler_id.__wrapped__()
 
     try:
         assert named() == named()
@@ -619,4 +619,4 @@ def test_an_installed_package_is_named_by_what_its_installer_wrote_down(tmp_path
         assert named() == names[-1]
         assert len({*names}) == 3
     finally:
-        kept._own_files.cache_clear()
+        kept_keys._own_files.cache_clear()

@@ -11,8 +11,8 @@ from jax import export
 from shlo_disc.base.errors import UnsupportedError
 from shlo_disc.jax.arguments.leaves import spec_of
 from shlo_disc.jax.derived.constant_sizes import OtherFormError
-from shlo_disc.jax.splits.splits import Split
-from shlo_disc.jax.splits.staged import Staged
+from shlo_disc.jax.derived.splits.splits import Split
+from shlo_disc.jax.derived.splits.staged import Staged
 from shlo_disc.jax_private.jaxprs import without_mesh
 
 if TYPE_CHECKING:

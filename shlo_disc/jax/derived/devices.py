@@ -17,10 +17,10 @@ from jax.experimental import custom_partitioning as _custom
 
 from shlo_disc.jax.derived.derived import staged
 from shlo_disc.jax.derived.program import Program, Sizes
-from shlo_disc.jax.splits.blocks import Grid, numbers_along
-from shlo_disc.jax.splits.splits import Split
-from shlo_disc.jax.splits.staged import Staged
-from shlo_disc.jax.splits.states import SUM, Kind
+from shlo_disc.jax.derived.splits.blocks import Grid, numbers_along
+from shlo_disc.jax.derived.splits.splits import Split
+from shlo_disc.jax.derived.splits.staged import Staged
+from shlo_disc.jax.derived.splits.states import SUM, Kind
 from shlo_disc.jax_private.jaxprs import without_mesh
 from shlo_disc.jax_private.meshes import sharding_of_tiles, tiles_of
 

@@ -28,11 +28,11 @@ from shlo_disc.jax.calls.compiler import Compiler
 from shlo_disc.jax.calls.lowered import LoweredModule, lowered_module
 from shlo_disc.jax.derived.constant_sizes import Anew, Make, OtherFormError, with_constants
 from shlo_disc.jax.derived.derived import Linearized
+from shlo_disc.jax.derived.splits.splits import Split, split_along
+from shlo_disc.jax.derived.splits.staged import Staged
 from shlo_disc.jax.equations.dependence import dependent
 from shlo_disc.jax.sizes.nesting import BusyError, in_turn, nested
 from shlo_disc.jax.sizes.symbolic import Question, SizeScope
-from shlo_disc.jax.splits.splits import Split, split_along
-from shlo_disc.jax.splits.staged import Staged
 from shlo_disc.jax_private.extend import jaxpr_as_fun
 from shlo_disc.jax_private.jaxprs import named_axes
 from shlo_disc.jax_private.states import held_weakly

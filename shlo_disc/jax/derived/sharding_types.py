@@ -14,8 +14,8 @@ import jax
 from jax.sharding import PartitionSpec
 
 from shlo_disc.jax.derived.program import Program
-from shlo_disc.jax.splits.splits import Split
-from shlo_disc.jax.splits.states import Kind
+from shlo_disc.jax.derived.splits.splits import Split
+from shlo_disc.jax.derived.splits.states import Kind
 
 _spec: Any = PartitionSpec
 _reshard: Any = jax.sharding.reshard

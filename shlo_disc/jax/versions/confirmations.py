@@ -17,13 +17,14 @@ from functools import cached_property
 from typing import Any
 
 from shlo_disc.base import flags
-from shlo_disc.driver.kept import are_kept, call_key, is_confirmed, keep_confirmed
+from shlo_disc.driver.kept import is_confirmed, keep_confirmed
+from shlo_disc.driver.kept_keys import are_kept, call_key
 from shlo_disc.executables.lines import without_lines
 from shlo_disc.jax.arguments.plan import Pattern
 from shlo_disc.jax.calls.call import Call, Options
 from shlo_disc.jax.equations.digest import digest_of_facts
-from shlo_disc.jax.symbols.search import Found
 from shlo_disc.jax.versions.python_code import code_of
+from shlo_disc.jax.versions.symbols.search import Found
 from shlo_disc.jax.versions.tracing import InParts, Traced
 
 

@@ -23,10 +23,10 @@ from shlo_disc.jax.equations.parameters import weights
 from shlo_disc.jax.sizes.fresh import FreshSizes, learned
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, one_at_a_time
 from shlo_disc.jax.sizes.spellings import advice
-from shlo_disc.jax.symbols.choice import Choice, choice_of, data_groups, first_choice
-from shlo_disc.jax.symbols.search import Found, Lower, choose_symbols
 from shlo_disc.jax.versions.confirmations import Confirmation
 from shlo_disc.jax.versions.modes import Event, Mode, next_mode
+from shlo_disc.jax.versions.symbols.choice import Choice, choice_of, data_groups, first_choice
+from shlo_disc.jax.versions.symbols.search import Found, Lower, choose_symbols
 from shlo_disc.jax.versions.tracing import (
     RefError,
     Traced,

@@ -19,8 +19,6 @@ import numpy.typing as npt
 from shlo_disc.base import flags
 from shlo_disc.base.threads import lets_others_run
 from shlo_disc.driver.kept import (
-    are_kept,
-    call_key,
     claim_call,
     is_call_kept,
     keep_call,
@@ -28,6 +26,7 @@ from shlo_disc.driver.kept import (
     program_of_call,
     wrong_call,
 )
+from shlo_disc.driver.kept_keys import are_kept, call_key
 from shlo_disc.executables.devices import Place
 from shlo_disc.executables.executable import Executable
 from shlo_disc.jax.arguments.keys import typed_keys_of

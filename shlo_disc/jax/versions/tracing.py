@@ -23,8 +23,8 @@ from shlo_disc.jax.sizes.marks import marking
 from shlo_disc.jax.sizes.nesting import PartOfOuterError, nested
 from shlo_disc.jax.sizes.structure import same_trees, tree_at
 from shlo_disc.jax.sizes.symbolic import Question, open_scope
-from shlo_disc.jax.symbols.choice import Choice
-from shlo_disc.jax.symbols.search import Found, Lower
+from shlo_disc.jax.versions.symbols.choice import Choice
+from shlo_disc.jax.versions.symbols.search import Found, Lower
 from shlo_disc.jax_private.jaxprs import equation_line, equations_of, error_codes, named_axes
 from shlo_disc.jax_private.states import checking
 

@@ -28,10 +28,10 @@ from shlo_disc.jax.calls.runs import Runs, calls_before_xla
 from shlo_disc.jax.derived.program import Program, Sizes
 from shlo_disc.jax.sizes.structure import has_sizes, tree_at
 from shlo_disc.jax.sizes.symbolic import SizeScope
-from shlo_disc.jax.symbols.choice import Choice
-from shlo_disc.jax.symbols.search import Found
 from shlo_disc.jax.versions.modes import Mode
 from shlo_disc.jax.versions.segmented import Segmented, Trial
+from shlo_disc.jax.versions.symbols.choice import Choice
+from shlo_disc.jax.versions.symbols.search import Found
 from shlo_disc.jax.versions.tracing import Concrete, InParts, Trace, Traced, problem_of
 from shlo_disc.jax_private.jaxprs import inputs_used
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.jax.arguments.leaves import abstract
+from shlo_disc.jax.derived.splits.splits import Split, split_along
 from shlo_disc.jax.equations.whole_sizes import number_types, with_numbers_given
-from shlo_disc.jax.splits.splits import Split, split_along
 from shlo_disc.jax_private.extend import Literal
 from shlo_disc.jax_private.jaxprs import bind_equation
 

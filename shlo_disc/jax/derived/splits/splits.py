@@ -21,9 +21,8 @@ import numpy as np
 
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.jax.sizes.symbolic import as_expr
-from shlo_disc.jax.splits.rules import RULES
-from shlo_disc.jax.splits.states import (
+from shlo_disc.jax.derived.splits.rules import RULES
+from shlo_disc.jax.derived.splits.states import (
     SUM,
     WHOLE,
     ZERO,
@@ -36,6 +35,7 @@ from shlo_disc.jax.splits.states import (
     plain,
     start_of,
 )
+from shlo_disc.jax.sizes.symbolic import as_expr
 from shlo_disc.jax_private.calls import CALLS, called
 from shlo_disc.jax_private.extend import Literal
 from shlo_disc.jax_private.jaxprs import scan_operands

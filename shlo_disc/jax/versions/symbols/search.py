@@ -25,7 +25,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.jax.sizes.messages import ShapeError
 from shlo_disc.jax.sizes.symbolic import EnoughAskedError, Question, Session, as_expr, never_equal
-from shlo_disc.jax.symbols.choice import Choice
+from shlo_disc.jax.versions.symbols.choice import Choice
 from shlo_disc.jax_private.sizes import reshapes_of
 
 _log = logging.getLogger("shlo_disc")

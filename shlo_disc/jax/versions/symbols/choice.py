@@ -18,7 +18,7 @@ from shlo_disc.dynamic.monomial import Atom
 from shlo_disc.jax.arguments.leaves import Leaf, abstract
 from shlo_disc.jax.arguments.plan import Guard, Note, Pattern
 from shlo_disc.jax.sizes.symbolic import SizeScope, as_bound, is_narrow
-from shlo_disc.jax.symbols import methods
+from shlo_disc.jax.versions.symbols import methods
 
 PARAMETER_LEAVES = 6
 """An argument with this many leaves may be parameters, whose sizes are constants until they

@@ -18,9 +18,9 @@ import jax
 import numpy as np
 
 from shlo_disc.base import locks
-from shlo_disc.jax.generic import generic
 from shlo_disc.jax.sizes import bounds, forms, policy, questions
 from shlo_disc.jax.sizes.askers import asker_of, calls_cache, line_of_program
+from shlo_disc.jax.sizes.generic import generic
 from shlo_disc.jax.sizes.questions import ORDER, REPEATS, THE_TEXT, is_ours
 from shlo_disc.jax.sizes.symbolic import evaluate, is_size, open_scope, remembered, text_of
 from shlo_disc.jax_private.sizes import DimExpr, size_as_array

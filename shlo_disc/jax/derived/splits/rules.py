@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from shlo_disc.dynamic.expr import Expr
-from shlo_disc.jax.sizes.symbolic import as_expr
-from shlo_disc.jax.splits.indexing import INDEXING
-from shlo_disc.jax.splits.states import (
+from shlo_disc.jax.derived.splits.indexing import INDEXING
+from shlo_disc.jax.derived.splits.states import (
     SUM,
     WHOLE,
     ZERO,
@@ -26,6 +25,7 @@ from shlo_disc.jax.splits.states import (
     is_inexact,
     plain,
 )
+from shlo_disc.jax.sizes.symbolic import as_expr
 
 Rule: TypeAlias = Callable[[Any, Sequence[State]], Sequence[State]]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from shlo_disc.jax.sizes.symbolic import as_expr
-from shlo_disc.jax.splits.states import (
+from shlo_disc.jax.derived.splits.states import (
     SUM,
     WHOLE,
     ZERO,
@@ -20,6 +19,7 @@ from shlo_disc.jax.splits.states import (
     joined,
     plain,
 )
+from shlo_disc.jax.sizes.symbolic import as_expr
 
 
 def _refuse(equation: Any) -> NoReturn:

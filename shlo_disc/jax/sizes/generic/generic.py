@@ -23,22 +23,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shlo_disc.jax.generic import (
+from shlo_disc.jax.sizes.generic import (
     fft as generic_fft,
 )
-from shlo_disc.jax.generic import (
+from shlo_disc.jax.sizes.generic import (
     indexing as generic_indexing,
 )
-from shlo_disc.jax.generic import (
+from shlo_disc.jax.sizes.generic import (
     linalg as generic_linalg,
 )
-from shlo_disc.jax.generic import (
+from shlo_disc.jax.sizes.generic import (
     numpy as generic_numpy,
 )
-from shlo_disc.jax.generic import (
+from shlo_disc.jax.sizes.generic import (
     rules as generic_rules,
 )
-from shlo_disc.jax.generic import (
+from shlo_disc.jax.sizes.generic import (
     scan as generic_scan,
 )
 from shlo_disc.jax.sizes.marks import has_symbols, written_twice

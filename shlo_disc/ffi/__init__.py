@@ -1,1 +1,0 @@
-"""Functions outside the compiler that compiled programs call."""
