@@ -19,6 +19,7 @@ import importlib.util
 import os
 import sys
 import weakref
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,22 @@ def kept_references() -> None:
         from tests import references  # behind the flags
 
         references.keep()
+        references.share_contexts()
+
+
+_VERIFIED = ("dynamic", "ingest", "lower", "passes")
+"""Folders of tests of the compiler itself."""
+
+
+@pytest.fixture(autouse=True)
+def specified(request: Any, monkeypatch: Any) -> None:
+    """Programs are verified after every change in a quarter of the tests of whatever uses them.
+
+    It is the same quarter in every run.
+    """
+    folder = Path(request.node.nodeid).parts[1]
+    if folder not in _VERIFIED and zlib.crc32(request.node.nodeid.encode()) % 4:
+        monkeypatch.setenv("SHLO_DISC_SPEC", "0")
 
 
 class _Missing(pytest.Module):

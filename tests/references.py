@@ -11,12 +11,15 @@ import contextlib
 import hashlib
 import os
 import secrets
+import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax._src import compilation_cache
 from jax._src.compilation_cache_interface import CacheInterface
+from jax._src.interpreters import mlir
 
 FOLDER = Path(os.environ["SHLO_DISC_CACHE_DIR"]) / "references"
 """Beside the machine code of tests (`tests/conftest.py`)."""
@@ -64,6 +67,23 @@ def keep(folder: Path = FOLDER) -> None:
     compilation_cache._cache = References(folder)
     compilation_cache._cache_initialized = True
     compilation_cache._cache_checked = compilation_cache._cache_used = True
+
+
+def share_contexts(lowerings: int = 64) -> None:
+    """Have JAX use a context of MLIR for so many lowerings of a thread, one after the other.
+
+    JAX makes one for each lowering, of each small operation of a test too: a 16th of all time.
+    """
+    make, own = mlir.make_ir_context, threading.local()
+
+    def shared() -> Any:
+        left = getattr(own, "left", 0)
+        if not left:
+            own.context, left = make(), lowerings
+        own.left = left - 1
+        return own.context
+
+    mlir.make_ir_context = shared
 
 
 def prune(folder: Path = FOLDER, limit_bytes: int = LIMIT_BYTES) -> None:

@@ -106,6 +106,8 @@ class KernelImage:
     signature: KernelSignature
     machine_code: bytes = b""
     """A cubin, which devices of its architecture load in place of PTX; empty: there is none."""
+    from_store: bool = False
+    """True if its image was not compiled in this process, but kept on disk."""
 
     @property
     def cell(self) -> None:
@@ -120,11 +122,6 @@ class KernelImage:
     def size_bytes(self) -> int:
         """Bytes of the image, and of its machine code."""
         return len(self.image) + len(self.machine_code)
-
-    @property
-    def from_store(self) -> bool:
-        """Images are not kept on disk."""
-        return False
 
     def finish(self) -> None:
         """There is one code."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.metadata
 from pathlib import Path
 
 from shlo_disc.base.installed import record_beside
 from shlo_disc.ir.library_folder import LIBRARY_FOLDER
+from shlo_disc.lower.llvm.kept_code import source_digest
 from shlo_disc.store.format import VERSION, key_of
 from shlo_disc.store.loader import cpu_identity
 
@@ -41,12 +40,5 @@ def _generator() -> bytes:
     """The modules of ours between a text and LLVM."""
     folder = Path(__file__).parent
     return b"".join(
-        _digest(folder / name) for name in ("codegen.py", "object_code.py", "host_parts.py")
+        source_digest(folder / name) for name in ("codegen.py", "object_code.py", "host_parts.py")
     )
-
-
-def _digest(path: Path) -> bytes:
-    try:
-        return hashlib.blake2b(path.read_bytes()).digest()
-    except OSError:  # installed without sources
-        return importlib.metadata.version("shlo_disc").encode()

@@ -7,14 +7,10 @@ made of such functions are saved, and run by the runtime of the other machine.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from shlo_disc.base import flags
 from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.base.threads import lets_others_run
@@ -22,9 +18,9 @@ from shlo_disc.lower.cpu import codegen
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import ARCHITECTURES, Machine
 from shlo_disc.lower.kernel_jobs import KernelJobs
+from shlo_disc.lower.llvm.kept_code import kept_or_made, makers
 from shlo_disc.lower.plan import KernelText, is_of_host, named, text_of
 from shlo_disc.lower.recent import Recent
-from shlo_disc.store.entries import current
 from shlo_disc.store.loader import KernelCell, check_object_code
 
 llvm_ir = imported_later("shlo_disc.lower.cpu.object_code", "llvm_ir")
@@ -110,29 +106,17 @@ class Objects:
         ).decode()
 
     def _made(self, text: str, *, is_host: bool = False) -> bytes:
-        key = code_key(text, "object file", self._cpu, is_host, _versions())
+        key = code_key(text, "object file", self._cpu, is_host, makers(Path(__file__)))
         known = RECENT.get(key.hex())
-        if known is not None:
-            return known
-        store = current()
-        made = None if store is None or flags.cache_verifies() else store.read(key)
-        if made is None:
-            made = _code(text, self._cpu, "object", is_host=is_host)
-            check_object_code(made, self.machine.instruction_set)
-            if store is not None:
-                store.write(key, made)
-        RECENT.add(key.hex(), made)
+        if known is None:
+            known, _ = kept_or_made(key, partial(self._new, text, is_host=is_host))
+            RECENT.add(key.hex(), known)
+        return known
+
+    def _new(self, text: str, *, is_host: bool) -> bytes:
+        made = _code(text, self._cpu, "object", is_host=is_host)
+        check_object_code(made, self.machine.instruction_set)
         return made
-
-
-@functools.cache
-def _versions() -> tuple[str, str]:
-    """What makes object files, beyond what :func:`code_key` names."""
-    source = hashlib.blake2b(Path(__file__).read_bytes()).hexdigest()
-    try:
-        return importlib.metadata.version("llvmlite"), source
-    except importlib.metadata.PackageNotFoundError:  # told when code is made
-        return "", source
 
 
 RECENT: Recent[bytes] = Recent(32 << 20, len)

@@ -18,12 +18,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.lower.llvm import workers
+from shlo_disc.lower.llvm.kept_code import kept_or_made
+from shlo_disc.store.format import VERSION, key_of
 
 _PTXAS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
 _NVJITLINK = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
@@ -93,14 +97,26 @@ def assembled(ptx: bytes, architecture: str) -> bytes:
     """
     try:
         if (program := ptxas()) is not None:
-            return with_ptxas(ptx, architecture, program)
+            return _kept(ptx, architecture, program, with_ptxas)
         if (library := nvjitlink()) is not None:
-            made = with_nvjitlink(ptx, architecture, library)
+            made = _kept(ptx, architecture, library, with_nvjitlink)
             return b"" if _CALL in made else made
     except InternalError as error:
         if _IS_NEWER.search(str(error)) is None:
             raise
     return b""
+
+
+def _kept(
+    ptx: bytes, architecture: str, tool: Path | str, make: Callable[[bytes, str, Any], bytes]
+) -> bytes:
+    """What `make` gives with `tool`, from disk if an earlier process asked."""
+    try:
+        file = Path(tool).stat()
+    except OSError:  # a library that the system's loader finds by name
+        return make(ptx, architecture, tool)
+    key = key_of(f"cubin {VERSION} {tool} {file.st_size} {file.st_mtime_ns} {architecture}", ptx)
+    return kept_or_made(key, lambda: make(ptx, architecture, tool))[0]
 
 
 def with_ptxas(ptx: bytes, architecture: str, program: Path) -> bytes:

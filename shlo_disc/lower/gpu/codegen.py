@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
+from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.gpu.lowering import llvm_text
 from shlo_disc.lower.gpu.machine import Machine
 from shlo_disc.lower.images import KernelImage, signed
 from shlo_disc.lower.kernel_jobs import KernelJobs
 from shlo_disc.lower.llvm import workers
+from shlo_disc.lower.llvm.kept_code import kept_or_made, makers
 from shlo_disc.lower.plan import KernelText, text_of
 from shlo_disc.lower.recent import Recent
 
@@ -26,19 +29,34 @@ def function_name(text: str, machine: Machine) -> str:
 
 def assembly(source: KernelText, machine: Machine) -> str:
     """A kernel as PTX, or as assembly of AMD's."""
-    return _rewritten(_compiled(_llvm(source, machine), machine), machine).decode()
+    return _code(source, machine, "assembly")[0].decode()
 
 
-def _compiled(ir: str, machine: Machine, form: str = "assembly") -> bytes:
-    return workers.compiled(ir, machine.triple, machine.architecture, machine.features, form=form)
+def _code(source: KernelText, machine: Machine, form: str) -> tuple[bytes, bool]:
+    """The code of a kernel in a form of `workers.compiled`; whether it was kept on disk."""
+
+    def made() -> bytes:
+        names = machine.triple, machine.architecture, machine.features
+        code = workers.compiled(_llvm(source, machine), *names, form=form)
+        if form == "object":
+            assert machine.link is not None
+            return machine.link(code)
+        return machine.rewrite(code.decode()).encode() if machine.rewrite else code
+
+    names = machine.name, machine.features, form, makers(*_MAKERS)
+    return kept_or_made(code_key(text_of(source), *names), made)
+
+
+_MAKERS = [
+    Path(__file__).parents[1] / f"{name}.py"
+    for name in ("gpu/codegen", "gpu/lowering", "gpu/machine", "cuda/machine", "cuda/overlap",
+                 "rocm/elf", "rocm/linker", "rocm/machine")
+]  # fmt: skip
+"""Modules between the text of a kernel and what a device loads."""
 
 
 def _llvm(source: KernelText, machine: Machine) -> str:
     return llvm_text(signed(source), function_name(text_of(source), machine), machine)
-
-
-def _rewritten(code: bytes, machine: Machine) -> bytes:
-    return machine.rewrite(code.decode()).encode() if machine.rewrite else code
 
 
 def assembly_of_all(sources: Sequence[KernelText], machine: Machine) -> str:
@@ -49,13 +67,9 @@ def assembly_of_all(sources: Sequence[KernelText], machine: Machine) -> str:
 def image(source: KernelText, machine: Machine) -> KernelImage:
     """What a device loads of a kernel: PTX and a cubin, or a code object of AMD's."""
     name, signature = function_name(text_of(source), machine), signed(source).signature
-    lowered = llvm_text(signed(source), name, machine)
-    if machine.link is not None:
-        code = machine.link(_compiled(lowered, machine, "object"))
-        return KernelImage(name, code, signature)
-    code = _rewritten(_compiled(lowered, machine), machine)
+    code, was_kept = _code(source, machine, "assembly" if machine.link is None else "object")
     machine_code = machine.assemble(code, machine.architecture) if machine.assemble else b""
-    return KernelImage(name, code, signature, machine_code)
+    return KernelImage(name, code, signature, machine_code, was_kept)
 
 
 def llvm(sources: Sequence[KernelText], machine: Machine) -> str:
