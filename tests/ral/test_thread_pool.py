@@ -265,10 +265,11 @@ def test_fork(standins):
 
         pack = packing(5)
         x = np.ones((50, 60), "f4")
-        stop = threading.Event()
+        stop, busy = threading.Event(), threading.Event()
 
         def work():
             while not stop.is_set():
+                busy.wait()
                 assert (exe.run_numpy([x])[0] == 2).all()
                 assert (pack.run_numpy([np.ones(5, "f4")])[0] == 3).all()
                 counts(standins, 500, 1)
@@ -280,7 +281,8 @@ def test_fork(standins):
             if attempt % 5 == 0:  # somebody is reading packs when we fork: 17 fills slowly
                 slow = threading.Thread(target=packing(17).run_numpy, args=([np.ones(17, "f4")],))
                 slow.start()
-                time.sleep(0.03)
+            busy.set()
+            time.sleep(0.03)
             child = os.fork()
             if child == 0:
                 signal.alarm(20)  # a hang ends here
@@ -294,8 +296,10 @@ def test_fork(standins):
                 assert (pack.run_numpy([np.ones(5, "f4")])[0] == 3).all()
                 assert ral.threads_started() == (ral.num_threads() > 1)
                 os._exit(0)
+            busy.clear()  # the child shares the cores with nobody
             assert os.waitpid(child, 0)[1] == 0
         stop.set()
+        busy.set()
         for thread in threads:
             thread.join(20)
             assert not thread.is_alive()
