@@ -42,7 +42,7 @@ class Numbers:
 
 
 def want_scatter(x, indices, updates, numbers: Numbers, combine):
-    """The specification, element by element, but windows partly outside are skipped (XLA)."""
+    """The specification, window by window, but windows partly outside are skipped (XLA)."""
     x = x.copy()
     gone = (*numbers.inserted, *numbers.batching)
     kept = [d for d in range(x.ndim) if d not in gone]
@@ -52,28 +52,27 @@ def want_scatter(x, indices, updates, numbers: Numbers, combine):
     if numbers.vector == indices.ndim:
         indices = indices[..., None]
     index_dims = [d for d in range(indices.ndim) if d != numbers.vector]
-    for place in np.ndindex(*updates.shape):
-        batch = [place[d] for d in scattered]
+    for batch in np.ndindex(*(updates.shape[d] for d in scattered)):
         at: list[object] = list(batch)
         at.insert(numbers.vector, slice(None))
-        start = [int(v) for v in indices[tuple(at)]]
         target = [0] * x.ndim
-        for k, o in enumerate(numbers.to):
-            target[o] += start[k]
+        for o, start in zip(numbers.to, indices[tuple(at)], strict=True):
+            target[o] += int(start)
         for s, o in zip(numbers.index_batching, numbers.batching, strict=True):
             target[o] += batch[index_dims.index(s)]
-        for d, o in zip(numbers.window, kept, strict=True):
-            target[o] += place[d]
-        if all(
-            a >= 0 and a + extent[o] <= x.shape[o] for a, o in zip(start, numbers.to, strict=True)
-        ):
-            x[tuple(target)] = combine(x[tuple(target)], updates[place])
+        if any(target[o] < 0 or target[o] + extent[o] > x.shape[o] for o in numbers.to):
+            continue
+        where = tuple(slice(t, t + extent[o]) if o in kept else t for o, t in enumerate(target))
+        own: list[object] = [slice(None)] * updates.ndim
+        for d, place in zip(scattered, batch, strict=True):
+            own[d] = place
+        x[where] = combine(x[where], updates[tuple(own)])
     return x
 
 
 BODIES = {
     "add": lambda a, b: a + b,
-    "maximum": max,
+    "maximum": np.maximum,
     "or": lambda a, b: a | b,
 }
 
