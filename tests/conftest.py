@@ -1,4 +1,4 @@
-"""For all tests: the CPU, the IR verified after its changes, and XLA that compiles quickly.
+"""For all tests: the CPU, errors instead of fallbacks, and XLA that compiles quickly.
 
 XLA is what results are compared with; compiling it was a third of the time. It goes without LLVM's
 optimisations, and without its fusion emitters, which take 40 % of what is left. It makes one LLVM
@@ -33,7 +33,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("SHLO_DISC_CACHE", "kernels")  # tests change what programs are compiled by
 os.environ.setdefault("SHLO_DISC_CACHE_DIR", CODE)
 os.environ.setdefault("SHLO_DISC_COMPILE_AHEAD", "0")  # tests need few of all variants
-os.environ.setdefault("SHLO_DISC_SPEC", "1")
+os.environ.setdefault("SHLO_DISC_SPEC", "1")  # but see `specified`
+os.environ.setdefault("SHLO_DISC_SPLIT", "0")  # a fusion without a kernel is an error
 os.environ.setdefault("SHLO_DISC_ON_UNSUPPORTED", "error")  # no test passes because XLA ran it
 if os.environ.get("SHLO_DISC_TEST_ON_GPU") != "1":  # the stand-in runs PTX
     os.environ.setdefault("SHLO_DISC_GPU_CUBINS", "0")
