@@ -21,6 +21,7 @@ import sys
 import weakref
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,15 +144,17 @@ _VERIFIED = ("dynamic", "ingest", "lower", "passes")
 """Folders of tests of the compiler itself."""
 
 
-@pytest.fixture(autouse=True)
-def specified(request: Any, monkeypatch: Any) -> None:
-    """Programs are verified after every change in a quarter of the tests of whatever uses them.
+@pytest.fixture(autouse=True, scope="module")
+def specified(request: Any) -> Iterator[None]:
+    """Programs are verified after every change in a quarter of the files that use the compiler.
 
     It is the same quarter in every run.
     """
-    folder = Path(request.node.nodeid).parts[1]
-    if folder not in _VERIFIED and zlib.crc32(request.node.nodeid.encode()) % 4:
-        monkeypatch.setenv("SHLO_DISC_SPEC", "0")
+    file = Path(request.node.nodeid)
+    with pytest.MonkeyPatch.context() as patch:
+        if file.parts[1] not in _VERIFIED and zlib.crc32(file.as_posix().encode()) % 4:
+            patch.setenv("SHLO_DISC_SPEC", "0")
+        yield
 
 
 class _Missing(pytest.Module):
