@@ -65,6 +65,13 @@ class Flag:
 
 _TABLE = (
     Flag(
+        "SHLO_DISC_AMX",
+        "1",
+        _SWITCH,
+        "0 does without AMX, and does not ask Linux for the permission to use it (docs/architecture.md, AMX); "
+        "read when the CPU is first used.",
+    ),
+    Flag(
         "SHLO_DISC_CACHE",
         "1",
         _CACHE,
@@ -297,6 +304,11 @@ def overridden(**values: object) -> Iterator[None]:
 
 def _number(key: str) -> int:
     return int(value(key))
+
+
+def amx() -> bool:
+    """`SHLO_DISC_AMX`."""
+    return _number("amx") > 0
 
 
 def cache() -> bool:

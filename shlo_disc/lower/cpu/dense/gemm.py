@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
@@ -34,6 +35,8 @@ from shlo_disc.lower.products.epilogue import ResultPlace
 from shlo_disc.lower.products.prologue import OperandPlace, Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+
+matrix_writer = imported_later("shlo_disc.lower.cpu.dense.matrix_tiles", "MatrixWriter")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ def late_if_data(
 
 
 def _gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    return Writer(gemm, builder_of(gemm, sizes)).write()
+    writer = (matrix_writer if gemm.has_tiles else Writer)(gemm, builder_of(gemm, sizes))
+    written: Written = writer.write()
+    return written
 
 
 def builder_of(gemm: Gemm, sizes: Mapping[str, Expr]) -> SizedBuilder:
@@ -131,6 +136,7 @@ class Writer(TileWriter):
         copy_b = self._copying("b", Writer._copy_b) if g.b_mode == "scratch" else None
         never = b.index(-1)
         init = [never for copy in (copy_a, copy_b) if copy]
+        self.enter()
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
             batch, m0, n0 = self._place(task.index)
             m1 = b.min(m0 + self.size("MC"), self.size("M"))
@@ -152,7 +158,14 @@ class Writer(TileWriter):
                 self.block(m0, m1, n0, n1, kb.index, depth)
                 kb.yield_(*kept)
             task.yield_(*kb.results)
+        self.leave()
         return b.finish()
+
+    def enter(self) -> None:
+        """What a call of the kernel does in front of its tasks."""
+
+    def leave(self) -> None:
+        """What it does behind them."""
 
     def _tell_if_once(self) -> None:
         if self.keeps_sums_in_registers and not self.g.gathers:

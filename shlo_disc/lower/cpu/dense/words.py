@@ -26,6 +26,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Block, Source, transpose
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.matrix_unit import SOFT
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 
@@ -54,6 +55,10 @@ class Words:
     """A's top bits are inverted, and B's notes make up for that."""
     b_is_unsigned: bool = False
     """B has the unsigned factors, A (as it is stored) the signed ones."""
+    tiles: str = ""
+    """The instruction that multiplies tiles of words (`matrix_tiles.py`); "": vectors of them."""
+    is_soft: bool = False
+    """The tiles are in memory."""
 
     @property
     def is_float(self) -> bool:
@@ -125,13 +130,19 @@ class Words:
 def words_of(problem: Problem, machine: Machine) -> Words | None:
     """How `problem` is computed in words; None where the machine or its types have no such way."""
     p, features = problem, machine.features
+    is_soft = SOFT in features
     depth = p.depth
     if p.b_value is not None or len(p.k) != 1 or (depth.is_const and depth.value < SHALLOW):
         return None
     names = {p.a.name, p.b.name}
     if names == {"bf16"} and p.compute.name == "f32":
-        return Words(2) if machine.vector_bytes == 64 and "avx512_bf16" in features else None
+        if machine.has_tiles("amx_bf16"):
+            return Words(2, tiles="tdpbf16ps", is_soft=is_soft)
+        return Words(2) if machine.multiplies_bf16 else None
     if names <= {"i8", "ui8"} and p.compute.name == "i32":
+        if machine.has_tiles("amx_int8"):
+            signs = "".join("s" if x.is_signed else "u" for x in (p.a, p.b))
+            return Words(4, tiles=f"tdpb{signs}d", is_soft=is_soft)
         wanted = {64: "avx512_vnni", 32: "avx_vnni"}.get(machine.vector_bytes)
         if wanted not in features:
             return None
