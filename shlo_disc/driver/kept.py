@@ -13,7 +13,7 @@ import io
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -173,10 +173,19 @@ def _found(place: Place) -> Found | None:
         record = from_bytes(data, place.lines, place.weights)
         if not isinstance(record, ProgramRecord | PartsRecord):
             raise RecordError("no program")
+        for one in programs_of(record):
+            check_runs(one.target, [] if one.code is None else one.code.value.symbols)
         return record
 
     record = read_record("programs", place.key, program)
     return None if record is None else Found(place, record)
+
+
+def check_runs(target: str, symbols: Iterable[str]) -> None:
+    """Raise RecordError for functions that the system does not let this process run."""
+    code = kept_code(target.partition(":")[0])
+    if code is not None and not code.runs(symbols):
+        raise RecordError("for a process that may use more of the processor")
 
 
 def read_record(kind: str, key: bytes, read: Callable[[bytes], T]) -> T | None:

@@ -71,7 +71,7 @@ first call waits for LLVM's passes. Steps of other loops wait for kernels.
 """
 
 TILES = "{tiles}"
-"""Attributes of a kernel that has tiles of AMX in registers or in memory (`matrix_unit.py`)."""
+"""Attributes of a function that has tiles of AMX in registers (`cpu/matrix_unit.py`)."""
 ONCE = "once"
 """An attribute of such a function that is best as it is written, so it has one code, made quickly.
 

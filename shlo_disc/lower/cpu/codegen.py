@@ -31,7 +31,7 @@ from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.plan import KeptText, KernelText, LateText, is_of_host, named, text_of
+from shlo_disc.lower.plan import TILES, KeptText, KernelText, LateText, is_of_host, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
@@ -48,7 +48,17 @@ made = imported_later("shlo_disc.lower.cpu.object_code", "made")
 def function_name(text: str, machine: Machine | None = None) -> str:
     """The symbol a kernel text gets on `machine`: equal texts get equal names."""
     key = f"{_features(machine)}{text}"
-    return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+    kind = _TILED if TILES in text else "k"
+    return kind + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+
+
+_TILED = "t"
+"""What the symbols begin with of functions that have tiles of AMX in registers."""
+
+
+def has_tiles(symbol: str) -> bool:
+    """Whether a function runs only where the system permits tiles (`matrix_unit.py`)."""
+    return symbol.startswith(_TILED)
 
 
 def _features(machine: Machine | None) -> str:

@@ -42,9 +42,6 @@ ARCHITECTURES: dict[str, Level] = {
 }
 """The levels of x86-64 by the names that targets have. Source: the System V ABI."""
 
-SOFT_AMX = "soft-amx"
-"""This machine, with AMX's tiles in memory: the same kernels and the same bits, for tests."""
-
 HOST_OF_GPUS = "avx2"
 """The level of the CPU that launches kernels of GPUs in artifacts."""
 
@@ -148,20 +145,18 @@ Neoverse N1.
 def machine_of(architecture: str) -> Machine:
     """The machine this process runs on, used as one of :data:`ARCHITECTURES` ("": as it is).
 
-    Or :data:`SOFT_AMX`, or one of :data:`OTHERS`, with as many cores. Raises UnsupportedError for another name, and
+    Or one of :data:`OTHERS`, with as many cores. Raises UnsupportedError for another name, and
     where this machine lacks a feature.
     """
     host = host_machine()
     if not architecture:
-        return host if flags.amx() else _without_tiles(host)
-    if architecture == SOFT_AMX:
-        return replace(host, features=_without_tiles(host).features | {matrix_unit.SOFT})
+        return with_tiles(host, flags.amx())
     if architecture in OTHERS:
         return replace(OTHERS[architecture], cores=host.cores)
     if architecture not in ARCHITECTURES:
         raise UnsupportedError(
             f"target 'cpu:{architecture}' is unknown; architectures: "
-            f"{', '.join([*ARCHITECTURES, *OTHERS, SOFT_AMX])}"
+            f"{', '.join([*ARCHITECTURES, *OTHERS])}"
         )
     vector_bytes, features, *_ = ARCHITECTURES[architecture]
     if missing := features - host.features:
@@ -172,8 +167,12 @@ def machine_of(architecture: str) -> Machine:
     return replace(host, vector_bytes=vector_bytes, features=features | {"sse2"}, without=beyond)
 
 
-def _without_tiles(host: Machine) -> Machine:
-    return replace(host, features=host.features - matrix_unit.HARDWARE)
+def with_tiles(machine: Machine, how: str) -> Machine:
+    """`machine` with AMX as `SHLO_DISC_AMX` says."""
+    if how == "1":
+        return machine
+    features = machine.features - matrix_unit.HARDWARE
+    return replace(machine, features=features | ({matrix_unit.SOFT} if how == "soft" else set()))
 
 
 def machine_of_level(architecture: str, cores: int) -> Machine:

@@ -2,10 +2,12 @@
 
 Tiles are 8 KiB of registers, which Linux saves for processes that asked for them. Without the
 permission the first instruction is SIGILL. It is for all threads of the process, those that run and
-later ones; a fork inherits it, exec loses it, and nothing takes it back. So it is asked for when the
-first kernel with tiles is written or loaded, and no sooner: from then on the system refuses
-`sigaltstack` with less than 12 KiB or so (`AT_MINSIGSTKSZ`). A thread that has a smaller one already
-makes it refuse the permission (ENOSPC), and the process does without.
+later ones; a fork inherits it, exec loses it, and nothing takes it back.
+
+It is asked for when the first kernel with tiles is planned or loaded, and no sooner: from then on
+the system refuses a `sigaltstack` of less than `AT_MINSIGSTKSZ`, 12 KiB or so. A thread that has a
+smaller one already makes the system refuse the permission (ENOSPC). The process then does without,
+and keeps no programs on disk: their keys name the processor.
 
 Source: Linux, Documentation/arch/x86/xstate.rst.
 """
@@ -18,6 +20,7 @@ import os
 from collections.abc import Callable
 
 from shlo_disc.base.locks import once
+from shlo_disc.store.entries import keep_code_alone
 
 _log = logging.getLogger(__name__)
 
@@ -38,17 +41,13 @@ def answer() -> str:
     return _answers[0] if _answers else ""
 
 
-def is_refused() -> bool:
-    """Whether the system has said no."""
-    return answer().startswith("refused")
-
-
 @once
 def is_granted() -> bool:
     """Whether this process may use tiles; the first call asks the system. Needs an x86-64."""
     error = _ask()
     _answers.append(f"refused: {error}" if error else "granted")
     if error:
+        keep_code_alone(error)
         _log.warning(
             "products do without AMX: the system gives no permission to use tiles (%s); a thread "
             "may have a small sigaltstack", error,

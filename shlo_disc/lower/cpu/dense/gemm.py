@@ -27,7 +27,7 @@ from shlo_disc.lower.cpu.dense.operands import Called, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
-from shlo_disc.lower.cpu.dense.words import Words, repack_words
+from shlo_disc.lower.cpu.dense.words import Words, bits_of, repack_words, word_of
 from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, KernelText
@@ -309,20 +309,31 @@ class Writer(TileWriter):
     def _compute_b(
         self, fill: Prologue, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue
     ) -> None:
-        b, lanes, columns = self.b, self.g.tile.lanes, self.g.tile.columns
+        b, lanes, columns, words = self.b, self.g.tile.lanes, self.g.tile.columns, self.g.words
+        first, elements = self._elements(k0, depth)
         with b.loop(n0, n1, columns, hint="panel") as panel:
-            start = (panel.index - n0) * self.size("KC")
+            start = (panel.index - n0) * self.block_rows
 
             def rows(*, whole: bool) -> None:
                 with b.loop(0, depth, 1, hint="w") as w, b.loop(0, columns, lanes, hint="u") as u:
                     n = panel.index + u.index
                     mask = None if whole else b.mask(self.size("N") - n, lanes)
-                    value = fill(b, OperandPlace(self.batch_digits, k0 + w.index, n), mask)
+
+                    def value(k: IndexValue) -> Register:
+                        return fill(b, OperandPlace(self.batch_digits, first + k, n), mask)
+
+                    if words is None:
+                        made = value(w.index)
+                    else:
+                        bits = functools.partial(bits_of, words)
+                        made = word_of(b, words, w.index, elements, lambda k: bits(value(k)))
                     to = start + w.index * columns
-                    self.b_mem.vector_store(value, to + u.index)
+                    self.b_mem.vector_store(made, to + u.index)
 
             fits = self.size("N") >= panel.index + columns
             b.either(fits, lambda: rows(whole=True), lambda: rows(whole=False))
+            if words is not None and words.has_notes:
+                _note_panel(b, self.g, words, self.b_mem, start, depth)
 
     # ---------------------------------------------------------------- compute
 

@@ -9,13 +9,13 @@ There are two lowerings of the same kernel text. :class:`HardwareTiles` names re
 intrinsics; as SSA values LLVM spilled tiles in loops, and said nothing. :class:`SoftTiles` has the
 eight tiles in memory, for machines without AMX and for what AMX does not do.
 
-`tdpbf16ps` adds up, for every element of C and the 32 products of two tiles, those of even and those
-of odd places in chains of multiply-adds that begin with zero. It adds both sums, and that to C. All
-of this rounds to nearest even, and takes denormals for zero, whatever MXCSR says. So the notes of
-`words.py` guard it as they do `vdpbf16ps`: with them, no product and no sum can be a denormal. Each
-block of K begins with zero, and vectors add it to what there is, since C may hold a denormal of
-another block. Blocks with too small bounds are computed in the same order by soft tiles that keep
-denormals. So the bits of a result depend on sizes and values alone. Integers are exact.
+For every element of C there are 32 products of two tiles. `tdpbf16ps` adds up those of even and
+of odd places, each in a chain of multiply-adds that begins with zero. It adds both sums, and that
+to C. All of this rounds to nearest even, and takes denormals for zero, whatever MXCSR says. So the
+notes of `words.py` guard it as they do `vdpbf16ps`: with them, no product and no sum can be a
+denormal. Each block of K begins with zero, and vectors add it to what there is, since C may hold a
+denormal of another block. Blocks with too small bounds are computed in the same order by soft tiles
+that keep denormals. So the bits of a result depend on sizes and values alone. Integers are exact.
 
 Source: Intel SDM volume 2, TDPBF16PS, TDPBSSD, LDTILECFG.
 """
@@ -181,15 +181,15 @@ class SoftTiles:
             x = text.broadcast(self.memory.load(a + k.index, readonly=False), _WORDS)
             y = self._row(b + k.index * _WORDS)
             halves = [(w << 16, w & -0x10000) for w in (x, y)]
-            pairs = zip(*halves, k.args, strict=True)
-            k.yield_(*(
-                self._flushed(text.op("math.fma", *(self._flushed(v.floats()) for v in pair), total))
-                for *pair, total in pairs
-            ))  # fmt: skip
+            k.yield_(*map(self._multiply_add, *halves, k.args))
         even, odd = k.results
         before = self._flushed(self._row(c).floats())
         total = self._flushed(before + self._flushed(even + odd))
         self.memory.vector_store(total.bits(), c)
+
+    def _multiply_add(self, x: Register, y: Register, total: Register) -> Register:
+        x, y = self._flushed(x.floats()), self._flushed(y.floats())
+        return self._flushed(self.b.op("math.fma", x, y, total))
 
     def _flushed(self, value: Register) -> Register:
         """`value`, or zero with its sign for a denormal."""
@@ -207,9 +207,8 @@ class SoftTiles:
             (total,) = k.args
             for place in range(4):
                 parts = [w << 24 - 8 * place for w in (x, y)]
-                factors = [
-                    w.sar(24) if s == "s" else w >> 24 for w, s in zip(parts, signs, strict=True)
-                ]
+                shifted = zip(parts, signs, strict=True)
+                factors = [w.sar(24) if sign == "s" else w >> 24 for w, sign in shifted]
                 total = total + factors[0] * factors[1]
             k.yield_(total)
         self.memory.vector_store(k.results[0], c)
@@ -227,7 +226,8 @@ class MatrixWriter(Writer):
         return words
 
     def _tell_if_once(self) -> None:
-        self.b.attributes = f" attributes {TILES}"
+        if not self._words.is_soft:
+            self.b.attributes = f" attributes {TILES}"
 
     def enter(self) -> None:
         """See `Writer`."""

@@ -170,8 +170,11 @@ class Planner:
             if narrow is not None:
                 return (narrow,)
         if self.fill is not None:
-            one_tile = Condition(self.m, "<=", Expr.const(self.tile.rows))
-            return _if((one_tile,), self._in_registers("computed"), (self._launch("scratch"),))
+            few = self
+            if self.gemm.has_tiles:
+                few = Planner(self.request, rows=self.rows, may_use_words=False)
+            one_tile = Condition(self.m, "<=", Expr.const(few.tile.rows))
+            return _if((one_tile,), few._in_registers("computed"), (self._launch("scratch"),))
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
         if self.request.keep_b:
