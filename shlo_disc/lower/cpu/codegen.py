@@ -31,7 +31,7 @@ from shlo_disc.lower.background import finish_later
 from shlo_disc.lower.cpu.code_key import code_key
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.host.record import CodeNames
-from shlo_disc.lower.plan import TILES, KeptText, KernelText, LateText, is_of_host, named, text_of
+from shlo_disc.lower.plan import KeptText, KernelText, LateText, is_of_host, named, text_of
 from shlo_disc.lower.recent import Recent
 from shlo_disc.store.entries import COUNTS, current, mismatch
 from shlo_disc.store.loader import KernelCell, LoadedCode, ObjectCodeError, load
@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 generated = imported_later("shlo_disc.lower.cpu.object_code", "generated")
 is_once = imported_later("shlo_disc.lower.cpu.object_code", "is_once")
+is_tiled = imported_later("shlo_disc.lower.cpu.object_code", "is_tiled")
 keep_a_context = imported_later("shlo_disc.lower.cpu.object_code", "keep_a_context")
 lowered = imported_later("shlo_disc.lower.cpu.object_code", "lowered")
 made = imported_later("shlo_disc.lower.cpu.object_code", "made")
@@ -48,7 +49,7 @@ made = imported_later("shlo_disc.lower.cpu.object_code", "made")
 def function_name(text: str, machine: Machine | None = None) -> str:
     """The symbol a kernel text gets on `machine`: equal texts get equal names."""
     key = f"{_features(machine)}{text}"
-    kind = _TILED if TILES in text else "k"
+    kind = _TILED if is_tiled(text) else "k"
     return kind + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 

@@ -107,9 +107,9 @@ class Machine:
     def multiplies_bf16(self) -> bool:
         """True if `vdpbf16ps` is faster than multiply-adds of f32.
 
-        Intel's issue it once in two cycles, which is half of what f32 gets: 102 Gop/s a core of a
-        Sapphire Rapids, where widened factors have 131 and f32 170 to 199. AMD's Zen 4 issues it
-        in every cycle.
+        Intel's CPUs issue it once in two cycles, half as often as a multiply-add of f32. A core of
+        a Sapphire Rapids gets 102 Gop/s of it, and 170 to 199 of f32. Zen 4 is published as faster
+        with it.
         """
         is_slow = self.vendor == _INTEL
         return self.vector_bytes == 64 and "avx512_bf16" in self.features and not is_slow

@@ -1,10 +1,10 @@
 """The matrix unit of x86-64 (AMX): whether this process may use it.
 
 Tiles are 8 KiB of registers, which Linux saves for processes that asked for them. Without the
-permission the first instruction is SIGILL. It is for all threads of the process, those that run and
-later ones; a fork inherits it, exec loses it, and nothing takes it back.
+permission the first instruction is SIGILL. It holds for all threads, those that run and later ones.
+A fork inherits it, exec loses it, and nothing takes it back.
 
-It is asked for when the first kernel with tiles is planned or loaded, and no sooner: from then on
+It is asked for when the first kernel with tiles is planned or loaded, and no sooner. From then on
 the system refuses a `sigaltstack` of less than `AT_MINSIGSTKSZ`, 12 KiB or so. A thread that has a
 smaller one already makes the system refuse the permission (ENOSPC). The process then does without,
 and keeps no programs on disk: their keys name the processor.

@@ -1,8 +1,8 @@
 """Products of words by AMX: tiles of 16 rows of 16 words.
 
 One instruction adds to a tile of C the products of a tile of A and one of B. A's tiles are rows of
-words in scratch memory, B's are two halves of a panel, C's are kept in scratch memory between
-blocks of K, where the epilogue finds them. Four tiles of C, two of A and two of B is the one shape
+words in scratch memory, B's are two halves of a panel. C's are kept in scratch memory, where the
+epilogue finds them. Four tiles of C, two of A and two of B is the one shape
 with no more than one load a product. Rows beyond the last hold anything, and belong to no result.
 
 There are two lowerings of the same kernel text. :class:`HardwareTiles` names registers in LLVM's
