@@ -19,6 +19,7 @@ BYTES = (
     ["-1", "1GB", "1e9", "0x10", "1_000", str(2**63), "9" * 40, "lots", "+5", " 7"],
 )
 VALUES = {
+    "amx": (["0", "1", "soft"], ["2", "hard", "Soft", "soft "]),
     "cache": SWITCH,
     "cache_bytes": BYTES,
     "compile_ahead": SWITCH,
@@ -46,6 +47,7 @@ VALUES = {
     "trust_bytecode": SWITCH,
 }
 READERS = {
+    "amx": flags.amx,
     "cache": flags.cache,
     "cache_bytes": flags.cache_bytes,
     "compile_ahead": flags.compile_ahead,

@@ -38,6 +38,7 @@ class Kind:
 
 
 _SWITCH = Kind("0 or 1", "[01]")
+_AMX = Kind("0, 1 or soft", "[01]|soft")
 _CACHE = Kind("0, 1, kernels or verify", "[01]|kernels|verify")
 _LEVEL = Kind("0, 1, 2, 3, 4 or 5", "[0-5]")
 _THREADS = Kind("a whole number from 0 to 1024", "[0-9]{1,9}", 1024)
@@ -64,6 +65,14 @@ class Flag:
 
 
 _TABLE = (
+    Flag(
+        "SHLO_DISC_AMX",
+        "1",
+        _AMX,
+        "0 does without AMX, and does not ask Linux for the permission to use it "
+        "(docs/architecture.md, AMX); `soft` has its tiles in memory, slow and with the same bits, "
+        "for tests. Read when the CPU is first used.",
+    ),
     Flag(
         "SHLO_DISC_CACHE",
         "1",
@@ -297,6 +306,11 @@ def overridden(**values: object) -> Iterator[None]:
 
 def _number(key: str) -> int:
     return int(value(key))
+
+
+def amx() -> str:
+    """`SHLO_DISC_AMX`."""
+    return value("amx")
 
 
 def cache() -> bool:

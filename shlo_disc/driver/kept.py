@@ -22,7 +22,13 @@ from shlo_disc.base.errors import CacheMismatchError
 from shlo_disc.base.jax_module import JaxModule
 from shlo_disc.base.late_module import LateModule
 from shlo_disc.base.later import Later
-from shlo_disc.driver.kept_keys import are_kept, compiler_id, facts_of, read_record
+from shlo_disc.driver.kept_keys import (
+    are_kept,
+    check_runs,
+    compiler_id,
+    facts_of,
+    read_record,
+)
 from shlo_disc.driver.request import Request
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.seen import run_of, short_sizes
@@ -150,6 +156,8 @@ def _found(place: Place) -> Found | None:
         record = from_bytes(data, place.lines, place.weights)
         if not isinstance(record, ProgramRecord | PartsRecord):
             raise RecordError("no program")
+        for one in programs_of(record):
+            check_runs(one.target, [] if one.code is None else one.code.value.symbols)
         return record
 
     record = read_record("programs", place.key, program)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from shlo_disc.base import flags
@@ -83,6 +83,13 @@ def call_key(digest: bytes, target: str) -> bytes | None:
     """What the call that `digest` names is kept under; None where it is not kept."""
     key = machine_key(target)
     return None if key is None else key_of(key, digest)
+
+
+def check_runs(target: str, symbols: Iterable[str]) -> None:
+    """Raise RecordError for functions that the system does not let this process run."""
+    code = kept_code(target.partition(":")[0])
+    if code is not None and not code.runs(symbols):
+        raise RecordError("for a process that may use more of the processor")
 
 
 def read_record(kind: str, key: bytes, read: Callable[[bytes], T]) -> T | None:

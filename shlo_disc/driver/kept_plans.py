@@ -12,7 +12,7 @@ from functools import partial
 
 from shlo_disc.base import flags
 from shlo_disc.base.later import Later
-from shlo_disc.driver.kept_keys import machine_key, read_record
+from shlo_disc.driver.kept_keys import check_runs, machine_key, read_record
 from shlo_disc.executables.codec import RecordError, from_bytes, to_bytes
 from shlo_disc.lower.background import do_later
 from shlo_disc.lower.host.plans import Made
@@ -80,7 +80,7 @@ class KeptPlans:
     def found_function(self, about: object) -> PlanFunction | None:
         """The function of a plan of which `about` is all that its text depends on."""
         key = None if flags.cache_verifies() else self._key_of(about)
-        made = None if key is None else read_record("functions", key, _read_function)
+        made = None if key is None else read_record("functions", key, self._read_function)
         if made is not None:
             COUNTS.add("functions_loaded")
         return made
@@ -128,11 +128,20 @@ class KeptPlans:
         match from_bytes(data):
             case KernelPlan() as plan, tuple(decisions), int(special), tuple(texts):
                 own = {text.identity: self._own(text.identity, text) for text in texts}
+                check_runs(self._target.name, [text.symbol for text in texts])
                 if any(kernel.source not in own for kernel in _kernels(plan)):
                     raise RecordError("a kernel without a text")
                 plan = with_sources(plan, lambda source: own[str(source)])
                 return plan, tuple(Decision(*decision) for decision in decisions), special
         raise RecordError("no plan")
+
+    def _read_function(self, data: bytes) -> PlanFunction:
+        match from_bytes(data):
+            case (str(symbol), bytes(key), Later() as parts):
+                check_runs(self._target.name, [symbol])
+                text = Later(lambda: text_of_parts(parts.value))
+                return PlanFunction(parts, KeptText(symbol, symbol, key, text, of_host=True))
+        raise RecordError("no function of a plan")
 
     def _bytes(self, made: Made) -> bytes:
         """The entry; all texts are written for it. Kernels have identities in place of texts."""
@@ -153,14 +162,6 @@ def _write(kind: str, key: bytes, entry: Callable[[], bytes]) -> None:
     store = current(kind)
     if store is not None:
         store.write(key, entry())
-
-
-def _read_function(data: bytes) -> PlanFunction:
-    match from_bytes(data):
-        case (str(symbol), bytes(key), Later() as parts):
-            text = Later(lambda: text_of_parts(parts.value))
-            return PlanFunction(parts, KeptText(symbol, symbol, key, text, of_host=True))
-    raise RecordError("no function of a plan")
 
 
 def _kernels(plan: KernelPlan) -> list[Kernel]:

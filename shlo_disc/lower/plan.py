@@ -70,6 +70,8 @@ Unoptimised, such a step takes up to twice as long, and one call may have millio
 first call waits for LLVM's passes. Steps of other loops wait for kernels.
 """
 
+TILES = "{tiles}"
+"""Attributes of a function that has tiles of AMX in registers (`cpu/matrix_unit.py`)."""
 ONCE = "once"
 """An attribute of such a function that is best as it is written, so it has one code, made quickly.
 

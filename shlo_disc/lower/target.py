@@ -7,7 +7,7 @@ is a module with a function `target(architecture: str) -> Target`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from shlo_disc.base.errors import UnsupportedError
@@ -91,6 +91,9 @@ class KeptCode(Protocol):
 
     def identity(self, architecture: str) -> bytes:
         """Names all of the machine that compiled programs depend on."""
+
+    def runs(self, symbols: Iterable[str]) -> bool:
+        """Whether the system lets this process run functions of these names."""
 
     def functions(
         self,

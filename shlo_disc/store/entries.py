@@ -101,9 +101,20 @@ _MISSING = {"calls": "calls_missing", "choices": "choices_missing",
             "programs": "programs_missing", "sizes": "programs_missing"}  # fmt: skip
 
 
+_code_alone: list[str] = []
+
+
+def keep_code_alone(why: str) -> None:
+    """From now on read and write machine code, and no records of programs: see `why`.
+
+    The keys of records then say more of the machine than this process may use.
+    """
+    _code_alone.append(why)
+
+
 def current(kind: str = "kernels") -> Store | None:
     """The store of this process for one of :data:`KINDS`; None where it is off or of no use."""
-    folder = configured()
+    folder = configured() if kind == "kernels" or not _code_alone else None
     found = None if folder is None else opened(folder)
     return None if found is None else _store(found, kind)
 

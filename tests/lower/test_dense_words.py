@@ -1,26 +1,40 @@
-"""Products of words (AVX512-VNNI, AVX512-BF16): exact integers, denormals, bounds in ULP."""
+"""Products of words (AVX512-VNNI, AVX512-BF16, AMX): exact integers, denormals, bounds in ULP."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
 from shlo_disc.lower.cpu.dense import emit_dense
 from shlo_disc.lower.cpu.dense import words as words_module
-from shlo_disc.lower.cpu.machine import Machine, host_machine
+from shlo_disc.lower.cpu.machine import Machine, host_machine, with_tiles
 from shlo_disc.lower.plan import If, KernelPlan, Pack, Step
 from tests.cases import crossed
 from tests.lower.helpers import DTYPES, Emitted, plan_of, run
 from tests.lower.test_dense import Dot, symbolic
 
-HOST = host_machine()
+HOST = with_tiles(host_machine(), "0")
 AVX_VNNI = dataclasses.replace(HOST, vector_bytes=32)
+SOFT = with_tiles(HOST, "soft")
 
-needs_vnni = pytest.mark.skipif("avx512_vnni" not in HOST.features, reason="no AVX512-VNNI")
-needs_bf16 = pytest.mark.skipif("avx512_bf16" not in HOST.features, reason="no AVX512-BF16")
+
+def machines(*features: str) -> list[Any]:
+    """This machine with vectors of words where it has `features`, with AMX, and with soft tiles."""
+    no_vectors = pytest.mark.skipif(not {*features} <= HOST.features, reason="no such vectors")
+    no_tiles = pytest.mark.skipif("amx_tile" not in host_machine().features, reason="no AMX")
+    return [
+        pytest.param(HOST, marks=no_vectors, id="vectors"),
+        pytest.param(host_machine(), marks=no_tiles, id="tiles"),
+        pytest.param(SOFT, id="soft"),
+    ]
+
+
+each_of_integers = pytest.mark.parametrize("machine", machines("avx512_vnni"))
+each_of_bf16 = pytest.mark.parametrize("machine", machines("avx512_bf16"))
 
 SIGNS = list(itertools.product(("i8", "ui8"), ("i8", "ui8")))
 SPECS = ["mk,kn", "mk,nk", "km,kn", "km,nk"]
@@ -39,7 +53,8 @@ def uses_words(emitted: Emitted) -> bool:
                 found.append(step.kernel.text)
         return found
 
-    return any("vpdpbusd" in t or "dpbf16ps" in t for t in texts(emitted.plan.steps))
+    found = texts(emitted.plan.steps)
+    return any(name in text for text in found for name in ("vpdpbusd", "dpbf16ps", "x86.tdpb"))
 
 
 def without_panels(emitted: Emitted) -> Emitted:
@@ -63,7 +78,7 @@ def without_panels(emitted: Emitted) -> Emitted:
 
 def emit(dot: Dot, machine: Machine | None = None) -> Emitted:
     emitted = plan_of(emit_dense, dot.text(), machine)
-    assert uses_words(emitted)
+    assert uses_words(emitted) or machine is SOFT
     return emitted
 
 
@@ -96,32 +111,34 @@ def check_exact(dot: Dot, emitted: Emitted, env: dict[str, int], fill: int | Non
         np.testing.assert_array_equal(got, want.astype(got.dtype))
 
 
-@needs_vnni
+@each_of_integers
 @pytest.mark.parametrize(("spec", "signs"), crossed(SPECS, SIGNS))
-def test_integers_are_exact(spec: str, signs: tuple[str, str]) -> None:
+def test_integers_are_exact(spec: str, signs: tuple[str, str], machine: Machine) -> None:
     lhs, rhs = signs
     dot = symbolic(spec, "", "k", lhs_type=lhs, rhs_type=rhs, type="i32")
-    emitted = emit(dot)
+    emitted = emit(dot, machine)
     for m, k, n in SIZES:
         check_exact(dot, emitted, {"m": m, "k": k, "n": n})
 
 
-@needs_vnni
+@each_of_integers
 @pytest.mark.parametrize(("lhs", "rhs"), SIGNS)
-def test_long_sums_of_extreme_integers_are_exact(lhs: str, rhs: str) -> None:
+def test_long_sums_of_extreme_integers_are_exact(lhs: str, rhs: str, machine: Machine) -> None:
     # Several blocks of K, each with a note of its own.
     dot = symbolic("mk,kn", "", "k", lhs_type=lhs, rhs_type=rhs, type="i32")
-    emitted = emit(dot)
+    emitted = emit(dot, machine)
     for fill in (-1, 1, None):
         check_exact(dot, emitted, {"m": 9, "k": 5003, "n": 33}, fill)
 
 
-@needs_vnni
+@each_of_integers
 @pytest.mark.parametrize(("spec", "signs"), crossed(["bmk,bkn", "bmk,bnk", "bmk,kn"], SIGNS))
-def test_batches_and_results_of_eight_bits(spec: str, signs: tuple[str, str]) -> None:
+def test_batches_and_results_of_eight_bits(
+    spec: str, signs: tuple[str, str], machine: Machine
+) -> None:
     batch = "b" if spec.count("b") == 2 else ""
     dot = symbolic(spec, batch, "k", lhs_type=signs[0], rhs_type=signs[1], type="i8")
-    emitted = emit(dot)
+    emitted = emit(dot, machine)
     for m, k, n in [(1, 5, 3), (40, 70, 33)]:
         check_exact(dot, emitted, {"b": 3, "m": m, "k": k, "n": n})
 
@@ -140,6 +157,14 @@ def test_machines_without_the_instructions_have_none() -> None:
     for types in (("i8", "i8", "i32"), ("bf16", "bf16", "f32")):
         dot = symbolic("mk,kn", "", "k", lhs_type=types[0], rhs_type=types[1], type=types[2])
         assert not uses_words(plan_of(emit_dense, dot.text(), plain))
+
+
+@pytest.mark.parametrize(("vendor", "uses"), [("GenuineIntel", False), ("AuthenticAMD", True)])
+def test_intels_widen_bf16(vendor: str, uses: bool) -> None:
+    features = frozenset({"avx2", "fma", "avx512f", "avx512_bf16"})
+    machine = Machine(vector_bytes=64, cores=2, features=features, vendor=vendor)
+    dot = symbolic("mk,kn", "", "k", lhs_type="bf16", rhs_type="bf16", type="f32")
+    assert uses_words(plan_of(emit_dense, dot.text(), machine)) == uses
 
 
 # ---------------------------------------------------------------- bf16
@@ -173,24 +198,26 @@ def bf16(values: np.ndarray) -> np.ndarray:
     return np.asarray(values).astype(DTYPES["bf16"])
 
 
-@needs_bf16
+@each_of_bf16
 @pytest.mark.parametrize(("spec", "result"), crossed(SPECS, ["f32", "bf16"]))
-def test_bf16_in_every_layout(spec: str, result: str) -> None:
+def test_bf16_in_every_layout(spec: str, result: str, machine: Machine) -> None:
     dot = symbolic(spec, "", "k", lhs_type="bf16", rhs_type="bf16", type=result)
-    emitted = emit(dot)
+    emitted = emit(dot, machine)
     rng = np.random.default_rng(0)
     for m, k, n in SIZES:
         x, y = (bf16(rng.standard_normal(s)) for s in shapes(dot, {"m": m, "k": k, "n": n}))
         check_floats(dot, emitted, x, y)
 
 
-@needs_bf16
+@each_of_bf16
 @pytest.mark.parametrize(
     "scales", [(1e-39, 1e30), (1e30, 1e-39), (1e-20, 1e-20), (1e-20, 1e20), (2.0**-60, 2.0**-70)]
 )
-def test_denormal_factors_products_and_sums_are_kept(scales: tuple[float, float]) -> None:
+def test_denormal_factors_products_and_sums_are_kept(
+    scales: tuple[float, float], machine: Machine
+) -> None:
     dot = symbolic("mk,kn", "", "k", lhs_type="bf16", rhs_type="bf16", type="f32")
-    emitted = emit(dot)
+    emitted = emit(dot, machine)
     rng = np.random.default_rng(0)
     # One block of K has small numbers, the others have none.
     x, y = rng.standard_normal((19, 1700)), rng.standard_normal((1700, 50))
@@ -205,10 +232,10 @@ def test_denormal_factors_products_and_sums_are_kept(scales: tuple[float, float]
     check_floats(dot, emitted, x, y)
 
 
-@needs_bf16
-def test_bf16_that_are_not_finite_stay_in_their_rows_and_columns() -> None:
+@each_of_bf16
+def test_bf16_that_are_not_finite_stay_in_their_rows_and_columns(machine: Machine) -> None:
     dot = symbolic("mk,kn", "", "k", lhs_type="bf16", rhs_type="bf16", type="f32")
-    emitted = emit(dot)
+    emitted = emit(dot, machine)
     rng = np.random.default_rng(0)
     x, y = bf16(rng.standard_normal((9, 35))), bf16(rng.standard_normal((35, 70)))
     x[3, 4], y[5, 6] = np.nan, np.inf
@@ -219,13 +246,13 @@ def test_bf16_that_are_not_finite_stay_in_their_rows_and_columns() -> None:
     np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
 
 
-@needs_bf16
-def test_both_ways_of_bf16_round_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_of_bf16
+def test_both_ways_of_bf16_round_alike(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     # A result must not depend on other values of its block.
     dot = symbolic("mk,kn", "", "k", lhs_type="bf16", rhs_type="bf16", type="f32")
     rng = np.random.default_rng(0)
     x, y = bf16(rng.standard_normal((20, 777))), bf16(rng.standard_normal((777, 50)))
-    (fast,) = run(emit(dot), [x, y])
+    (fast,) = run(emit(dot, machine), [x, y])
     monkeypatch.setattr(words_module, "_LEAST_EXPONENTS", 1 << 20)
-    (slow,) = run(emit(dot), [x, y])
+    (slow,) = run(emit(dot, machine), [x, y])
     np.testing.assert_array_equal(fast.view(np.int32), slow.view(np.int32))

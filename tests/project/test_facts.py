@@ -36,8 +36,8 @@ ALLOWED = {
     "lower/cpu/code_key.py": "a wheel's list of files",
     "lower/cpu/host_parts.py": "the length of a text",
     "lower/cpu/machine.py": "/proc/cpuinfo",
-    "lower/cpu/object_code.py": "a text may come from the store, alone: which passes it needs, and "
-    "whether it has loops. A pass too many changes nothing",
+    "lower/cpu/object_code.py": "a text may come from the store, alone: which passes it needs, "
+    "whether it has loops, and tiles. A pass too many changes nothing",
     "lower/cuda/assembler.py": "what the assemblers of NVIDIA say, and names in their code",
     "lower/cuda/overlap.py": "PTX as LLVM wrote it, which has no way to put an instruction first",
     "lower/llvm/llvm_text.py": "LLVM IR as one release wrote it, for an older one",

@@ -22,6 +22,7 @@ from shlo_disc.lower.values.typed import (
     MemRef,
     Pointer,
     Register,
+    Value,
     lanes_of,
 )
 
@@ -236,13 +237,20 @@ class CpuBuilder(KernelBuilder):
         kernel = text_of(super().source(body))
         return kernel + "".join(inner.text for inner in self._cold.values())
 
+    def perform(self, intrinsic: str, *operands: Value) -> None:
+        """Call an intrinsic of LLVM that gives nothing, at this place among loads and stores."""
+        names, types = (
+            ", ".join(each) for each in (map(str, operands), [x.type for x in operands])
+        )
+        self.emit(f'llvm.call_intrinsic "{intrinsic}"({names}) : ({types}) -> ()')
+
     def pause(self) -> None:
         """Tell the core that this thread waits for another one, where it has a way to."""
         if self.machine.instruction_set == "aarch64":
             hint = self.constant(_YIELD, "i32")
-            self.emit(f'llvm.call_intrinsic "llvm.aarch64.hint"({hint}) : (i32) -> ()')
+            self.perform("llvm.aarch64.hint", hint)
         elif "sse2" in self.machine.features:
-            self.emit('llvm.call_intrinsic "llvm.x86.sse2.pause"() : () -> ()')
+            self.perform("llvm.x86.sse2.pause")
 
 
 def _is_wide(value: Register) -> bool:

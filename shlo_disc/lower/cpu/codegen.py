@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 generated = imported_later("shlo_disc.lower.cpu.object_code", "generated")
 is_once = imported_later("shlo_disc.lower.cpu.object_code", "is_once")
+is_tiled = imported_later("shlo_disc.lower.cpu.object_code", "is_tiled")
 keep_a_context = imported_later("shlo_disc.lower.cpu.object_code", "keep_a_context")
 lowered = imported_later("shlo_disc.lower.cpu.object_code", "lowered")
 made = imported_later("shlo_disc.lower.cpu.object_code", "made")
@@ -48,7 +49,17 @@ made = imported_later("shlo_disc.lower.cpu.object_code", "made")
 def function_name(text: str, machine: Machine | None = None) -> str:
     """The symbol a kernel text gets on `machine`: equal texts get equal names."""
     key = f"{_features(machine)}{text}"
-    return "k" + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+    kind = _TILED if is_tiled(text) else "k"
+    return kind + hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+
+
+_TILED = "t"
+"""What the symbols begin with of functions that have tiles of AMX in registers."""
+
+
+def has_tiles(symbol: str) -> bool:
+    """Whether a function runs only where the system permits tiles (`matrix_unit.py`)."""
+    return symbol.startswith(_TILED)
 
 
 def _features(machine: Machine | None) -> str:

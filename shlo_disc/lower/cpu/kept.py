@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from shlo_disc.lower.cpu import codegen
+from shlo_disc.lower.cpu import codegen, matrix_unit
 from shlo_disc.lower.cpu.code_key import machine_key
 from shlo_disc.lower.cpu.codegen import Function
 from shlo_disc.lower.cpu.foreign_code import ForeignFunction, Objects, kept_functions
@@ -35,6 +35,11 @@ def identity(architecture: str) -> bytes:
 def check_host_of_gpus() -> None:
     """Raise UnsupportedError unless this machine runs host programs of artifacts for GPUs."""
     machine_of(HOST_OF_GPUS)
+
+
+def runs(symbols: Iterable[str]) -> bool:
+    """Whether the system lets this process run functions of these names; asks it if need be."""
+    return not any(map(codegen.has_tiles, symbols)) or matrix_unit.is_granted()
 
 
 def functions(

@@ -31,7 +31,7 @@ from shlo_disc.lower.cpu import host_parts
 from shlo_disc.lower.cpu.builder import COLD, EITHER, SCALAR
 from shlo_disc.lower.host.writer import INLINED
 from shlo_disc.lower.llvm.llvm_text import for_older_llvm
-from shlo_disc.lower.plan import ONCE, SMALL_STEPS
+from shlo_disc.lower.plan import ONCE, SMALL_STEPS, TILES
 from shlo_disc.store.loader import SignalHandlers
 
 _LOOPS, _ONCE = 1, 0
@@ -133,6 +133,11 @@ def _is_made_once(module: ir.Module) -> bool:
 def is_once(text: str) -> bool:
     """Whether `text` is a kernel that is best as it is written (`plan.ONCE`)."""
     return f" attributes {{{ONCE}}} " in text.partition("\n")[0]
+
+
+def is_tiled(text: str) -> bool:
+    """Whether a function of `text` has `plan.TILES`."""
+    return TILES in text
 
 
 def _has_loops(host: str) -> bool:

@@ -17,6 +17,7 @@ from shlo_disc.lower.cpu.machine import (
     machine_of,
     machine_of_level,
 )
+from shlo_disc.lower.cpu.matrix_unit import answer
 from shlo_disc.lower.cpu.model import MODEL
 from shlo_disc.lower.plan import KernelPlan, text_of
 from shlo_disc.lower.target import ArtifactTarget, Target
@@ -139,7 +140,8 @@ _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx
 
 def _details(machine: Machine) -> dict[str, str]:
     present = [name for name in _FEATURES if name in machine.features]
-    return {
+    tiles = {} if "amx_tile" not in machine.features else {"AMX": answer() or "not asked for"}
+    return tiles | {
         "Features": " ".join(present) or "none known",
         "Vector registers": f"{8 * machine.vector_bytes} bits",
         "L1d / L2 per core": f"{machine.l1_bytes // 1024} / {machine.l2_bytes // 1024} KiB",

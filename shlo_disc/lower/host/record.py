@@ -146,6 +146,11 @@ class CodeNames:
     functions: tuple[tuple[str, bytes], ...] = ()
     """Of plans."""
 
+    @property
+    def symbols(self) -> list[str]:
+        """All symbols."""
+        return [symbol for symbol, _ in (self.host, *self.kernels, *self.functions)]
+
 
 @dataclass(frozen=True)
 class PlanFunction:

@@ -60,7 +60,7 @@ def _unless_few_columns(
     planner: Planner, dense: Dense, steps: tuple[Step, ...], block: ir.Block
 ) -> tuple[Step, ...]:
     """`steps`, or where a result has few columns, its operands in each other's place."""
-    if planner.fill is not None:
+    if planner.fill is not None or planner.gemm.has_tiles:
         return steps
     shapes = planner.request.shapes
     other_way = replace(dense, problem=turned(dense.problem, shapes))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from shlo_disc.base.later import imported_later
 from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
@@ -26,7 +27,7 @@ from shlo_disc.lower.cpu.dense.operands import Called, Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
-from shlo_disc.lower.cpu.dense.words import Words, repack_words
+from shlo_disc.lower.cpu.dense.words import Words, bits_of, repack_words, word_of
 from shlo_disc.lower.kernels.odometer import split
 from shlo_disc.lower.kernels.sized import Written, written_late
 from shlo_disc.lower.plan import Kernel, KernelText
@@ -34,6 +35,8 @@ from shlo_disc.lower.products.epilogue import ResultPlace
 from shlo_disc.lower.products.prologue import OperandPlace, Prologue
 from shlo_disc.lower.values.elementwise import convert
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register
+
+matrix_writer = imported_later("shlo_disc.lower.cpu.dense.matrix_tiles", "MatrixWriter")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ def late_if_data(
 
 
 def _gemm(gemm: Gemm, sizes: Mapping[str, Expr]) -> Written:
-    return Writer(gemm, builder_of(gemm, sizes)).write()
+    writer = (matrix_writer if gemm.has_tiles else Writer)(gemm, builder_of(gemm, sizes))
+    written: Written = writer.write()
+    return written
 
 
 def builder_of(gemm: Gemm, sizes: Mapping[str, Expr]) -> SizedBuilder:
@@ -131,6 +136,7 @@ class Writer(TileWriter):
         copy_b = self._copying("b", Writer._copy_b) if g.b_mode == "scratch" else None
         never = b.index(-1)
         init = [never for copy in (copy_a, copy_b) if copy]
+        self.enter()
         with b.loop(b.lo, b.hi, 1, init, hint="task") as task:
             batch, m0, n0 = self._place(task.index)
             m1 = b.min(m0 + self.size("MC"), self.size("M"))
@@ -152,7 +158,14 @@ class Writer(TileWriter):
                 self.block(m0, m1, n0, n1, kb.index, depth)
                 kb.yield_(*kept)
             task.yield_(*kb.results)
+        self.leave()
         return b.finish()
+
+    def enter(self) -> None:
+        """What a call of the kernel does in front of its tasks."""
+
+    def leave(self) -> None:
+        """What it does behind them."""
 
     def _tell_if_once(self) -> None:
         if self.keeps_sums_in_registers and not self.g.gathers:
@@ -296,20 +309,31 @@ class Writer(TileWriter):
     def _compute_b(
         self, fill: Prologue, n0: IndexValue, n1: IndexValue, k0: IndexValue, depth: IndexValue
     ) -> None:
-        b, lanes, columns = self.b, self.g.tile.lanes, self.g.tile.columns
+        b, lanes, columns, words = self.b, self.g.tile.lanes, self.g.tile.columns, self.g.words
+        first, elements = self._elements(k0, depth)
         with b.loop(n0, n1, columns, hint="panel") as panel:
-            start = (panel.index - n0) * self.size("KC")
+            start = (panel.index - n0) * self.block_rows
 
             def rows(*, whole: bool) -> None:
                 with b.loop(0, depth, 1, hint="w") as w, b.loop(0, columns, lanes, hint="u") as u:
                     n = panel.index + u.index
                     mask = None if whole else b.mask(self.size("N") - n, lanes)
-                    value = fill(b, OperandPlace(self.batch_digits, k0 + w.index, n), mask)
+
+                    def value(k: IndexValue) -> Register:
+                        return fill(b, OperandPlace(self.batch_digits, first + k, n), mask)
+
+                    if words is None:
+                        made = value(w.index)
+                    else:
+                        bits = functools.partial(bits_of, words)
+                        made = word_of(b, words, w.index, elements, lambda k: bits(value(k)))
                     to = start + w.index * columns
-                    self.b_mem.vector_store(value, to + u.index)
+                    self.b_mem.vector_store(made, to + u.index)
 
             fits = self.size("N") >= panel.index + columns
             b.either(fits, lambda: rows(whole=True), lambda: rows(whole=False))
+            if words is not None and words.has_notes:
+                _note_panel(b, self.g, words, self.b_mem, start, depth)
 
     # ---------------------------------------------------------------- compute
 

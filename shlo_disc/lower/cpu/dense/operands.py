@@ -156,6 +156,11 @@ class Gemm:
         return by_k or (self.b_mode == "scratch" and self.b.row_steps > 1)
 
     @property
+    def has_tiles(self) -> bool:
+        """True if register tiles are those of AMX (`matrix_tiles.py`)."""
+        return self.words is not None and bool(self.words.tiles)
+
+    @property
     def copied(self) -> str:
         """The type of what A and B are copied as."""
         return self.compute.register if self.words is None else WORD
@@ -182,4 +187,5 @@ class Gemm:
     def c_holds_sums(self) -> bool:
         """The result itself can hold unfinished sums between blocks of K."""
         plain = self.finish is None and self.called is None and self.bands == 1
+        plain = plain and not self.has_tiles  # which are whole
         return plain and self.c_unit and self.c.register == self.compute.register

@@ -21,6 +21,8 @@ class Tile:
     rows: int
     vectors: int
     lanes: int
+    least: int = 1
+    """Rows of the smallest height."""
 
     @property
     def columns(self) -> int:
@@ -30,7 +32,7 @@ class Tile:
     @property
     def heights(self) -> list[int]:
         """Row counts there is code for, largest first; a remainder runs on the next larger one."""
-        return sorted({self.rows, (self.rows + 1) // 2, 1}, reverse=True)
+        return sorted({self.rows, (self.rows + 1) // 2, self.least}, reverse=True)
 
 
 # By vector registers: 32 (AVX-512, AArch64) or 16. Measured on a Sapphire-Rapids-like core at f32
@@ -46,6 +48,17 @@ K_BLOCK_BYTES = 384 * 4
 """Bytes of a row of A, of a column of B, worked on at once. With 256 floats 4 % are lost, with 2048
 nothing until A and B leave L2. Every block is a sum of its own: 1024 double BERT's error against
 384."""
+
+MATRIX_ROWS = 16
+"""Rows of a tile of AMX, and words in one; a product has two by two (`matrix_tiles.py`)."""
+
+MATRIX_ROOM = (8 + 4) * MATRIX_ROWS * MATRIX_ROWS * 4
+"""Bytes of scratch memory for them: all eight, then those of C for a block of K."""
+
+MATRIX_K_BLOCK = 1024
+"""Words of a row of A in a block. A's block then takes a quarter of L2, or half a MiB. With 192 to
+256 words 5 to 20 % are lost: sums leave L1 (a core of a Sapphire Rapids). Rounding errors grow with
+a sixteenth of it."""
 
 N_BLOCK = 384
 """Columns of a task, about, in elements of 4 bytes."""
@@ -67,6 +80,12 @@ def choose_tile(n: Expr, compute: ElementType, machine: Machine) -> Tile:
         widths = sorted(table, key=lambda v: (v != 3, -v))
         vectors = min(widths, key=lambda v: ceil_div(n.value, v * lanes) * v * _penalty(v))
     return Tile(table[vectors], vectors, lanes)
+
+
+def matrix_tile(machine: Machine) -> Tile:
+    """Two by two tiles of AMX: sums of 32 rows and columns."""
+    lanes = machine.lanes(4)
+    return Tile(2 * MATRIX_ROWS, 2 * MATRIX_ROWS // lanes, lanes, least=MATRIX_ROWS)
 
 
 def _penalty(vectors: int) -> float:
@@ -91,10 +110,13 @@ def at_least_one(size: Expr) -> Expr:
     return Expr.max(size, 1)
 
 
-def blocks(p: Problem, tile: Tile, cores: int, k: Expr, run: Expr) -> Blocks:
+def blocks(
+    p: Problem, tile: Tile, cores: int, k: Expr, run: Expr, depth: int | None = None
+) -> Blocks:
     """How a problem of `k` steps along K is cut into tasks.
 
-    M and K are cut evenly (no small last block), K into whole multiples of `run`. Columns are
+    M and K are cut evenly (no small last block), K into whole multiples of `run`, about `depth`
+    steps each. Columns are
     given to a task by panels: up to `N_BLOCK`, fewer when there would be less than
     `TASKS_PER_CORE` tasks for every core. Of several bands a task has the same columns of all.
     """
@@ -103,7 +125,7 @@ def blocks(p: Problem, tile: Tile, cores: int, k: Expr, run: Expr) -> Blocks:
     m_count = at_least_one(ceil_div(m, rows))
     m_block = at_least_one(ceil_div(ceil_div(m, m_count), tile.rows)) * tile.rows
     m_count = at_least_one(ceil_div(m, m_block))
-    depth = K_BLOCK_BYTES // item
+    depth = depth or K_BLOCK_BYTES // item
     # Up to half more than the limit in one go: a second pass over C costs more.
     k_count = at_least_one(ceil_div(Expr.max(k - depth // 2, 0), depth))
     k_block = at_least_one(ceil_div(ceil_div(k, at_least_one(run)), k_count)) * at_least_one(run)

@@ -26,6 +26,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Block, Source, transpose
 from shlo_disc.lower.cpu.machine import Machine
+from shlo_disc.lower.cpu.matrix_unit import SOFT
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 
@@ -54,6 +55,10 @@ class Words:
     """A's top bits are inverted, and B's notes make up for that."""
     b_is_unsigned: bool = False
     """B has the unsigned factors, A (as it is stored) the signed ones."""
+    tiles: str = ""
+    """The instruction that multiplies tiles of words (`matrix_tiles.py`); "": vectors of them."""
+    is_soft: bool = False
+    """The tiles are in memory."""
 
     @property
     def is_float(self) -> bool:
@@ -125,15 +130,21 @@ class Words:
 def words_of(problem: Problem, machine: Machine) -> Words | None:
     """How `problem` is computed in words; None where the machine or its types have no such way."""
     p, features = problem, machine.features
+    is_soft = SOFT in features
     depth = p.depth
-    if p.b_value is not None or len(p.k) != 1 or (depth.is_const and depth.value < SHALLOW):
+    if len(p.k) != 1 or (depth.is_const and depth.value < SHALLOW):
         return None
-    names = {p.a.name, p.b.name}
+    names, is_computed = {p.a.name, p.b.name}, p.b_value is not None
     if names == {"bf16"} and p.compute.name == "f32":
-        return Words(2) if machine.vector_bytes == 64 and "avx512_bf16" in features else None
+        if machine.has_tiles("amx_bf16"):
+            return Words(2, tiles="tdpbf16ps", is_soft=is_soft)
+        return Words(2) if machine.multiplies_bf16 and not is_computed else None
     if names <= {"i8", "ui8"} and p.compute.name == "i32":
+        if machine.has_tiles("amx_int8"):
+            signs = "".join("s" if x.is_signed else "u" for x in (p.a, p.b))
+            return Words(4, tiles=f"tdpb{signs}d", is_soft=is_soft)
         wanted = {64: "avx512_vnni", 32: "avx_vnni"}.get(machine.vector_bytes)
-        if wanted not in features:
+        if wanted not in features or is_computed:
             return None
         if p.a.is_signed == p.b.is_signed:
             return Words(4, inverts_a=True, b_is_unsigned=not p.b.is_signed)
@@ -150,6 +161,33 @@ def repack_words(
     are along K. Words of A are inverted where `words` says so.
     """
     _Copy(b, words, source, block, k_is_u, elements).write()
+
+
+def word_of(
+    b: CpuBuilder,
+    words: Words,
+    word: IndexValue,
+    elements: IndexValue,
+    load: Callable[[IndexValue], Register],
+) -> Register:
+    """Word number `word` of several rows or columns; `load` gives the bits of an element of each.
+
+    There are so many `elements`.
+    """
+    total: Register | None = None
+    for i in range(words.count):
+        k = word * words.count + i
+        raw = load(b.min(k, elements - 1)).cast("arith.extui", WORD)
+        raw = b.select(k < elements, raw, raw.constant(0)) << i * words.bits
+        total = raw if total is None else total | raw
+    return Register.of(total)
+
+
+def bits_of(words: Words, value: Register) -> Register:
+    """The bits of elements that are computed in f32 or i32."""
+    if words.is_float:
+        value = value.bits() >> words.bits
+    return value.cast("arith.trunci", f"i{words.bits}")
 
 
 @dataclass(frozen=True)
@@ -172,20 +210,8 @@ class _Copy:
 
     # ---------------------------------------------------------------- words
 
-    def _element(self, k: IndexValue) -> tuple[IndexValue, Mask]:
-        """An element along K that exists: `k` or the last one; and whether it is `k`."""
-        return self.b.min(k, self.elements - 1), k < self.elements
-
     def _across(self, word: IndexValue, load: Callable[[IndexValue], Register]) -> Register:
-        """Word number `word` of several rows or columns; `load` reads an element of each."""
-        b, count = self.b, self.words.count
-        total: Register | None = None
-        for i in range(count):
-            k, exists = self._element(word * count + i)
-            raw = load(k).cast("arith.extui", WORD)
-            raw = b.select(exists, raw, raw.constant(0)) << i * self.words.bits
-            total = raw if total is None else total | raw
-        return Register.of(total)
+        return word_of(self.b, self.words, word, self.elements, load)
 
     def _along(self, at: IndexValue, lanes: int, left: IndexValue | None) -> Register:
         """Words that follow each other in memory; `left`: elements that there are (None: all)."""
@@ -225,9 +251,10 @@ class _Copy:
                     word = self._along(at, lanes, self.elements - k)
                 else:
                     mask = b.mask(self.block.u_count - u.index, lanes)
-                    far = self._element((w.index + PREFETCH_ROWS // count) * count)[0]
+                    far = b.min((w.index + PREFETCH_ROWS // count) * count, self.elements - 1)
                     for i in range(count):
-                        ahead = source.base + source.w_offset(self._element(far + i)[0])
+                        last = b.min(far + i, self.elements - 1)
+                        ahead = source.base + source.w_offset(last)
                         source.memory.prefetch(ahead + u.index)
                     word = self._across(w.index, functools.partial(load, u.index, mask))
                 self._put(word, to + u.index, lanes)
