@@ -37,8 +37,9 @@ _LEAST_ROWS = 8 * _ROWS
 
 
 def reads_rows(plan: Plan, lanes: int) -> bool:
-    """True if all of `plan` is cheap reductions of the columns of one matrix to floats, and the
-    matrix may be larger than a few panels of `lanes` columns.
+    """True if all of `plan` is cheap reductions of the columns of one matrix to floats.
+
+    The matrix may have many rows, and more than a few panels of `lanes` columns.
     """
     high = plan.shapes.constraints.bounds(plan.cols)[1]
     if plan.apart.is_const and plan.apart.value <= 2 * lanes:
