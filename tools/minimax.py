@@ -208,7 +208,6 @@ def fits() -> list[Fit]:
         def pick(a: int, b: int, single: bool = single) -> int:
             return a if single else b
 
-        erf_end = mp.mpf("0.9025") if single else mp.mpf(1)
         k, top = (2, mp.mpf("10.1")) if single else (4, mp.mpf("27.3"))
         out += [
             Fit("exp", "(exp(r) - 1 - r) / r^2, |r| <= log(2) / 2", dtype, exp_tail,
@@ -223,8 +222,6 @@ def fits() -> list[Fit]:
                 lambda z: z * z, mp.mpf(0), quarter, pick(3, 6)),
             Fit("atan", "(atan(t) - t) / t^3, z = t^2, t <= 1", dtype,
                 _odd(mp.atan, mp.mpf(-1) / 3), lambda z: z, mp.mpf(0), mp.mpf(1), pick(9, 20)),
-            Fit("erf", f"erf(x) / x - 1, z = x^2 <= {erf_end}", dtype, erf_over,
-                lambda z: 1 / (1 + erf_over(z)), mp.mpf(0), erf_end, pick(7, 13)),
             Fit("erfc", f"(1 + 2a) exp(a^2) erfc(a), t = (a - {k}) / (a + {k}), 0 <= a <= {top}",
                 dtype, scaled_erfc(k), lambda t: mp.mpf(1), mp.mpf(-1), (top - k) / (top + k),
                 pick(12, 23)),
@@ -241,6 +238,8 @@ def fits() -> list[Fit]:
             ]  # fmt: skip
         else:
             out += [
+                Fit("erf", "erf(x) / x - 1, z = x^2 <= 1.0", dtype, erf_over,
+                    lambda z: 1 / (1 + erf_over(z)), mp.mpf(0), mp.mpf(1), 13),
                 Fit("log_dd", "(log((1+s)/(1-s)) - 2s - 2s^3/3) / s^5, z = s^2", dtype,
                     atanh_tail5, lambda z: z * z, mp.mpf(0), s_max**2, 7),
                 Fit("log_short", "(log((1+s)/(1-s)) - 2s) / s^3, z = s^2, for f32 pow", dtype,

@@ -180,6 +180,20 @@ def test_f32_over_all_bit_patterns(name):
     )
 
 
+def test_erfc_of_f32_at_ten_million_numbers():
+    """Every 53rd from 2^-30 to where only denormals are left, of both signs."""
+    ends = np.array([2.0**-30, 9.2], np.float32).view(np.uint32)
+    size = np.arange(*ends, 53, dtype=np.uint32).view(np.float32)
+    for x in (size, -size):
+        exact = special.erfc(x.astype(np.float64))
+        unit = np.spacing(exact.astype(np.float32)).astype(np.float64)
+        errors = np.abs(ours("erfc", x).astype(np.float64) - exact) / unit
+        worst = int(errors.argmax())
+        assert errors[worst] <= FUNCTIONS["erfc"].ulp[0], (x[worst], errors[worst])
+        tail = np.abs(x) > 1
+        assert errors[tail].max() <= 4.01
+
+
 def spread(low: float, high: float, signed: bool = True):
     """Exponents uniform in [low, high]."""
 

@@ -15,7 +15,7 @@ combined as a balanced tree, those of at most `SHORT` columns one by one, and th
 last. W depends on the fusion and the machine's vector width only: results do not depend on the
 number of threads. If the body is not one known commutative operation (arg-max), lane i takes the
 i-th run of neighbouring columns, and only associativity is used. Side by side, columns are reduced
-in order, first to last.
+in order, first to last; those of a large matrix that are only reduced, see `row_blocks.py`.
 
 Short rows are in lanes, as columns are: see `short_rows.py`.
 
@@ -35,6 +35,7 @@ from shlo_disc.ir.mlir import is_in_loop
 from shlo_disc.lower.cpu import cost
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.model import TALL_COLUMNS
+from shlo_disc.lower.cpu.row_blocks import RowBlocks, reads_rows
 from shlo_disc.lower.cpu.row_lanes import choose_row_lanes
 from shlo_disc.lower.cpu.short_rows import (
     RowsInLanes,
@@ -234,9 +235,11 @@ class _Emitter:
 
     def _whole(self, plan: Plan, lanes: int) -> RowWriter:
         """Rows that are not cut; in parts where something is read along some trailing columns."""
+        is_wide = lanes > choose_lanes(self.block, self.machine)
+        kind = RowBlocks if is_wide and reads_rows(plan, lanes) else RowWriter
 
         def write(factors: Sequence[Expr]) -> RowWriter:
-            return RowWriter(plan, factors, lanes, self.machine.builder()).write()
+            return kind(plan, factors, lanes, self.machine.builder()).write()
 
         writer = write_rows(plan, self.shapes, write)
         self.runs.update(_runs_of(writer))

@@ -66,6 +66,20 @@ def scale(x: Register, n: Register) -> Register:
     return x * power_of_two(half, x.element) * power_of_two(n - half, x.element)
 
 
+_SPARE = {"f32": 32, "f64": 60}
+"""The power of two that :func:`scale_down` first makes a number larger by."""
+
+
+def scale_down(x: Register, n: Register) -> Register:
+    """X * 2^n as :func:`scale` has it, of |x| from 2^-6.2 to 2 and n from -147 (f32) or -1075 (f64)
+    to 0. The first product is a normal number: the other one rounds.
+    """
+    if _scales_at_once(x):
+        return scale(x, n)
+    spare = _SPARE[x.element]
+    return x * power_of_two(n + spare, x.element) * 2.0**-spare
+
+
 @function(ulp=(1.1, 1.1))
 def exp(x: Register) -> Register:
     """e^x."""
