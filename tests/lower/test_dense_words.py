@@ -1,4 +1,4 @@
-"""Products of words (AVX512-VNNI, AVX512-BF16): exact integers, denormals, bounds in ULP."""
+"""Products of words (VPMADDWD, VNNI, AVX512-BF16): exact integers, denormals, bounds in ULP."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from tests.lower.test_dense import Dot, symbolic
 
 HOST = host_machine()
 AVX_VNNI = dataclasses.replace(HOST, vector_bytes=32)
+
+PAIRS = dataclasses.replace(HOST, features=HOST.features - {"avx512_vnni", "avx_vnni"})
+"""Without the instruction for four integers."""
 
 needs_vnni = pytest.mark.skipif("avx512_vnni" not in HOST.features, reason="no AVX512-VNNI")
 needs_bf16 = pytest.mark.skipif("avx512_bf16" not in HOST.features, reason="no AVX512-BF16")
@@ -39,7 +42,9 @@ def uses_words(emitted: Emitted) -> bool:
                 found.append(step.kernel.text)
         return found
 
-    return any("vpdpbusd" in t or "dpbf16ps" in t for t in texts(emitted.plan.steps))
+    return any(
+        "vpdpbusd" in t or "dpbf16ps" in t or "pmadd" in t for t in texts(emitted.plan.steps)
+    )
 
 
 def without_panels(emitted: Emitted) -> Emitted:
@@ -104,6 +109,18 @@ def test_integers_are_exact(spec: str, signs: tuple[str, str]) -> None:
     emitted = emit(dot)
     for m, k, n in SIZES:
         check_exact(dot, emitted, {"m": m, "k": k, "n": n})
+
+
+@pytest.mark.skipif(HOST.instruction_set != "x86-64", reason="no VPMADDWD")
+@pytest.mark.parametrize(("spec", "signs"), crossed(SPECS, SIGNS))
+def test_pairs_of_integers_are_exact(spec: str, signs: tuple[str, str]) -> None:
+    lhs, rhs = signs
+    dot = symbolic(spec, "", "k", lhs_type=lhs, rhs_type=rhs, type="i32")
+    emitted = emit(dot, PAIRS)
+    for m, k, n in SIZES:
+        check_exact(dot, emitted, {"m": m, "k": k, "n": n})
+    for fill in (-1, 1) if spec == "mk,kn" else ():
+        check_exact(dot, emitted, {"m": 9, "k": 5003, "n": 33}, fill)
 
 
 @needs_vnni

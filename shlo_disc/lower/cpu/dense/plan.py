@@ -351,7 +351,7 @@ class Planner:
             f"{len(walks[0])} and {len(walks[1])} steps"
         )
         if self.gemm.words is not None:
-            key = f"words with notes, {key}"
+            key = f"words of {self.gemm.words.count} with notes, {key}"
         elements = self.n * p.bands * self.depth
         part = Part(p.b_input, key, (*layout, p.b_first), room, fill, elements)
         few = Condition(p.batches * self.m, "<=", Expr.const(FEW_ENOUGH_TO_WAIT))

@@ -1,9 +1,11 @@
 """Products of 8-bit integers and of bf16 by instructions that add up neighbours along K.
 
-A word has 32 bits: four integers (`vpdpbusd`) or two bf16 (`vdpbf16ps`) that follow each other
-along K. One instruction multiplies the elements of two words in every lane, and adds all products
-to the lane's sum. A block of A or B in words is laid out like one of f32 with K / 4 or K / 2 steps.
-Elements beyond the last are zero. Behind the words of a panel of B lies one more row, its note.
+A word has 32 bits, of elements that follow each other along K: four integers (`vpdpbusd`), two bf16
+(`vdpbf16ps`), or two integers widened to 16 bits (`vpmaddwd`, which every x86-64 has). One
+instruction multiplies the elements of two words in every lane, and adds all products to the lane's
+sum; `vpmaddwd` leaves that to another. A block of A or B in words is laid out like one of f32 with
+K / 4 or K / 2 steps. Elements beyond the last are zero. Behind the words of a panel of B lies one
+more row, its note.
 
 `vpdpbusd` multiplies unsigned by signed bytes, and is exact modulo 2^32. Where A and B have one
 sign, A is stored with its top bit inverted, which moves it by 128 into the other. The note of B
@@ -40,6 +42,13 @@ _TOP_BITS = -0x7F7F7F80
 
 _UPPER_HALF = -0x10000
 
+_MULTIPLY_PAIRS = {
+    16: "llvm.x86.sse2.pmadd.wd",
+    32: "llvm.x86.avx2.pmadd.wd",
+    64: "llvm.x86.avx512.pmaddw.d.512",
+}
+"""By bytes of a vector: integers of 16 bits times such, and the sums of neighbours."""
+
 _LEAST_EXPONENTS = 142
 """Least sum of two biased exponents: see the module. No bound may be 0: that is a denormal's."""
 
@@ -49,16 +58,13 @@ class Words:
     """How two words are multiplied."""
 
     count: int
-    """Elements in a word: 4 integers or 2 bf16."""
+    """Elements in a word: 4 integers, or 2 of 16 bits."""
+    is_float: bool = False
+    """Elements are bf16."""
     inverts_a: bool = False
     """A's top bits are inverted, and B's notes make up for that."""
     b_is_unsigned: bool = False
     """B has the unsigned factors, A (as it is stored) the signed ones."""
-
-    @property
-    def is_float(self) -> bool:
-        """True if elements are bf16."""
-        return self.count == 2
 
     @property
     def has_notes(self) -> bool:
@@ -73,11 +79,13 @@ class Words:
     def multiply_add(self, b: CpuBuilder, x: Register, y: Register, total: Register) -> Register:
         """`total` plus the products of words of A and B."""
         size = total.lanes * 32
-        kind = vector_type(total.lanes * self.count, "bf16" if self.is_float else "i8")
+        kind = vector_type(total.lanes * self.count, "bf16" if self.is_float else f"i{self.bits}")
         x, y = b.bitcast(x, kind), b.bitcast(y, kind)
         if self.is_float:
             name = f"llvm.x86.avx512bf16.dpbf16ps.{size}"
             return b.intrinsic(name, total, x, y, type_=total.type)
+        if self.count == 2:
+            return total + b.intrinsic(_MULTIPLY_PAIRS[size // 8], x, y, type_=total.type)
         if self.b_is_unsigned:
             x, y = y, x
         return b.intrinsic(f"llvm.x86.avx512.vpdpbusd.{size}", total, x, y, type_=total.type)
@@ -130,11 +138,14 @@ def words_of(problem: Problem, machine: Machine) -> Words | None:
         return None
     names = {p.a.name, p.b.name}
     if names == {"bf16"} and p.compute.name == "f32":
-        return Words(2) if machine.vector_bytes == 64 and "avx512_bf16" in features else None
+        has_bf16 = machine.vector_bytes == 64 and "avx512_bf16" in features
+        return Words(2, is_float=True) if has_bf16 else None
     if names <= {"i8", "ui8"} and p.compute.name == "i32":
         wanted = {64: "avx512_vnni", 32: "avx_vnni"}.get(machine.vector_bytes)
         if wanted not in features:
-            return None
+            is_known = machine.instruction_set == "x86-64"
+            has_pairs = is_known and (machine.vector_bytes < 64 or "avx512bw" in features)
+            return Words(2) if has_pairs else None
         if p.a.is_signed == p.b.is_signed:
             return Words(4, inverts_a=True, b_is_unsigned=not p.b.is_signed)
         return Words(4, b_is_unsigned=not p.b.is_signed)
@@ -182,7 +193,7 @@ class _Copy:
         total: Register | None = None
         for i in range(count):
             k, exists = self._element(word * count + i)
-            raw = load(k).cast("arith.extui", WORD)
+            raw = self._widened(load(k)).cast("arith.extui", WORD)
             raw = b.select(exists, raw, raw.constant(0)) << i * self.words.bits
             total = raw if total is None else total | raw
         return Register.of(total)
@@ -195,7 +206,14 @@ class _Copy:
         else:
             nothing = b.constant(0, vector_type(many, element.storage))
             raw = self.source.memory.masked_load(at, b.mask(left, many), nothing)
-        return b.bitcast(raw, vector_type(lanes, WORD))
+        return b.bitcast(self._widened(raw), vector_type(lanes, WORD))
+
+    def _widened(self, raw: Register) -> Register:
+        """Elements of memory as those of words."""
+        element, bits = self.source.element, self.words.bits
+        if element.bits == bits:
+            return raw
+        return raw.cast("arith.extsi" if element.is_signed else "arith.extui", f"i{bits}")
 
     def _put(self, word: Register, to: IndexValue, lanes: int) -> None:
         if self.words.inverts_a and self.k_is_u:
