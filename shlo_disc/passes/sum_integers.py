@@ -156,8 +156,10 @@ def _dequantised(value: ir.Value, side: Side, facts: Facts) -> _Dequantised:
 def _behind_convert(value: ir.Value) -> ir.Value:
     """The integers of which `value` is the conversion; or itself."""
     op = defined_by(value, "stablehlo.convert")
-    is_integer = op is not None and isinstance(_element(op.operands[0]), ir.IntegerType)
-    return op.operands[0] if is_integer else value
+    if op is None or not isinstance(_element(op.operands[0]), ir.IntegerType):
+        return value
+    inner: ir.Value = op.operands[0]
+    return inner
 
 
 def _holds_differences(value: ir.Value) -> bool:
@@ -293,7 +295,7 @@ def _product(op: ir.Operation, left: _Dequantised, right: _Dequantised, facts: F
     value = facts.build("stablehlo.convert", [sums], result.type, shape)
     scales = [(x.scale, x.side) for x in (left, right) if x.scale is not None]
     known = [facts.splat(scale.value) for scale, _ in scales]
-    both = math.prod(np.float32(x) for x in known) if None not in known else None
+    both = math.prod(known) if None not in known else None
     factors = [over_result(scale, side, result.type) for scale, side in scales]
     if len(factors) == 2 and both is not None and 2.0**-126 <= abs(both) <= _SAFE:
         element = ir.FloatAttr.get(result.type.element_type, float(both))
