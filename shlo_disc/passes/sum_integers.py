@@ -24,6 +24,11 @@ integers modulo 2^32, so only the last must fit into 32 bits: `_MOST` bounds K. 
 a guard does: who compiles for a call (`disc.seen`) makes another program if that is refused. Else
 floats stay.
 
+An open zero point, an array that may hold anything, is cut into its nearest integer in the range of
+q or p, which is z, and a rest r, of floats. Then r times the sum of b is subtracted, too. The rest
+has the sign of z - q for all q where z is out of range, so nothing cancels. Else it is at most 1/2,
+and |q - z| at most three times |q - z - r|, or 0: a few u more. That of PyTorch is 0.
+
 The smaller of two unknown scales is multiplied first: 2^31 times the larger may overflow.
 """
 
@@ -78,6 +83,8 @@ class _Dequantised(NamedTuple):
     scale: _Spread | None
     largest: int
     """Of the magnitudes of `integers - zero`."""
+    is_open: bool
+    """The zero point may be any number: see the module."""
     side: Side
 
 
@@ -97,6 +104,8 @@ def sum_integers(op: ir.Operation, facts: Facts) -> ir.Value | None:
             _dequantised(value, side, facts)
             for value, side in zip(op.operands, dot_sides(op), strict=True)
         )
+        if left.is_open and right.is_open:
+            raise _RefusedError("neither zero point is known to be an integer of 8 bits")
         if "algorithm" in op.attributes:
             raise _RefusedError("the program asks for an algorithm of floats")
         _bound_depth(op, left, right, facts)
@@ -140,17 +149,20 @@ def _dequantised(value: ir.Value, side: Side, facts: Facts) -> _Dequantised:
         if defined_by(value, *_NUMBERS):
             value, factor = factor, value
         scale = _spread(factor, side, facts, "scale")
-    zero, low, high = None, 0, 0
+    zero = None
+    bounds: tuple[int, int] | None = (0, 0)
     value = _behind_convert(value)
     if (difference := defined_by(value, "stablehlo.subtract")) and _holds_differences(value):
         value, point = difference.operands
-        low, high = _range(point, facts)
         zero = _spread(point, side, facts, "zero point")
+        bounds = _range(point, facts)
     value = _behind_convert(value)
     if not _is_narrow(value):
         raise _RefusedError("an operand is not (integers - zero point) * scale")
     least, most = _LIMITS[value.type.element_type.is_unsigned]
-    return _Dequantised(value, zero, scale, max(abs(least - high), abs(most - low)), side)
+    low, high = bounds or (least, most)
+    largest = max(abs(least - high), abs(most - low))
+    return _Dequantised(value, zero, scale, largest, bounds is None, side)
 
 
 def _behind_convert(value: ir.Value) -> ir.Value:
@@ -170,8 +182,8 @@ def _holds_differences(value: ir.Value) -> bool:
     return bool(kind.width >= 32 and not kind.is_unsigned)
 
 
-def _range(value: ir.Value, facts: Facts) -> tuple[int, int]:
-    """The least and the largest number that `value`, which has only integers, may hold."""
+def _range(value: ir.Value, facts: Facts) -> tuple[int, int] | None:
+    """The least and the largest number that `value` may hold, where these are integers."""
     number = facts.splat(value)
     if number is not None:
         return _whole(number, number)
@@ -181,17 +193,17 @@ def _range(value: ir.Value, facts: Facts) -> tuple[int, int]:
     if op is not None and op.name == "stablehlo.constant":
         numbers = np.asarray(ir.DenseElementsAttr(op.attributes["value"]))
         if numbers.size:
-            return _whole(numbers.min(), numbers.max(), (numbers == np.rint(numbers)).all())
+            return _whole(numbers.min(), numbers.max(), bool((numbers == np.rint(numbers)).all()))
     elif op is not None and (
         op.name in BROADCASTS or isinstance(_element(op.operands[0]), ir.IntegerType)
     ):
         return _range(op.operands[0], facts)
-    raise _RefusedError("a zero point is not known to have 8 bits")
+    return None
 
 
-def _whole(low: float, high: float, are_whole: bool = True) -> tuple[int, int]:
+def _whole(low: float, high: float, are_whole: bool = True) -> tuple[int, int] | None:
     if not are_whole or not max(abs(low), abs(high)) < 1 << 15 or low != int(low):
-        raise _RefusedError("a zero point is no integer of 16 bits")
+        return None
     return int(low), int(high)
 
 
@@ -267,32 +279,34 @@ def _product(op: ir.Operation, left: _Dequantised, right: _Dequantised, facts: F
             value = facts.build("stablehlo.convert", [value], own, facts.shape(value))
         return facts.broadcast(value, sorted(dims), kind, shape)
 
-    def less(zero: _Spread, mine: Side, total: _Spread, side: Side) -> ir.Value:
-        factors = [over_result(zero, mine, wide), over_result(total, side, wide)]
-        product = facts.build("stablehlo.multiply", factors, wide, shape)
-        return facts.build("stablehlo.subtract", [sums, product], wide, shape)
+    def less(value: ir.Value, zero: _Spread, mine: Side, total: _Spread, side: Side) -> ir.Value:
+        kind = value.type
+        factors = [over_result(zero, mine, kind), over_result(total, side, kind)]
+        product = facts.build("stablehlo.multiply", factors, kind, shape)
+        return facts.build("stablehlo.subtract", [value, product], kind, shape)
 
     def total(one: _Dequantised, zero: _Spread | None) -> _Spread:
         sizes = facts.shape(one.integers)
         kind = with_element(one.integers.type, i32)
         value = facts.build("stablehlo.convert", [one.integers], kind, sizes)
         if zero is not None:
-            point = _alone(zero, facts)
-            if point.type.element_type != i32:
-                own = with_element(point.type, i32)
-                point = facts.build("stablehlo.convert", [point], own, facts.shape(point))
-            point = facts.broadcast(point, zero.dims, kind, sizes)
+            point = facts.broadcast(zero.value, zero.dims, kind, sizes)
             value = facts.build("stablehlo.subtract", [value, point], kind, sizes)
         dims = tuple(d for d in range(len(sizes)) if d not in one.side.contracting)
         found = summed(value, one.side.contracting)
         facts.made[found] = tuple(sizes[d] for d in dims)
         return _Spread(found, dims, tuple(range(len(dims))))
 
-    if right.zero is not None:
-        sums = less(right.zero, right.side, total(left, None), left.side)
-    if left.zero is not None:
-        sums = less(left.zero, left.side, total(right, right.zero), right.side)
+    (whole_left, rest_left), (whole_right, rest_right) = (_cut(one, facts) for one in (left, right))
+    if whole_right is not None:
+        sums = less(sums, whole_right, right.side, total(left, None), left.side)
+    if whole_left is not None:
+        sums = less(sums, whole_left, left.side, total(right, whole_right), right.side)
     value = facts.build("stablehlo.convert", [sums], result.type, shape)
+    if rest_right is not None:
+        value = less(value, rest_right, right.side, total(left, whole_left), left.side)
+    if rest_left is not None:
+        value = less(value, rest_left, left.side, total(right, whole_right), right.side)
     scales = [(x.scale, x.side) for x in (left, right) if x.scale is not None]
     known = [facts.splat(scale.value) for scale, _ in scales]
     both = math.prod(known) if None not in known else None
@@ -309,6 +323,32 @@ def _product(op: ir.Operation, left: _Dequantised, right: _Dequantised, facts: F
     for factor in factors:
         value = facts.build("stablehlo.multiply", [value, factor], result.type, shape)
     return value
+
+
+def _cut(one: _Dequantised, facts: Facts) -> tuple[_Spread | None, _Spread | None]:
+    """The zero point as an integer of 32 bits, and the rest of an open one, of f32."""
+    if one.zero is None:
+        return None, None
+    value = _alone(one.zero, facts)
+    shape, dims = facts.shape(value), one.zero.dims
+
+    def made(name: str, operands: list[ir.Value], element: ir.Type) -> ir.Value:
+        kind = with_element(value.type, element)
+        return facts.build(f"stablehlo.{name}", operands, kind, shape)
+
+    def spread(value: ir.Value) -> _Spread:
+        return _Spread(value, dims, tuple(range(len(dims))))
+
+    i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
+    if not one.is_open:
+        return spread(made("convert", [value], i32)), None
+    number = near = made("convert", [value], f32)
+    limits = _LIMITS[_element(one.integers).is_unsigned]
+    for name, limit in zip(("maximum", "minimum"), limits, strict=True):
+        bound = facts.filled(ir.FloatAttr.get(f32, limit), near.type, shape)
+        near = made(name, [near, bound], f32)
+    whole = made("convert", [made("round_nearest_even", [near], f32)], i32)
+    return spread(whole), spread(made("subtract", [number, made("convert", [whole], f32)], f32))
 
 
 def _smaller_first(factors: list[ir.Value], facts: Facts) -> list[ir.Value]:

@@ -46,35 +46,36 @@ func.func @main(%q: tensor<4x32xui8>, %p: tensor<8x32xi8>, %s: tensor<4x1xf32>, 
 //     func.func @main(%arg0: tensor<4x32xui8>, %arg1: tensor<8x32xi8>, %arg2: tensor<4x1xf32>, %arg3: tensor<8xf32>, %arg4: tensor<8xi8>) -> tensor<4x8xf32> {
 //       %0 = stablehlo.convert %arg4 : (tensor<8xi8>) -> tensor<8xf32>
 //       %1 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [1] {disc.why = "sums of integers: both operands were dequantised from 8 bits"} : (tensor<4x32xui8>, tensor<8x32xi8>) -> tensor<4x8xi32>
-//       %2 = stablehlo.convert %arg0 : (tensor<4x32xui8>) -> tensor<4x32xi32>
-//       %c = stablehlo.constant dense<0> : tensor<i32>
-//       %3 = stablehlo.reduce(%2 init: %c) applies stablehlo.add across dimensions = [1] : (tensor<4x32xi32>, tensor<i32>) -> tensor<4xi32>
-//       %4 = stablehlo.convert %0 : (tensor<8xf32>) -> tensor<8xi32>
-//       %5 = stablehlo.broadcast_in_dim %4, dims = [1] : (tensor<8xi32>) -> tensor<4x8xi32>
-//       %6 = stablehlo.broadcast_in_dim %3, dims = [0] : (tensor<4xi32>) -> tensor<4x8xi32>
-//       %7 = stablehlo.multiply %5, %6 : tensor<4x8xi32>
-//       %8 = stablehlo.subtract %1, %7 : tensor<4x8xi32>
-//       %9 = stablehlo.convert %arg1 : (tensor<8x32xi8>) -> tensor<8x32xi32>
-//       %10 = stablehlo.broadcast_in_dim %4, dims = [0] : (tensor<8xi32>) -> tensor<8x32xi32>
-//       %11 = stablehlo.subtract %9, %10 : tensor<8x32xi32>
-//       %12 = stablehlo.reduce(%11 init: %c) applies stablehlo.add across dimensions = [1] : (tensor<8x32xi32>, tensor<i32>) -> tensor<8xi32>
-//       %c_0 = stablehlo.constant dense<128> : tensor<i32>
-//       %13 = stablehlo.broadcast_in_dim %c_0, dims = [] : (tensor<i32>) -> tensor<4x8xi32>
-//       %14 = stablehlo.broadcast_in_dim %12, dims = [1] : (tensor<8xi32>) -> tensor<4x8xi32>
-//       %15 = stablehlo.multiply %13, %14 : tensor<4x8xi32>
-//       %16 = stablehlo.subtract %8, %15 : tensor<4x8xi32>
-//       %17 = stablehlo.convert %16 : (tensor<4x8xi32>) -> tensor<4x8xf32>
-//       %18 = stablehlo.reshape %arg2 : (tensor<4x1xf32>) -> tensor<4xf32>
-//       %19 = stablehlo.broadcast_in_dim %18, dims = [0] : (tensor<4xf32>) -> tensor<4x8xf32>
-//       %20 = stablehlo.broadcast_in_dim %arg3, dims = [1] : (tensor<8xf32>) -> tensor<4x8xf32>
-//       %21 = stablehlo.abs %19 : tensor<4x8xf32>
+//       %c = stablehlo.constant dense<128> : tensor<i32>
+//       %2 = stablehlo.convert %c : tensor<i32>
+//       %3 = stablehlo.convert %0 : (tensor<8xf32>) -> tensor<8xi32>
+//       %4 = stablehlo.convert %arg0 : (tensor<4x32xui8>) -> tensor<4x32xi32>
+//       %c_0 = stablehlo.constant dense<0> : tensor<i32>
+//       %5 = stablehlo.reduce(%4 init: %c_0) applies stablehlo.add across dimensions = [1] : (tensor<4x32xi32>, tensor<i32>) -> tensor<4xi32>
+//       %6 = stablehlo.broadcast_in_dim %3, dims = [1] : (tensor<8xi32>) -> tensor<4x8xi32>
+//       %7 = stablehlo.broadcast_in_dim %5, dims = [0] : (tensor<4xi32>) -> tensor<4x8xi32>
+//       %8 = stablehlo.multiply %6, %7 : tensor<4x8xi32>
+//       %9 = stablehlo.subtract %1, %8 : tensor<4x8xi32>
+//       %10 = stablehlo.convert %arg1 : (tensor<8x32xi8>) -> tensor<8x32xi32>
+//       %11 = stablehlo.broadcast_in_dim %3, dims = [0] : (tensor<8xi32>) -> tensor<8x32xi32>
+//       %12 = stablehlo.subtract %10, %11 : tensor<8x32xi32>
+//       %13 = stablehlo.reduce(%12 init: %c_0) applies stablehlo.add across dimensions = [1] : (tensor<8x32xi32>, tensor<i32>) -> tensor<8xi32>
+//       %14 = stablehlo.broadcast_in_dim %2, dims = [] : (tensor<i32>) -> tensor<4x8xi32>
+//       %15 = stablehlo.broadcast_in_dim %13, dims = [1] : (tensor<8xi32>) -> tensor<4x8xi32>
+//       %16 = stablehlo.multiply %14, %15 : tensor<4x8xi32>
+//       %17 = stablehlo.subtract %9, %16 : tensor<4x8xi32>
+//       %18 = stablehlo.convert %17 : (tensor<4x8xi32>) -> tensor<4x8xf32>
+//       %19 = stablehlo.reshape %arg2 : (tensor<4x1xf32>) -> tensor<4xf32>
+//       %20 = stablehlo.broadcast_in_dim %19, dims = [0] : (tensor<4xf32>) -> tensor<4x8xf32>
+//       %21 = stablehlo.broadcast_in_dim %arg3, dims = [1] : (tensor<8xf32>) -> tensor<4x8xf32>
 //       %22 = stablehlo.abs %20 : tensor<4x8xf32>
-//       %23 = stablehlo.compare LT, %21, %22 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xi1>
-//       %24 = stablehlo.select %23, %19, %20 : tensor<4x8xi1>, tensor<4x8xf32>
-//       %25 = stablehlo.select %23, %20, %19 : tensor<4x8xi1>, tensor<4x8xf32>
-//       %26 = stablehlo.multiply %17, %24 : tensor<4x8xf32>
-//       %27 = stablehlo.multiply %26, %25 : tensor<4x8xf32>
-//       return %27 : tensor<4x8xf32>
+//       %23 = stablehlo.abs %21 : tensor<4x8xf32>
+//       %24 = stablehlo.compare LT, %22, %23 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xi1>
+//       %25 = stablehlo.select %24, %20, %21 : tensor<4x8xi1>, tensor<4x8xf32>
+//       %26 = stablehlo.select %24, %21, %20 : tensor<4x8xi1>, tensor<4x8xf32>
+//       %27 = stablehlo.multiply %18, %25 : tensor<4x8xf32>
+//       %28 = stablehlo.multiply %27, %26 : tensor<4x8xf32>
+//       return %28 : tensor<4x8xf32>
 //     }
 //   }
 
