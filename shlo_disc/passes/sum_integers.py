@@ -8,12 +8,12 @@ Why     Exporters (PyTorch's pt2e, ONNX) and `uniform_dequantize` leave products
         operands have 8 bits. Integers are a quarter of the bytes, and machines multiply more of
         them at once. Requantisation behind the product is element-wise work on its sums.
 Needs   `simplify`: scales are broadcasts, transposes are in the product.
-Keeps   the result up to less than the error of a sum of floats. With u = 2^-24 and x, y the
-        dequantised operands, which have an error of u each, the exact sum of x * y is within 2u of
-        s * t * sum, relative to the sum of |x * y|. The integer sum is exact. Its conversion and
-        two scalings add 3u. A sum of K floats has an error of up to K * u. Where a scale is NaN,
-        so is the result. Where a scale is infinite or a product of two scales overflows, neither
-        result is finite. They may differ in which of NaN and the infinities they are.
+Keeps   the result up to less than the error of a sum of floats. Let u = 2^-24, and let x and y be
+        the dequantised operands, which have an error of u each. The exact sum of x * y is within
+        2u of s * t * sum, relative to the sum of |x * y|. The integer sum is exact. Its conversion
+        and two scalings add 3u. A sum of K floats has an error of up to K * u. Where a scale is
+        NaN, so is the result. Where a scale is infinite or a product of two scales overflows,
+        neither result is finite. They may differ in which of NaN and the infinities they are.
 Cost    O(products).
 Source  Jacob et al., "Quantization and training of neural networks for efficient
         integer-arithmetic-only inference" (2018), section 2.3.
@@ -24,10 +24,10 @@ integers modulo 2^32, so only the last must fit into 32 bits: `_MOST` bounds K. 
 a guard does: who compiles for a call (`disc.seen`) makes another program if that is refused. Else
 floats stay.
 
-An open zero point, an array that may hold anything, is cut into its nearest integer in the range of
-q or p, which is z, and a rest r, of floats. Then r times the sum of b is subtracted, too. The rest
-has the sign of z - q for all q where z is out of range, so nothing cancels. Else it is at most 1/2,
-and |q - z| at most three times |q - z - r|, or 0: a few u more. That of PyTorch is 0.
+An open zero point is an array that may hold anything. It is cut into its nearest integer in the
+range of q or p, which is z, and a rest r, of floats. Then r times the sum of b is subtracted, too.
+The rest has the sign of z - q for all q where z is out of range, so nothing cancels. Else it is at
+most 1/2, and |q - z| at most three times |q - z - r|, or 0: a few u more. That of PyTorch is 0.
 
 The smaller of two unknown scales is multiplied first: 2^31 times the larger may overflow.
 """

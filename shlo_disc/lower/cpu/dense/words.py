@@ -1,11 +1,11 @@
 """Products of 8-bit integers and of bf16 by instructions that add up neighbours along K.
 
-A word has 32 bits, of elements that follow each other along K: four integers (`vpdpbusd`), two bf16
-(`vdpbf16ps`), or two integers widened to 16 bits (`vpmaddwd`, which every x86-64 has). One
-instruction multiplies the elements of two words in every lane, and adds all products to the lane's
-sum; `vpmaddwd` leaves that to another. A block of A or B in words is laid out like one of f32 with
-K / 4 or K / 2 steps. Elements beyond the last are zero. Behind the words of a panel of B lies one
-more row, its note.
+A word has 32 bits, of elements that follow each other along K. They are four integers (`vpdpbusd`)
+or two bf16 (`vdpbf16ps`). Where there is no `vpdpbusd`, they are two integers as 16 bits, and every
+x86-64 has `vpmaddwd`. One instruction multiplies the elements of two words in every lane, and adds
+all products to the lane's sum; `vpmaddwd` leaves that to another. A block of A or B in words is
+laid out like one of f32 with K / 4 or K / 2 steps. Elements beyond the last are zero. Behind the
+words of a panel of B lies one more row, its note.
 
 `vpdpbusd` multiplies unsigned by signed bytes, and is exact modulo 2^32. Where A and B have one
 sign, A is stored with its top bit inverted, which moves it by 128 into the other. The note of B
