@@ -154,3 +154,15 @@ def test_a_reshape_in_front_of_a_loop():
     w, _ = arrays(16, 16, "int8")
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 16)), jnp.float32)
     np.testing.assert_allclose(shlo_disc.jit(steps)(x, w), steps(x, w), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [17, 37, 605, 1501])
+def test_tails_along_sums(k):
+    """Rows of weights that are no whole number of vectors, in one block of K and in several."""
+    f = shlo_disc.jit(by_rows)
+    w, scale = arrays(k, 21, "int8", by_rows)
+    for rows in (1, 3, 9):
+        x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, k)), jnp.float32)
+        want, magnitude = expected(by_rows, x, w, scale)
+        got = np.asarray(f(x, w, scale), np.float64)
+        assert (abs(got - want) <= (k + 2) * 2.0**-24 * magnitude).all(), rows
