@@ -43,14 +43,27 @@ def in_halves_of_bytes(x: Any, w: Any, scale: Any) -> Any:
     return x @ wide.reshape(2 * k, n)
 
 
-PROGRAMS = (by_columns, by_groups, with_zeros, in_halves_of_bytes)
+def by_rows(x: Any, w: Any, scale: Any) -> Any:
+    """Weights of `torch.nn.Linear`: a row for each result."""
+    return x @ (w.astype(x.dtype) * scale[:, :1].astype(x.dtype)).T
 
 
-def arrays(k: int, n: int, dtype: str) -> tuple[Any, Any]:
+def by_groups_of_rows(x: Any, w: Any, scale: Any) -> Any:
+    n, k = w.shape
+    wide = w.astype(x.dtype).reshape(n, k // GROUP, GROUP) - 3
+    return x @ (wide * scale[:, :, None].astype(x.dtype)).reshape(n, k).T
+
+
+TRANSPOSED = (by_rows, by_groups_of_rows)
+PROGRAMS = (by_columns, by_groups, with_zeros, in_halves_of_bytes, *TRANSPOSED)
+
+
+def arrays(k: int, n: int, dtype: str, program: Any = None) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     low, high = {"int4": (-8, 8), "uint8": (0, 256), "int8": (-128, 128)}[dtype]
     w = jnp.asarray(rng.integers(low, high, (k, n)), dtype)
-    return w, jnp.asarray(rng.uniform(0.5, 2, (k // GROUP, n)), jnp.float32)
+    scale = jnp.asarray(rng.uniform(0.5, 2, (k // GROUP, n)), jnp.float32)
+    return (w.T, scale.T) if program in TRANSPOSED else (w, scale)
 
 
 def expected(program: Any, x: Any, w: Any, scale: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -67,7 +80,7 @@ def expected(program: Any, x: Any, w: Any, scale: Any) -> tuple[npt.NDArray[Any]
 def test_every_number_of_rows(program, dtype, of_x):
     f = shlo_disc.jit(program)
     for k, n in ((64, 40), (400, 33), (32, 7)):
-        w, scale = arrays(k, n, dtype)
+        w, scale = arrays(k, n, dtype, program)
         for rows in ROWS:
             depth = 2 * k if program is in_halves_of_bytes else k
             x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, depth)), of_x)
@@ -82,7 +95,7 @@ def test_every_number_of_rows(program, dtype, of_x):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_wide_weights_are_not_stored(program):
     k, n = 128, 96
-    w, scale = arrays(k, n, "int8")
+    w, scale = arrays(k, n, "int8", program)
     x = jnp.ones((2, 2 * k if program is in_halves_of_bytes else k), jnp.float32)
     found = shlo_disc.jit(program).lower(x, w, scale).compile()
     kinds = [kernel["kind"] for kernel in found.executable.describe()["kernels"]]
@@ -141,3 +154,15 @@ def test_a_reshape_in_front_of_a_loop():
     w, _ = arrays(16, 16, "int8")
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 16)), jnp.float32)
     np.testing.assert_allclose(shlo_disc.jit(steps)(x, w), steps(x, w), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [17, 37, 605, 1501])
+def test_tails_along_sums(k):
+    """Rows of weights that are no whole number of vectors, in one block of K and in several."""
+    f = shlo_disc.jit(by_rows)
+    w, scale = arrays(k, 21, "int8", by_rows)
+    for rows in (1, 3, 9):
+        x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, k)), jnp.float32)
+        want, magnitude = expected(by_rows, x, w, scale)
+        got = np.asarray(f(x, w, scale), np.float64)
+        assert (abs(got - want) <= (k + 2) * 2.0**-24 * magnitude).all(), rows

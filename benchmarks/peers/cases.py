@@ -40,6 +40,39 @@ class Product(nn.Module):
         return F.linear(x, self.weight)
 
 
+class QuantisedProduct(nn.Module):
+    """`product` of benchmarks/quantised.py. ONNX has it as pairs of (de)quantisations."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.scale = torch.from_numpy(weights["scale"])
+        self.zeros = torch.zeros(len(self.scale), dtype=torch.int32)
+        wide = torch.from_numpy(weights["w"]).float() * self.scale[:, None]
+        self.weight = nn.Parameter(wide, requires_grad=False)
+        self.bias = nn.Parameter(torch.from_numpy(weights["bias"]).float())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [M, K] -> [M, N]."""
+        x = torch.fake_quantize_per_tensor_affine(x, 0.03, 0, -128, 127)
+        w = torch.fake_quantize_per_channel_affine(
+            self.weight, self.scale, self.zeros, 0, -128, 127
+        )
+        return F.linear(x, w, self.bias)
+
+
+class WeightOnly(nn.Module):
+    """`by_rows` of benchmarks/quantised.py."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.from_numpy(weights["w"]))
+        self.register_buffer("scale", torch.from_numpy(weights["scale"][:, :1].copy()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [M, K] -> [M, N]."""
+        return F.linear(x, self.weight.to(x.dtype) * self.scale)
+
+
 class Lstm(nn.Module):
     """xs [T, B, C] -> [T, B, H]; gates i, f, o, u of ours are i, f, g, o here."""
 
@@ -217,11 +250,13 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 _MODULES: dict[str, Callable[[Weights], nn.Module]] = {
+    "QDQ": QuantisedProduct,
     "bert": Bert,
     "gemm": Product,
     "lstm": Lstm,
     "mlp": Mlp,
     "resnet": Resnet,
+    "weights by rows": WeightOnly,
 }
 
 

@@ -4,7 +4,8 @@
 
 The variants of kernels that these sizes choose are compiled before the call, the others later.
 Where emitters are much better at a number than at a symbol, they write kernels for the short ones,
-too. No result depends on any.
+too. No result depends on any number. That there are some tells `sum-integers` that a call that is
+refused gets a program of its own.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from shlo_disc.passes.fusion.partition import Partition
 from shlo_disc.passes.kinds import KINDS, kind_of
 from shlo_disc.passes.op_classes import (
     RESHAPES,
+    WHY,
     is_host_scalar,
     is_integer_scalar,
     is_splat_constant,
@@ -313,11 +314,13 @@ class _Emitter:
     ) -> list[str]:
         """What the fusion saves, and the decisions that were a matter of cost."""
         inner = [r for op in ops for r in op.results if r not in outputs]
+        said = [ir.StringAttr(op.attributes[WHY]).value for op in ops if WHY in op.attributes]
+        because = [*unit.because, *dict.fromkeys(said)]
         if not inner:
-            return list(unit.because)
+            return because
         moved = sum((self.partition.bytes_of(value) for value in inner), Expr.const(0)) * 2
         count = f"{len(inner)} value{'s' if len(inner) > 1 else ''}"
-        return [f"fused: {count} never stored, {moved} bytes less to move", *unit.because]
+        return [f"fused: {count} never stored, {moved} bytes less to move", *because]
 
     def _reasons(self, unit: Unit) -> list[str]:
         """Why what it reads was not fused into it: a sentence for each producer."""

@@ -37,6 +37,8 @@ class Capabilities:
     """What the kernels of kind `attention` compute."""
     rows_behind_products: bool
     """True if a launch of a product may compute rows of its result, too."""
+    computes_along_sums: bool
+    """True if a product may compute a right operand whose neighbours in memory run along K."""
     shares_memory: bool
     """True if the host program can load from memory of the target, and store into it."""
     raises_flags: bool

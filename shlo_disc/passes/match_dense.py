@@ -238,9 +238,11 @@ def _no_prologue(sums: Sums) -> str | None:
     if not sums.in_order:
         return "the result of the product is transposed"
     side = dot_sides(sums.op)[1]
-    # A block is copied row by row of K, along neighbouring columns.
-    wanted = [*side.batch, *side.contracting, *side.free]
-    if not side.free or not side.contracting or wanted != list(range(len(wanted))):
+    # A block is copied row by row of K, along neighbouring columns; or column by column.
+    inner = [(*side.contracting, *side.free), (*side.free, *side.contracting)]
+    dims = tuple(range(len(side.batch) + len(inner[0])))
+    is_ordered = any((*side.batch, *order) == dims for order in inner)
+    if not side.free or not side.contracting or not is_ordered:
         return "its dimensions are not in the order in which blocks are copied"
     return None
 

@@ -36,6 +36,10 @@ RESHAPES = frozenset({"stablehlo.reshape", "stablehlo.dynamic_reshape"})
 """Outside a kernel these are aliases of their operand."""
 
 
+WHY = "disc.why"
+"""An attribute of an op: a decision of a pass about it, a string that `explain()` shows."""
+
+
 def size_operands(op: ir.Operation) -> tuple[int, ...]:
     """The positions of operands that are read as sizes, not as data: a `disc.shape` may be there
     and nowhere else.

@@ -16,6 +16,7 @@ from shlo_disc.passes.share_kernels import ShareKernels
 from shlo_disc.passes.simplify import SIMPLIFY
 from shlo_disc.passes.sink_constants import SinkConstants
 from shlo_disc.passes.sink_views import SinkViews
+from shlo_disc.passes.sum_integers import SUM_INTEGERS
 
 _LOOPS = ("stablehlo.while",)
 
@@ -26,6 +27,7 @@ CLEANUP: tuple[Pass, ...] = (
     Late("expand-windows", ("disc.reduce_window", "stablehlo.reduce_window")),
     ResolveShapes(),  # before every rule: they ask for sizes
     SIMPLIFY,
+    SUM_INTEGERS,  # after the rules: scales are broadcasts, and products have no transposes before
     # After the rules: broadcasts and slices are plain.
     Late("lay-out-images", ("stablehlo.convolution", "stablehlo.dynamic_conv")),
     FOLD_TRANSPOSES,  # those at the ends of images, with what is there

@@ -317,3 +317,24 @@ def test_sums_beyond_32_bits():
 def test_what_is_refused():
     with pytest.raises(UnsupportedError, match=r":2:\d+: custom_call @foo of quantized types"):
         run({"x": X}, [X], f"%r0 = stablehlo.custom_call @foo(%x) : ({X}) -> {X}")
+
+
+def test_products_of_dequantised_operands_sum_integers():
+    """`uniform_dequantize` in front of a product, with a zero point of each side."""
+    left, right = "!quant.uniform<u8:f32, 0.03:128>", "!quant.uniform<i8:f32:1, {0.01, 0.02:-3}>"
+    text = f"""
+func.func @main(%x: tensor<5x40x{left}>, %w: tensor<40x2x{right}>) -> tensor<5x2xf32> {{
+  %a = stablehlo.uniform_dequantize %x : (tensor<5x40x{left}>) -> tensor<5x40xf32>
+  %b = stablehlo.uniform_dequantize %w : (tensor<40x2x{right}>) -> tensor<40x2xf32>
+  %y = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+    : (tensor<5x40xf32>, tensor<40x2xf32>) -> tensor<5x2xf32>
+  return %y : tensor<5x2xf32>
+}}"""
+    made = shlo_disc.compile(text)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (5, 40)).astype(np.uint8)
+    w = rng.integers(-128, 128, (40, 2)).astype(np.int8)
+    (got,) = made(x, w)
+    want = (x.astype(int) - 128) @ (w.astype(int) - [0, -3]) * 0.03 * np.array([0.01, 0.02])
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+    assert "sums of integers: both" in made.explain()

@@ -1,4 +1,4 @@
-"""Products of words (AVX512-VNNI, AVX512-BF16, AMX): exact integers, denormals, bounds in ULP."""
+"""Products of words (VPMADDWD, VNNI, AVX512-BF16, AMX): exact integers, denormals, ULP."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tests.lower.test_dense import Dot, symbolic
 HOST = with_tiles(host_machine(), "0")
 AVX_VNNI = dataclasses.replace(HOST, vector_bytes=32)
 SOFT = with_tiles(HOST, "soft")
+
+PAIRS = dataclasses.replace(HOST, features=HOST.features - {"avx512_vnni", "avx_vnni"})
+"""Without the instruction for four integers."""
 
 
 def machines(*features: str) -> list[Any]:
@@ -53,8 +56,8 @@ def uses_words(emitted: Emitted) -> bool:
                 found.append(step.kernel.text)
         return found
 
-    found = texts(emitted.plan.steps)
-    return any(name in text for text in found for name in ("vpdpbusd", "dpbf16ps", "x86.tdpb"))
+    names = ("pmadd", "vpdpbusd", "dpbf16ps", "x86.tdpb")
+    return any(name in text for text in texts(emitted.plan.steps) for name in names)
 
 
 def without_panels(emitted: Emitted) -> Emitted:
@@ -119,6 +122,18 @@ def test_integers_are_exact(spec: str, signs: tuple[str, str], machine: Machine)
     emitted = emit(dot, machine)
     for m, k, n in SIZES:
         check_exact(dot, emitted, {"m": m, "k": k, "n": n})
+
+
+@pytest.mark.skipif(HOST.instruction_set != "x86-64", reason="no VPMADDWD")
+@pytest.mark.parametrize(("spec", "signs"), crossed(SPECS, SIGNS))
+def test_pairs_of_integers_are_exact(spec: str, signs: tuple[str, str]) -> None:
+    lhs, rhs = signs
+    dot = symbolic(spec, "", "k", lhs_type=lhs, rhs_type=rhs, type="i32")
+    emitted = emit(dot, PAIRS)
+    for m, k, n in SIZES:
+        check_exact(dot, emitted, {"m": m, "k": k, "n": n})
+    for fill in (-1, 1) if spec == "mk,kn" else ():
+        check_exact(dot, emitted, {"m": 9, "k": 5003, "n": 33}, fill)
 
 
 @each_of_integers

@@ -18,6 +18,7 @@ MODEL = MachineModel(
         # floats is not the type of the result.
         attention=AttentionKernels(frozenset({"f32", "f64"})),
         rows_behind_products=True,
+        computes_along_sums=True,
         shares_memory=True,
         raises_flags=True,
     ),

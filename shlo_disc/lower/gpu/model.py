@@ -7,6 +7,8 @@ MODEL = MachineModel(
         # Products and the rows between them are launches of their own.
         attention=AttentionKernels(frozenset()),
         rows_behind_products=False,
+        # Threads of a warp compute neighbouring columns.
+        computes_along_sums=False,
         shares_memory=False,
         raises_flags=False,
     ),

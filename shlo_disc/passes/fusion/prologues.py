@@ -47,9 +47,15 @@ def _why_not(p: Partition, merge: Merge) -> str | None:
         most = graph.costs.cheap_ops
         return f"more than {most} ops would be computed in every block of the product"
     shape, made = graph.shapes.shape(dot.operands[1]), graph.nodes[merge.source].shapes[0]
-    if all(shape[d].is_one for d in dot_sides(dot.op)[1].free):
+    side, same = dot_sides(dot.op)[1], graph.shapes.constraints.product_equal
+    if all(shape[d].is_one for d in side.free):
         return "it has one column"
-    if not made or not graph.shapes.constraints.equal(shape[-1], made[-1]):
+    along_k = max(side.contracting) > max(side.free)
+    if along_k and not graph.capabilities.computes_along_sums:
+        return "its neighbours in memory run along the sums"
+    # Along K a row may lie in groups.
+    runs = range(1, 1 + along_k * len(made)) or (1,)
+    if not any(same(shape[-1:], made[-n:]) for n in runs if n <= len(made)):
         return "neighbours in memory are no neighbours in it"
     return None
 

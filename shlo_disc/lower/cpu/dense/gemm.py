@@ -24,7 +24,7 @@ from shlo_disc.base.records import dataclass
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.lower.cpu.builder import SizedBuilder
 from shlo_disc.lower.cpu.dense.operands import Called, Gemm, Operand
-from shlo_disc.lower.cpu.dense.repack import Block, Source, repack
+from shlo_disc.lower.cpu.dense.repack import Block, Source, repack, transpose
 from shlo_disc.lower.cpu.dense.tile_writer import Ahead, Place, TileWriter
 from shlo_disc.lower.cpu.dense.walk import Walk, walk
 from shlo_disc.lower.cpu.dense.words import Words, bits_of, repack_words, word_of
@@ -330,10 +330,39 @@ class Writer(TileWriter):
                     to = start + w.index * columns
                     self.b_mem.vector_store(made, to + u.index)
 
-            fits = self.size("N") >= panel.index + columns
-            b.either(fits, lambda: rows(whole=True), lambda: rows(whole=False))
+            if fill.along_k:
+                self._compute_columns(fill, panel.index, k0, depth, start)
+            else:
+                fits = self.size("N") >= panel.index + columns
+                b.either(fits, lambda: rows(whole=True), lambda: rows(whole=False))
             if words is not None and words.has_notes:
                 _note_panel(b, self.g, words, self.b_mem, start, depth)
+
+    def _compute_columns(
+        self, fill: Prologue, n: IndexValue, k0: IndexValue, depth: IndexValue, start: IndexValue
+    ) -> None:
+        """Compute a panel of B by vectors along K: squares of them, transposed."""
+        b, lanes, columns = self.b, self.g.tile.lanes, self.g.tile.columns
+        last = self.size("N") - 1
+
+        def square(w: IndexValue, u: IndexValue, left: IndexValue | None) -> None:
+            mask = None if left is None else b.mask(left, lanes)
+            places = [b.min(n + u + i, last) for i in range(lanes)]
+            rows = [fill(b, OperandPlace(self.batch_digits, k0 + w, c), mask) for c in places]
+            for j, row in enumerate(transpose(b, rows)):
+                to = start + (w + j) * columns + u
+                if left is None:
+                    self.b_mem.vector_store(row, to)
+                    continue
+                with b.if_(left > j):
+                    self.b_mem.vector_store(row, to)
+
+        whole = depth.round_down(lanes)
+        with b.loop(0, columns, lanes, hint="u") as u:
+            with b.loop(0, whole, lanes, hint="w") as w:
+                square(w.index, u.index, None)
+            with b.if_(whole < depth):
+                square(whole, u.index, depth - whole)
 
     # ---------------------------------------------------------------- compute
 

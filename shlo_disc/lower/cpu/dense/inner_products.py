@@ -20,6 +20,7 @@ from shlo_disc.lower.cpu.dense.repack import load_as
 from shlo_disc.lower.cpu.dense.tile_writer import multiply_add
 from shlo_disc.lower.kernels.sized import Written
 from shlo_disc.lower.kernels.strips import strips
+from shlo_disc.lower.products.prologue import OperandPlace
 from shlo_disc.lower.values.builder import KernelBuilder
 from shlo_disc.lower.values.typed import IndexValue, Mask, MemRef, Register, vector_type
 
@@ -88,7 +89,7 @@ class _Dots(Writer):
                 # Hardware prefetch starts anew at every column.
                 step = b.size("br0")
                 ask = self.b_base + (n.index + group) * step
-                for _ in range(group):
+                for _ in range(group if g.fill is None else 0):
                     for number in range(FIRST_LINES):
                         MemRef.of(self.b_in).prefetch(ask + 64 // g.b.element.bytes * number)
                     ask = ask + step
@@ -123,9 +124,14 @@ class _Dots(Writer):
             self._rows(rows, [(row - m0) * b.size("a_row") for row in rows], n, starts)
 
     def _starts(self, n: IndexValue, count: int) -> list[IndexValue]:
-        """Where columns `n` to `n + count` of B begin; those beyond the last are the last."""
+        """Where columns `n` to `n + count` of B begin; those beyond the last are the last.
+
+        Of a B that is computed these are the columns themselves.
+        """
         b, last = self.b, self.b.size("N") - 1
         columns = [b.min(n + i, last) for i in range(count)]
+        if self.g.fill is not None:
+            return columns
         return [self.b_base + c * b.size("br0") for c in columns]
 
     def _rows(
@@ -184,9 +190,7 @@ class _Dots(Writer):
             ]
             out = list(sums)
             for c, start in enumerate(starts):
-                if len(lines) >= AHEAD_ROWS:
-                    MemRef.of(self.b_in).prefetch(start + (k + following))
-                y = load_as(b, MemRef.of(self.b_in), g.b.element, start + k, lanes, g.compute, mask)
+                y = self._right(start, k, mask, following if len(lines) >= AHEAD_ROWS else None)
                 for r, x in enumerate(xs):
                     i = r * len(starts) + c
                     out[i] = multiply_add(b, x, y, sums[i], g.compute)
@@ -197,6 +201,22 @@ class _Dots(Writer):
         flat = strips(b, 0, depth, lanes, step, init, hint="k")
         width = len(starts)
         return [flat[r * width : (r + 1) * width] for r in range(len(lines))]
+
+    def _right(
+        self, start: IndexValue, k: IndexValue, mask: Mask | None, following: IndexValue | None
+    ) -> Register:
+        """A vector of B along K, from `k` on in the column that begins at `start`.
+
+        `following`: from there on to where the same is in the next group, which is prefetched.
+        """
+        g, b = self.g, self.b
+        if g.fill is not None:
+            value = g.fill(b, OperandPlace(self.batch_digits, k, start), mask)
+            return value if mask is None else b.select(mask, value, value.constant(0))
+        memory = MemRef.of(self.b_in)
+        if following is not None:
+            memory.prefetch(start + (k + following))
+        return load_as(b, memory, g.b.element, start + k, g.tile.lanes, g.compute, mask)
 
 
 def add_up(b: KernelBuilder, vectors: list[Register], count: int) -> Register:

@@ -11,7 +11,12 @@ from shlo_disc.base.later import imported_later
 from shlo_disc.dynamic.expr import Expr, ceil_div
 from shlo_disc.ir.element_types import ElementType
 from shlo_disc.lower.cpu.dense.gemm import Product, pack_kernel, write_gemm
-from shlo_disc.lower.cpu.dense.inner_products import GROUP, dots_scratch_bytes, write_dots
+from shlo_disc.lower.cpu.dense.inner_products import (
+    GROUP,
+    HEIGHTS,
+    dots_scratch_bytes,
+    write_dots,
+)
 from shlo_disc.lower.cpu.dense.narrow import narrow_launch
 from shlo_disc.lower.cpu.dense.operands import Gemm, Operand
 from shlo_disc.lower.cpu.dense.repack import PAIR
@@ -42,6 +47,7 @@ from shlo_disc.lower.plan import (
     Step,
     Workspace,
 )
+from shlo_disc.lower.products.prologue import runs_along_k
 from shlo_disc.lower.products.request import Request
 from shlo_disc.lower.schedule.contraction import Axis, Problem, Steps
 from shlo_disc.lower.values.elemental import Arguments
@@ -159,6 +165,8 @@ class Planner:
             run, cores = Expr.const(MATRIX_ROWS), self.machine.cores
             return blocks(self.p, self.tile, cores, self.steps_of_k, run, MATRIX_K_BLOCK)
         run = self.run if gemm.a_mode == "direct" and gemm.a.k_steps > 1 else ONE
+        if self.fill is not None and runs_along_k(self.p):  # whole vectors
+            run = run * self.tile.lanes
         return blocks(self.p, self.tile, self.machine.cores, self.steps_of_k, run)
 
     # ---------------------------------------------------------------- steps
@@ -169,12 +177,18 @@ class Planner:
             narrow = narrow_launch(self.request)
             if narrow is not None:
                 return (narrow,)
+        if self.fill is not None and runs_along_k(self.p):
+            scratch = (self._launch("scratch"),)
+            if self.gemm.short:
+                return scratch
+            few = Condition(self.m, "<=", Expr.const(HEIGHTS[self.machine.vector_registers][0]))
+            return _if((few,), (self._dots(),), scratch)
         if self.fill is not None:
-            few = self
+            plain = self
             if self.gemm.has_tiles:
-                few = Planner(self.request, rows=self.rows, may_use_words=False)
-            one_tile = Condition(self.m, "<=", Expr.const(few.tile.rows))
-            return _if((one_tile,), few._in_registers("computed"), (self._launch("scratch"),))
+                plain = Planner(self.request, rows=self.rows, may_use_words=False)
+            one_tile = Condition(self.m, "<=", Expr.const(plain.tile.rows))
+            return _if((one_tile,), plain._in_registers("computed"), (self._launch("scratch"),))
         if any(self.gemm.b.batch):
             return self._unless_few((self._launch("scratch"),))
         if self.request.keep_b:
@@ -273,9 +287,11 @@ class Planner:
         p, at, lanes = self.p, self.blocks, self.tile.lanes
         arguments, finish = Arguments(self.request.args), self.request.finish
         done = finish(arguments, min(GROUP, lanes)) if finish is not None else None
+        fill = None if self.fill is None else self.fill(arguments, lanes)
         registers, a = self.machine.vector_registers, self.gemm.a
         a_mode = "direct" if a.k_run and a.row_steps == 1 else "scratch"
-        gemm = replace(self.gemm, a_mode=a_mode, b_mode="direct", finish=done, words=None)
+        gemm = replace(self.gemm, a_mode=a_mode, b_mode="direct", words=None)
+        gemm = replace(gemm, finish=done, fill=fill)
         sizes, scratch = self._sizes() | {"K": self.depth}, Scratch()
         scratch.take(Expr.const(0 if done is None else dots_scratch_bytes(registers)))
         if a_mode == "scratch":
@@ -372,7 +388,7 @@ class Planner:
         )
         if self.gemm.words is not None:
             of_tiles = f", for {self.gemm.words.tiles}" if self.gemm.has_tiles else ""
-            key = f"words with notes{of_tiles}, {key}"
+            key = f"words of {self.gemm.words.count} with notes{of_tiles}, {key}"
         elements = self.n * p.bands * self.depth
         part = Part(p.b_input, key, (*layout, p.b_first), room, fill, elements)
         few = Condition(p.batches * self.m, "<=", Expr.const(FEW_ENOUGH_TO_WAIT))

@@ -1,9 +1,11 @@
 """Products of 8-bit integers and of bf16 by instructions that add up neighbours along K.
 
-A word has 32 bits: four integers (`vpdpbusd`) or two bf16 (`vdpbf16ps`) that follow each other
-along K. One instruction multiplies the elements of two words in every lane, and adds all products
-to the lane's sum. A block of A or B in words is laid out like one of f32 with K / 4 or K / 2 steps.
-Elements beyond the last are zero. Behind the words of a panel of B lies one more row, its note.
+A word has 32 bits, of elements that follow each other along K. They are four integers (`vpdpbusd`)
+or two bf16 (`vdpbf16ps`). Where there is no `vpdpbusd`, they are two integers as 16 bits, and every
+x86-64 has `vpmaddwd`. One instruction multiplies the elements of two words in every lane, and adds
+all products to the lane's sum; `vpmaddwd` leaves that to another. A block of A or B in words is
+laid out like one of f32 with K / 4 or K / 2 steps. Elements beyond the last are zero. Behind the
+words of a panel of B lies one more row, its note.
 
 `vpdpbusd` multiplies unsigned by signed bytes, and is exact modulo 2^32. Where A and B have one
 sign, A is stored with its top bit inverted, which moves it by 128 into the other. The note of B
@@ -27,6 +29,7 @@ from shlo_disc.lower.cpu.builder import CpuBuilder
 from shlo_disc.lower.cpu.dense.repack import PREFETCH_ROWS, Block, Source, transpose
 from shlo_disc.lower.cpu.machine import Machine
 from shlo_disc.lower.cpu.matrix_unit import SOFT
+from shlo_disc.lower.products.prologue import runs_along_k
 from shlo_disc.lower.schedule.contraction import Problem
 from shlo_disc.lower.values.typed import IndexValue, Mask, Register, vector_type
 
@@ -41,6 +44,13 @@ _TOP_BITS = -0x7F7F7F80
 
 _UPPER_HALF = -0x10000
 
+_MULTIPLY_PAIRS = {
+    16: "llvm.x86.sse2.pmadd.wd",
+    32: "llvm.x86.avx2.pmadd.wd",
+    64: "llvm.x86.avx512.pmaddw.d.512",
+}
+"""By bytes of a vector: integers of 16 bits times such, and the sums of neighbours."""
+
 _LEAST_EXPONENTS = 142
 """Least sum of two biased exponents: see the module. No bound may be 0: that is a denormal's."""
 
@@ -50,7 +60,9 @@ class Words:
     """How two words are multiplied."""
 
     count: int
-    """Elements in a word: 4 integers or 2 bf16."""
+    """Elements in a word: 4 integers, or 2 of 16 bits."""
+    is_float: bool = False
+    """Elements are bf16."""
     inverts_a: bool = False
     """A's top bits are inverted, and B's notes make up for that."""
     b_is_unsigned: bool = False
@@ -59,11 +71,6 @@ class Words:
     """The instruction that multiplies tiles of words (`matrix_tiles.py`); "": vectors of them."""
     is_soft: bool = False
     """The tiles are in memory."""
-
-    @property
-    def is_float(self) -> bool:
-        """True if elements are bf16."""
-        return self.count == 2
 
     @property
     def has_notes(self) -> bool:
@@ -78,11 +85,13 @@ class Words:
     def multiply_add(self, b: CpuBuilder, x: Register, y: Register, total: Register) -> Register:
         """`total` plus the products of words of A and B."""
         size = total.lanes * 32
-        kind = vector_type(total.lanes * self.count, "bf16" if self.is_float else "i8")
+        kind = vector_type(total.lanes * self.count, "bf16" if self.is_float else f"i{self.bits}")
         x, y = b.bitcast(x, kind), b.bitcast(y, kind)
         if self.is_float:
             name = f"llvm.x86.avx512bf16.dpbf16ps.{size}"
             return b.intrinsic(name, total, x, y, type_=total.type)
+        if self.count == 2:
+            return total + b.intrinsic(_MULTIPLY_PAIRS[size // 8], x, y, type_=total.type)
         if self.b_is_unsigned:
             x, y = y, x
         return b.intrinsic(f"llvm.x86.avx512.vpdpbusd.{size}", total, x, y, type_=total.type)
@@ -134,18 +143,25 @@ def words_of(problem: Problem, machine: Machine) -> Words | None:
     depth = p.depth
     if len(p.k) != 1 or (depth.is_const and depth.value < SHALLOW):
         return None
-    names, is_computed = {p.a.name, p.b.name}, p.b_value is not None
+    is_computed = p.b_value is not None
+    if is_computed and runs_along_k(p):
+        return None
+    names = {p.a.name, p.b.name}
     if names == {"bf16"} and p.compute.name == "f32":
         if machine.has_tiles("amx_bf16"):
-            return Words(2, tiles="tdpbf16ps", is_soft=is_soft)
-        return Words(2) if machine.multiplies_bf16 and not is_computed else None
+            return Words(2, is_float=True, tiles="tdpbf16ps", is_soft=is_soft)
+        return Words(2, is_float=True) if machine.multiplies_bf16 and not is_computed else None
     if names <= {"i8", "ui8"} and p.compute.name == "i32":
         if machine.has_tiles("amx_int8"):
             signs = "".join("s" if x.is_signed else "u" for x in (p.a, p.b))
             return Words(4, tiles=f"tdpb{signs}d", is_soft=is_soft)
-        wanted = {64: "avx512_vnni", 32: "avx_vnni"}.get(machine.vector_bytes)
-        if wanted not in features or is_computed:
+        if is_computed:
             return None
+        wanted = {64: "avx512_vnni", 32: "avx_vnni"}.get(machine.vector_bytes)
+        if wanted not in features:
+            is_known = machine.instruction_set == "x86-64"
+            has_pairs = is_known and (machine.vector_bytes < 64 or "avx512bw" in features)
+            return Words(2) if has_pairs else None
         if p.a.is_signed == p.b.is_signed:
             return Words(4, inverts_a=True, b_is_unsigned=not p.b.is_signed)
         return Words(4, b_is_unsigned=not p.b.is_signed)
@@ -211,7 +227,8 @@ class _Copy:
     # ---------------------------------------------------------------- words
 
     def _across(self, word: IndexValue, load: Callable[[IndexValue], Register]) -> Register:
-        return word_of(self.b, self.words, word, self.elements, load)
+        """Word number `word` of several rows or columns; `load` reads an element of each."""
+        return word_of(self.b, self.words, word, self.elements, lambda k: self._widened(load(k)))
 
     def _along(self, at: IndexValue, lanes: int, left: IndexValue | None) -> Register:
         """Words that follow each other in memory; `left`: elements that there are (None: all)."""
@@ -221,7 +238,14 @@ class _Copy:
         else:
             nothing = b.constant(0, vector_type(many, element.storage))
             raw = self.source.memory.masked_load(at, b.mask(left, many), nothing)
-        return b.bitcast(raw, vector_type(lanes, WORD))
+        return b.bitcast(self._widened(raw), vector_type(lanes, WORD))
+
+    def _widened(self, raw: Register) -> Register:
+        """Elements of memory as those of words."""
+        element, bits = self.source.element, self.words.bits
+        if element.bits == bits:
+            return raw
+        return raw.cast("arith.extsi" if element.is_signed else "arith.extui", f"i{bits}")
 
     def _put(self, word: Register, to: IndexValue, lanes: int) -> None:
         if self.words.inverts_a and self.k_is_u:
