@@ -77,6 +77,8 @@ def share_contexts(lowerings: int = 64) -> None:
     make, own = mlir.make_ir_context, threading.local()
 
     def shared() -> Any:
+        if mlir.ir.Context.current is not None:  # what is lowered meanwhile would get into it
+            return make()
         left = getattr(own, "left", 0)
         if not left:
             own.context, left = make(), lowerings

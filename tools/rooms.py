@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "shlo_disc"
 ROOMS = (
-    "base", "artifacts", "ral", "store", "ir", "jax_private", "ingest", "dynamic", "passes",
+    "base", "artifacts", "ral", "store", "ir", "jax_private", "ffi", "ingest", "dynamic", "passes",
     "lower", "report", "executables", "driver", "jax.sizes", "jax.arguments", "jax.equations",
     "jax.calls", "jax.derived", "jax.versions", "jax", "torch", "tensorflow", "debug", "tools",
 )  # fmt: skip

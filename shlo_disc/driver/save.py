@@ -42,7 +42,7 @@ from shlo_disc.executables.record import (
     with_programs,
 )
 from shlo_disc.executables.signature import ArraySpec, Signature, dtype_of, signature_of
-from shlo_disc.jax_private.ffi_targets import ffi_target, is_lapack
+from shlo_disc.ffi.targets import ffi_target, is_lapack
 from shlo_disc.lower.background import finish_compiling
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram, Unfused
 from shlo_disc.lower.images import KernelImage

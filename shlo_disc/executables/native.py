@@ -11,7 +11,7 @@ from shlo_disc.base import flags
 from shlo_disc.base.errors import InternalError, UnsupportedError
 from shlo_disc.executables.record import ProgramRecord
 from shlo_disc.executables.signature import dtype_of, signature_of
-from shlo_disc.jax_private.ffi_targets import PLATFORMS, FfiTarget, ffi_target
+from shlo_disc.ffi.targets import PLATFORMS, FfiTarget, ffi_target
 from shlo_disc.lower.background import finish_all_later, pack_later
 from shlo_disc.lower.host.record import TOO_LARGE, HostProgram
 from shlo_disc.lower.images import KernelImage

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 
 from shlo_disc.base.callbacks import is_callback
 from shlo_disc.base.errors import ELSEWHERE, InvalidModuleError, UnsupportedError
+from shlo_disc.ffi.targets import ffi_target
 from shlo_disc.ingest.present import CONFIGURATION, target_of
 from shlo_disc.ir.builders import permuted, transposed
 from shlo_disc.ir.locations import source_line
 from shlo_disc.ir.mlir import at, ir, ops_of
 from shlo_disc.ir.ops import ffi
 from shlo_disc.ir.ops.ffi import is_ffi_call
-from shlo_disc.jax_private.ffi_targets import ffi_target
 
 _TYPED = 4
 """`api_version` of FFI calls, where there is one."""

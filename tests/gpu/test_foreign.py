@@ -18,7 +18,7 @@ import shlo_disc
 from shlo_disc import ral
 from shlo_disc.base.errors import DeviceError, ForeignCallError, UnsupportedError
 from shlo_disc.executables.devices import stand_in_for
-from shlo_disc.jax_private.ffi_targets import ffi_target
+from shlo_disc.ffi.targets import ffi_target
 from shlo_disc.report.peak import peak
 from tests.children import at_once, forked
 from tests.gpu.stand_in import StandIn, shared_library
@@ -527,7 +527,7 @@ def test_targets_registered_before_shlo_disc_is_imported():
         function = ctypes.pythonapi.PyList_New
         jax.ffi.register_ffi_target("early", jax.ffi.pycapsule(function), platform="CUDA")
         jax.ffi.register_ffi_target("early_gpu", jax.ffi.pycapsule(function), platform="gpu")
-        from shlo_disc.jax_private.ffi_targets import ffi_target
+        from shlo_disc.ffi.targets import ffi_target
         for name in ("early", "early_gpu"):
             target = ffi_target(name, "here", "cuda")
             assert target.platform == "cuda"

@@ -109,7 +109,7 @@ func.func @main(%q: tensor<4x32xi8>, %p: tensor<32x8xi8>, %s: tensor<32xf32>, %q
 //       %7 = stablehlo.dot_general %5, %6, contracting_dims = [1] x [0] {disc.why = "sums of floats: a sum of more than 131071 products may not fit into 32 bits"} : (tensor<1x140000xf32>, tensor<140000x1xf32>) -> tensor<1x1xf32>
 //       %8 = stablehlo.convert %arg5 : (tensor<4x?xi8>) -> tensor<4x?xf32>
 //       %9 = stablehlo.convert %arg6 : (tensor<?x8xi8>) -> tensor<?x8xf32>
-//       %10 = stablehlo.dot_general %8, %9, contracting_dims = [1] x [0] {disc.why = "sums of floats: a sum of more than 131071 products may not fit into 32 bits"} : (tensor<4x?xf32>, tensor<?x8xf32>) -> tensor<4x8xf32>
+//       %10 = stablehlo.dot_general %8, %9, contracting_dims = [1] x [0] {disc.why = "sums of floats: a sum may be empty: 0, whatever the scales are"} : (tensor<4x?xf32>, tensor<?x8xf32>) -> tensor<4x8xf32>
 //       return %4, %7, %10 : tensor<4x8xf32>, tensor<1x1xf32>, tensor<4x8xf32>
 //     }
 //   }

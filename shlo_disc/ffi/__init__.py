@@ -1,0 +1,1 @@
+"""Functions outside the compiler that compiled programs call."""
