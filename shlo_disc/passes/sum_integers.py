@@ -42,7 +42,7 @@ import numpy as np
 from shlo_disc.dynamic.expr import Expr
 from shlo_disc.dynamic.seen import SEEN
 from shlo_disc.ir.attributes import broadcast_dims
-from shlo_disc.ir.builders import summed, with_element
+from shlo_disc.ir.builders import compare, element_of, summed, with_element
 from shlo_disc.ir.contractions import Side, dot_sides
 from shlo_disc.ir.dialect import Guard
 from shlo_disc.ir.locations import source_line
@@ -119,11 +119,11 @@ def sum_integers(op: ir.Operation, facts: Facts) -> ir.Value | None:
 
 
 def _is_f32(value: ir.Value) -> bool:
-    return isinstance(value.type.element_type, ir.F32Type)
+    return isinstance(element_of(value), ir.F32Type)
 
 
 def _is_narrow(value: ir.Value) -> bool:
-    kind = value.type.element_type
+    kind = element_of(value)
     return isinstance(kind, ir.IntegerType) and kind.width == 8
 
 
@@ -159,7 +159,7 @@ def _dequantised(value: ir.Value, side: Side, facts: Facts) -> _Dequantised:
     value = _behind_convert(value)
     if not _is_narrow(value):
         raise _RefusedError("an operand is not (integers - zero point) * scale")
-    least, most = _LIMITS[value.type.element_type.is_unsigned]
+    least, most = _LIMITS[element_of(value).is_unsigned]
     low, high = bounds or (least, most)
     largest = max(abs(least - high), abs(most - low))
     return _Dequantised(value, zero, scale, largest, bounds is None, side)
@@ -168,7 +168,7 @@ def _dequantised(value: ir.Value, side: Side, facts: Facts) -> _Dequantised:
 def _behind_convert(value: ir.Value) -> ir.Value:
     """The integers of which `value` is the conversion; or itself."""
     op = defined_by(value, "stablehlo.convert")
-    if op is None or not isinstance(_element(op.operands[0]), ir.IntegerType):
+    if op is None or not isinstance(element_of(op.operands[0]), ir.IntegerType):
         return value
     inner: ir.Value = op.operands[0]
     return inner
@@ -176,7 +176,7 @@ def _behind_convert(value: ir.Value) -> ir.Value:
 
 def _holds_differences(value: ir.Value) -> bool:
     """True if differences of integers of 16 bits are exact in the type of `value`."""
-    kind = _element(value)
+    kind = element_of(value)
     if not isinstance(kind, ir.IntegerType):
         return _is_f32(value)
     return bool(kind.width >= 32 and not kind.is_unsigned)
@@ -188,14 +188,14 @@ def _range(value: ir.Value, facts: Facts) -> tuple[int, int] | None:
     if number is not None:
         return _whole(number, number)
     if _is_narrow(value):
-        return _LIMITS[_element(value).is_unsigned]
+        return _LIMITS[element_of(value).is_unsigned]
     op = defined_by(value, *_NUMBERS, "stablehlo.convert")
     if op is not None and op.name == "stablehlo.constant":
         numbers = np.asarray(ir.DenseElementsAttr(op.attributes["value"]))
         if numbers.size:
             return _whole(numbers.min(), numbers.max(), bool((numbers == np.rint(numbers)).all()))
     elif op is not None and (
-        op.name in BROADCASTS or isinstance(_element(op.operands[0]), ir.IntegerType)
+        op.name in BROADCASTS or isinstance(element_of(op.operands[0]), ir.IntegerType)
     ):
         return _range(op.operands[0], facts)
     return None
@@ -226,15 +226,11 @@ def _alone(one: _Spread, facts: Facts) -> ir.Value:
     value, sizes = one.value, facts.shape(one.value)
     element = facts.splat_element(value)
     if element is not None and not one.kept:
-        return facts.filled(element, ir.RankedTensorType.get([], _element(value)), ())
+        return facts.filled(element, ir.RankedTensorType.get([], element_of(value)), ())
     if len(one.kept) == len(sizes):
         return value
-    kind = ir.RankedTensorType.get([value.type.shape[k] for k in one.kept], _element(value))
+    kind = ir.RankedTensorType.get([value.type.shape[k] for k in one.kept], element_of(value))
     return facts.reshape(value, kind, tuple(sizes[k] for k in one.kept))
-
-
-def _element(value: ir.Value) -> ir.Type:
-    return value.type.element_type
 
 
 def _bound_depth(op: ir.Operation, left: _Dequantised, right: _Dequantised, facts: Facts) -> None:
@@ -276,7 +272,7 @@ def _product(op: ir.Operation, left: _Dequantised, right: _Dequantised, facts: F
         value, order = _alone(one, facts), sorted(range(len(dims)), key=lambda k: dims[k])
         if order != sorted(order):
             value = facts.transpose(value, order)
-        if value.type.element_type != kind.element_type:
+        if element_of(value) != kind.element_type:
             own = with_element(value.type, kind.element_type)
             value = facts.build("stablehlo.convert", [value], own, facts.shape(value))
         return facts.broadcast(value, sorted(dims), kind, shape)
@@ -345,7 +341,7 @@ def _cut(one: _Dequantised, facts: Facts) -> tuple[_Spread | None, _Spread | Non
     if not one.is_open:
         return spread(made("convert", [value], i32)), None
     number = near = made("convert", [value], f32)
-    limits = _LIMITS[_element(one.integers).is_unsigned]
+    limits = _LIMITS[element_of(one.integers).is_unsigned]
     for name, limit in zip(("maximum", "minimum"), limits, strict=True):
         bound = facts.filled(ir.FloatAttr.get(f32, limit), near.type, shape)
         near = made(name, [near, bound], f32)
@@ -356,12 +352,8 @@ def _cut(one: _Dequantised, facts: Facts) -> tuple[_Spread | None, _Spread | Non
 def _smaller_first(factors: list[ir.Value], facts: Facts) -> list[ir.Value]:
     """Two values of one shape, in every element the one of the smaller magnitude in front."""
     kind, shape = factors[0].type, facts.shape(factors[0])
-    less_than = ir.Attribute.parse("#stablehlo<comparison_direction LT>")
-    sizes = [facts.build("stablehlo.abs", [x], kind, shape) for x in factors]
-    truth = with_element(kind, ir.IntegerType.get_signless(1))
-    less = facts.build(
-        "stablehlo.compare", sizes, truth, shape, {"comparison_direction": less_than}
-    )
+    less = compare("LT", *(facts.build("stablehlo.abs", [x], kind, shape) for x in factors))
+    facts.made[less] = shape
     return [
         facts.build("stablehlo.select", [less, *pair], kind, shape)
         for pair in (factors, factors[::-1])

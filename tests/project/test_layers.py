@@ -10,7 +10,7 @@ import pytest
 from shlo_disc.passes import records
 from shlo_disc.passes.kinds import KINDS
 from shlo_disc.passes.region import Region
-from tools.rooms import PACKAGE, ROOMS, circles, imported, room_of
+from tools.rooms import PACKAGE, ROOMS, circles, imported, modules, room_of
 
 STAGES = ("ingest", "dynamic", "passes", "lower", "ral")
 AT_THE_ROOT = {"__init__", "__main__", "cache", "numpy"}
@@ -65,8 +65,7 @@ def test_every_package_is_a_room():
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_lower_ones(room):
     found = []
-    for path in sorted((PACKAGE / room.replace(".", "/")).rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for module, path in modules().items():
         if room_of(module) != room:
             continue
         for name in imported(path):

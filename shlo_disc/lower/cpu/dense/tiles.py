@@ -116,9 +116,9 @@ def blocks(
     """How a problem of `k` steps along K is cut into tasks.
 
     M and K are cut evenly (no small last block), K into whole multiples of `run`, about `depth`
-    steps each. Columns are
-    given to a task by panels: up to `N_BLOCK`, fewer when there would be less than
-    `TASKS_PER_CORE` tasks for every core. Of several bands a task has the same columns of all.
+    steps each. Columns are given to a task by panels: up to `N_BLOCK`, fewer when there would be
+    less than `TASKS_PER_CORE` tasks for every core. Of several bands a task has the same columns of
+    all.
     """
     m, n, item = p.rows, p.columns, p.compute.bytes
     rows = max(1, M_BLOCK // tile.rows) * tile.rows
